@@ -1,4 +1,4 @@
-"""Kill a run with `kill -9` and go on with it: python examples/kill_and_resume.py
+"""Kill a run with `kill -9` and continue it: python examples/kill_and_resume.py
 
 The program starts itself a second time as the run, waits for its first checkpoint, kills it, resumes it in
 this process, and computes the whole run again: the bits are the same.
@@ -37,7 +37,7 @@ def main() -> None:
         print("killed, exit code", victim.wait())
         run = aq.resume(folder)
         again = aq.replay(run)
-        print(f"went on from commit {run.manifest['engine']['resumed_from']} to {run.nit}")
+        print(f"continued from commit {run.manifest['engine']['resumed_from']} to {run.nit}")
         print("identical:", (again.theta == run.theta).all() and run.nit == COMMITS)
 
 

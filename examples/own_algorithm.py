@@ -1,6 +1,6 @@
-"""An algorithm of your own on a simulated cluster: SGD whose master shortens late steps by their age.
+"""Your own algorithm on a simulated cluster: SGD whose master shortens stale steps.
 
-The guide "Your own algorithm" explains the methods; `asyncqn.checks.testing.check_algorithm` tries yours.
+The guide "Your own algorithm" explains the methods; `asyncqn.checks.testing.check_algorithm` tests yours.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from asyncqn.core.stages import ASYNCHRONOUS
 
 
 class Vector(NamedTuple):
-    """The iterate, an update and a worker's buffer alike."""
+    """One vector: the iterate, an update, or a worker's buffer."""
 
     theta: Any
 
@@ -55,7 +55,7 @@ class AgeAwareSGD:
 
 
 def main() -> None:
-    """Against plain SGD with the same step, which is too long for eight workers."""
+    """Compare it with plain SGD at the same step size, which is too large for eight workers."""
     problem = aq.LinearGaussian.random(dim=20, n_data=200, noise_var=10.0, seed=0)
     engine = aq.Simulator(aq.Cluster(workers=8, worker_std=0.3))
     for algorithm in (AgeAwareSGD(h=1.2e-3, batch=6), aq.AsyncSGD(h=1.2e-3, batch=6)):

@@ -1,4 +1,4 @@
-"""A problem of your own from a pandas data frame: Huber regression of prices on two features."""
+"""Your own problem from a pandas data frame: Huber regression of prices on two features."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import asyncqn as aq
 
 
 class Huber:
-    """sum_i huber(y_i - x_i'theta), in NumPy: the four names that `minimize` asks for."""
+    """sum_i huber(y_i - x_i'theta) in NumPy, with the four members that `minimize` needs."""
 
     def __init__(self, frame: pd.DataFrame, target: str) -> None:
         self.names = [name for name in frame.columns if name != target]
@@ -26,7 +26,7 @@ class Huber:
 
 
 def main() -> None:
-    """Fit, and show the metric table as a data frame."""
+    """Fit the problem, and print the metric table as a data frame."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"one": 1.0, "size": rng.uniform(-1, 1, 400), "age": rng.uniform(-1, 1, 400)})
     frame["price"] = 2.0 + 3.0 * frame["size"] - 1.0 * frame["age"] + rng.standard_t(2, 400)

@@ -1,4 +1,4 @@
-"""How many workers are worth having?  Record a short run, fit a cluster to it, and simulate larger ones."""
+"""How many workers are useful?  Record a short run, fit a cluster to it, and simulate larger ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import asyncqn as aq
 
 
 class Costly:
-    """A problem whose gradients take a while, as a user's would."""
+    """A problem with expensive gradients, in place of your own."""
 
     def __init__(self) -> None:
         rng = np.random.default_rng(0)
@@ -25,7 +25,7 @@ class Costly:
 
 
 def main() -> None:
-    """Commits per second that larger clusters of such workers would make, and how stale they would be."""
+    """Print the predicted commits per second and the staleness of larger clusters of such workers."""
     sgd = aq.AsyncSGD(h=1e-5, batch=1_000)
     run = aq.minimize(Costly(), sgd, engine=aq.Threads(2), commits=200)
     for workers in (2, 8, 32):

@@ -11,7 +11,7 @@ import asyncqn as aq
 
 
 def main(address: str | None = None) -> aq.Run:
-    """A run on two actors, and its replay in this process."""
+    """Run on two actors, and replay the run in this process."""
     problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     run = aq.minimize(problem, aq.AsyncSGD(h=1e-4, batch=20), engine=aq.Ray(2, address=address), commits=60)
     again = aq.replay(run)

@@ -1,4 +1,5 @@
-"""A simulated cluster in which two of ten workers are three times as slow: who is stale, and at what cost."""
+"""A simulated cluster in which two of ten workers are three times slower: their staleness and their
+effect."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import asyncqn as aq
 
 
 def main() -> None:
-    """Answers one by one use the slow too, stale as they are; collected fresh answers leave them out."""
+    """Compare a-SGD, which uses stale updates of slow workers, with Rennala, which uses fresh ones only."""
     problem = aq.LinearGaussian.random(dim=40, n_data=400, noise_var=10.0, seed=0)
     mean = [1.0] * 8 + [3.0] * 2
     cluster = aq.Cluster(workers=10, worker_mean=mean, worker_std=[0.2 * m for m in mean], message=0.1)

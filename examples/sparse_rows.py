@@ -1,4 +1,4 @@
-"""Logistic regression on sparse rows: a scipy matrix goes in as it is, and is never made dense."""
+"""Logistic regression on sparse rows: a SciPy matrix is used directly, and never made dense."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import asyncqn as aq
 
 
 def main() -> None:
-    """Two thousand texts of a few words each, of a vocabulary of 3,000."""
+    """Fit two thousand texts of a few words each, from a vocabulary of 3,000."""
     rng = np.random.default_rng(0)
     X = scipy.sparse.random_array((2_000, 3_000), density=0.005, rng=rng, format="csr")
     truth = rng.standard_normal(3_000)

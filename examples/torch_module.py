@@ -1,4 +1,4 @@
-"""A torch module, trained by quasi-Newton steps on exact gradients that two threads share."""
+"""A torch module trained with quasi-Newton steps on exact gradients, which two threads compute."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import asyncqn as aq
 
 
 def main() -> None:
-    """A small network learns a sine; the answer is put back into the module."""
+    """Fit a small network to a sine, and write the result into the module."""
     torch.manual_seed(0)
     X = torch.linspace(-1, 1, 200, dtype=torch.float64).reshape(-1, 1)
     module = torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)).double()

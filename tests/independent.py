@@ -101,10 +101,13 @@ class DenseBFGS:
 class Path:
     """Iterates and times of the commits, and the first time at which a look finds the error at the target."""
 
-    def __init__(self, problem: Problem, theta0: np.ndarray, every: int, target: float) -> None:
+    def __init__(
+        self, problem: Problem, theta0: np.ndarray, every: int, target: float, hopeless: float = math.inf
+    ) -> None:
         self.problem, self.best, self.every, self.target = problem, problem.optimum(), every, target
         self.thetas, self.times = [theta0.copy()], [0.0]
         self.reached = 0.0 if self.error(theta0) <= target else None
+        self.lost, self.most = False, hopeless * max(1.0, self.error(theta0))
 
     def error(self, theta: np.ndarray) -> float:
         return (self.problem.value(theta) - self.best) / self.best
@@ -113,13 +116,15 @@ class Path:
         self.thetas.append(theta.copy())
         self.times.append(time)
         looked = (len(self.times) - 1) % self.every == 0
-        if self.reached is None and looked and self.error(theta) <= self.target:
-            self.reached = time
+        if self.reached is None and looked:
+            self.reached = time if self.error(theta) <= self.target else None
+            self.lost = not self.error(theta) <= self.most
 
     def ends(self, commits: int, limit: float) -> bool:
         return (
             len(self.times) > commits
             or self.times[-1] > limit
+            or self.lost
             or (commits == 10**9 and self.reached is not None)
         )
 
@@ -167,12 +172,13 @@ class ASLBFGSWorker(ASGDWorker):
 def asynchronous(
     problem: Problem, kind: str, given: dict[str, Any], timing: Timing, numbers: Any, theta0: np.ndarray,
     *, target: float = 0.0, commits: int = 10**9, limit: float = math.inf, every: int = 5,
+    hopeless: float = math.inf,
 ) -> Path:  # fmt: skip
     """First come, first served at a master that does one thing at a time."""
     make = ASLBFGSWorker if kind == "as-lbfgs" else ASGDWorker
     workers = [make(problem, given, w, numbers) for w in range(timing.workers)]
     theta, u, half, free = theta0.copy(), np.zeros_like(theta0), timing.message / 2.0, 0.0
-    path, views, computed = Path(problem, theta0, every, target), {}, [0] * timing.workers
+    path, views, computed = Path(problem, theta0, every, target, hopeless), {}, [0] * timing.workers
     queue: list[tuple[float, int]] = []
 
     def hand_out(w: int, sent: float) -> None:

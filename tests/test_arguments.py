@@ -64,8 +64,8 @@ def meddling(self: Any, theta: Any, rows: Any, out: Any) -> None:
         ({"n_data": 2.5}, r"n_data = 2\.5: it must be an integer"),
         ({"n_data": 0}, "n_data = 0: it must be an integer"),
         ({"n_data": None}, "n_data = None: it must be an integer"),
-        ({"dtype": "foo"}, "but the problem says 'foo'"),
-        ({"dtype": np.int64}, "but the problem says int64"),
+        ({"dtype": "foo"}, "but the problem has dtype = 'foo'"),
+        ({"dtype": np.int64}, "but the problem has dtype = int64"),
     ],
 )
 @pytest.mark.parametrize("algorithm", [SGD, None], ids=["sgd", "default"])
@@ -80,12 +80,12 @@ def test_a_wrong_problem_is_refused(members: dict[str, Any], sentence: str, algo
     [
         (
             {"problem": Bowl},
-            r"problem must be .*, not the class Bowl: make an object of it, Bowl\(\.\.\.\)",
+            r"problem must be .*, not the class Bowl: create an object, Bowl\(\.\.\.\)",
         ),
         ({"problem": 3}, "problem must be an object with dim, n_data, value and grad, not 3"),
-        ({"algorithm": aq.AsyncSGD}, "algorithm must be an algorithm.*, not the class AsyncSGD: make"),
+        ({"algorithm": aq.AsyncSGD}, "algorithm must be an algorithm.*, not the class AsyncSGD: create"),
         ({"algorithm": "async-sgd"}, "algorithm must be an algorithm, such as .*, not 'async-sgd'"),
-        ({"engine": aq.Threads}, "engine must be an engine.*, not the class Threads: make"),
+        ({"engine": aq.Threads}, "engine must be an engine.*, not the class Threads: create an object"),
         ({"engine": "threads"}, "engine must be an engine, such as .*, not 'threads'"),
         ({"callback": 3}, "callback must be a function, a Patience, a list of these or None, not 3"),
         ({"checkpoint": 3}, "checkpoint must be the path of a folder or None, not 3"),

@@ -97,7 +97,7 @@ SAYS = {
     "slow_workers": r"AsyncSGD: error .*\nRennala: error ",
     "plan_cluster": r"(\s+\d+ workers: +\d+ commits/s, staleness [\d.]+\n){3}",
     "logging_callback": r'(.*"step": \d+.*\n){10}',
-    "kill_and_resume": r"killed, exit code -9\nwent on from commit \d+ to 20000\nidentical: True",
+    "kill_and_resume": r"killed, exit code -9\ncontinued from commit \d+ to 20000\nidentical: True",
 }
 ELSEWHERE = {"service", "ray_workers"}
 """Programs with a test of their own, above and below."""

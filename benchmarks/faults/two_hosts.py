@@ -266,11 +266,12 @@ HIDDEN = ("last words",)
 WORDS = f"""
 # Two hosts
 
-`python -m benchmarks.faults.two_hosts` makes two hosts of Linux namespaces, each with its own disk. The
+`python -m benchmarks.faults.two_hosts` makes two hosts from Linux namespaces, each with its own disk. The
 master and two workers are on host 1, two workers on host 2. A run of {COMMITS} commits (four workers that
-take {PACE} s for a step) writes a checkpoint every second. {BEGUN} commits after its start something
-happens; a run that is still there {LIMIT:.0f} s later is ended. Every row is one trial on two busy cores
-([with the programs' last words](two_hosts.csv)). [What follows for your cluster](../guide/cluster.md).
+take {PACE} s for a step) writes a checkpoint every second. {BEGUN} commits after its start the
+event happens, and a run that has not ended {LIMIT:.0f} s later is killed.
+Every row is one trial on two busy cores
+([with the last output of the programs](two_hosts.csv)). [What follows for your cluster](../guide/cluster.md).
 
 - *noticed after*: until the master had fewer workers, or the run failed (*not measured*: it began with
   fewer than four).

@@ -34,6 +34,7 @@ def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list
     >>> "time_to" in names, names == asyncqn.lab.__all__
     (True, True)
     """
+    # Parsing the stub instead of listing the names twice keeps editors and the interpreter in agreement.
     module = sys.modules[package]
     stub = ast.parse(module.__loader__.get_data(f"{module.__file__}i"))  # type: ignore[union-attr]
     homes = {
@@ -47,13 +48,14 @@ def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(homes[name]), name)
+        # Stored, so that the next lookup does not come here.
         setattr(module, name, value)
         return value
 
     return find, lambda: sorted(homes), sorted(homes)
 
 
-logging.getLogger(__name__).addHandler(logging.NullHandler())  # who wants to hear us adds another
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent until the user adds a handler
 
 __getattr__, _, _names = lazy_names(__name__)
 __all__ = sorted([*_names, "lazy_names"])

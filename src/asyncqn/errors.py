@@ -1,4 +1,4 @@
-"""Errors and warnings whose text is meant for a person: one sentence, what is wrong and what to do."""
+"""Errors and warnings whose text is for the user: one sentence about what is wrong and what to do."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class BadInput(AsyncqnError, ValueError):
 
 
 class NotFitted(BadInput, AttributeError):
-    """A model that was asked before it learned; an AttributeError too, so that `hasattr` says no."""
+    """A model was used before it was fitted; also an AttributeError, so that `hasattr` returns False."""
 
 
 class DamagedFile(AsyncqnError):
@@ -135,7 +135,8 @@ class SamplingWarning(UserWarning):
 
 
 def is_count(value: object, least: int = 1) -> bool:
-    """Return whether it is an integer of at least so much, and no bool."""
+    """Return whether a value is an integer of at least `least`, and not a bool."""
+    # `Integral` includes NumPy's integers; bool is a subclass of int.
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
@@ -146,5 +147,5 @@ def require(condition: bool, sentence: str) -> None:
 
 
 def require_count(name: str, value: Any) -> None:
-    """Raise `BadInput` unless the value of `name` is an integer of at least 1, and no bool."""
+    """Raise `BadInput` unless the value of `name` is an integer of at least 1, and not a bool."""
     require(is_count(value), f"{name} must be a positive integer, not {value!r}.")

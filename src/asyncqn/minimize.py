@@ -1,4 +1,8 @@
-"""minimize: the one call from which everything starts."""
+"""minimize: the entry point of the library.
+
+It checks its arguments, chooses an algorithm and an engine where none is given, tests a user's problem, and
+passes a `Request` to the engine.  Everything else happens there (docs/explanation/one-run.md).
+"""
 
 from __future__ import annotations
 
@@ -41,6 +45,7 @@ from asyncqn.runs.run import Run
 from asyncqn.types import Algorithm, Array, Callback, Engine, Problem, Progress, StoppingRule, extra
 
 _log = logging.getLogger("asyncqn.minimize")
+# The second word of the key, which separates the default start from other streams of the same seed.
 _START = 0x7E7A0
 
 Objective = Annotated[
@@ -65,7 +70,7 @@ Told = Annotated[Callback | None, parameter("Called with a `Progress` for every 
 
 
 def _callbacks(value: object) -> object:
-    """Return what can be called back: a function, a patience, or several of these."""
+    """Return the callbacks if each is a function or a `Patience`; raise `Refused` otherwise."""
     several = value if isinstance(value, (list, tuple)) and value else [value]
     if value is not None and not all(callable(each) or isinstance(each, Patience) for each in several):
         raise Refused
@@ -120,7 +125,7 @@ def minimize(
     Parameters
     ----------
     problem : Problem
-        The function U: a model of asyncqn, `FiniteSum`, `from_torch`, `from_jax`, or a class of your own.
+        The function U: a model of asyncqn, `FiniteSum`, `from_torch`, `from_jax`, or your own class.
     algorithm : Algorithm, optional
         Computes the next iterate; by default the one that suits the problem and the workers.
     engine : Engine, optional
@@ -128,7 +133,7 @@ def minimize(
     theta0 : array-like of shape (dim,), optional
         The starting point; by default the problem's own `initial`, else zeros.
     commits : int, optional
-        Commits of the master at most. A stochastic method makes all of them and needs either this or
+        Largest number of commits. A stochastic method makes all of them and needs either this or
         `max_passes`; a method with exact gradients ends when it has converged, or after 10,000 passes with
         the status "stopped".
     seed : int, default 0
@@ -137,9 +142,9 @@ def minimize(
         Tolerance at which a method with exact gradients has converged; None makes it continue to the last
         commit. See Notes.
     max_passes : float, optional
-        Passes over the data at most.
+        Largest number of passes over the data.
     max_time : float, optional
-        Time at most, on the engine's clock and in its unit.
+        Longest duration, on the engine's clock and in its unit.
     target : float, optional
         The run ends when the column `metric` of the metric table is at or below this number.
     metric : str, default "fun"
@@ -152,18 +157,18 @@ def minimize(
         samples grow. 0 evaluates the start only, and the run reports the last value that an exact method
         computed.
     checkpoint : path, optional
-        Folder for checkpoints, from which `resume` continues. With it, Ctrl-C ends the run in good order
-        with the status "interrupted", and SIGTERM with "terminated".
+        Folder for checkpoints, from which `resume` continues. With it, Ctrl-C finishes the current commit,
+        writes a checkpoint and ends the run with the status "interrupted"; SIGTERM ends it with "terminated".
     checkpoint_every : int or float, default 30.0
         Interval between two checkpoints: an int counts commits, a float counts seconds.
     check : bool, default True
-        Whether a problem of your own is tested before the run: its gradient against its values, sums of
-        rows against all rows, equal calls against each other.
+        Whether your own problem is tested before the run: its gradient against its values, sums of rows
+        against all rows, and equal calls against each other.
     keep : int, optional
         Commits between two iterates that are stored in `Run.keep`; `replay(run, keep=...)` stores them for
         any run.
     stop : callable, optional
-        A stopping rule of your own, for methods with exact gradients. It is called with a `types.Standing`
+        Your own stopping rule, for methods with exact gradients. It is called with a `types.Standing`
         after every commit, before `tol` is tested, and returns a sentence to end the run as converged or
         None to continue; it may raise StopIteration. Saved runs do not hold it, so `resume` continues
         without it.
@@ -173,10 +178,9 @@ def minimize(
     verbose : bool, default False
         Whether to write plain lines to stderr, at most one per second.
     waits : bool, default True
-        Whether the method that is chosen by default may wait for slow workers. True: it waits at the end of
-        every exact pass, while idle workers help the slow ones. False: `TableLBFGS`, which never waits; the
-        cost of a message, as the cluster states it or as a real engine measures it, sets the number of
-        parts.
+        Whether the default method may wait for slow workers. True: it waits at the end of every exact pass,
+        while idle workers help the slow ones. False: `TableLBFGS`, which never waits; the cost of a message,
+        as the cluster states it or a real engine measures it, sets the number of parts.
 
     Returns
     -------
@@ -192,7 +196,7 @@ def minimize(
 
     The metric table has a row for every evaluation, and one for every other version at which an exact
     method knows U and its gradient, which costs nothing. Versions that were judged on a sample have no row,
-    because U is not known there. A problem with `metrics` of its own has rows for evaluations only.
+    because U is not known there. A problem with its own `metrics` has rows for evaluations only.
 
     Examples
     --------
@@ -202,10 +206,13 @@ def minimize(
     >>> run.status, run.fun - problem.optimum < 1e-6
     ('converged', True)
     """
+    # A patience is part of the stopping rule, so that it is saved with the run and replayed.
     callbacks, patience = sort_callbacks(callback)
     stopping = Stopping(tol, max_passes, max_time, target, metric, patience)
+    # Before anything reads a member, so that a wrong object gets its own sentence.
     check_members(problem)
     if engine is None:
+        # Imported here: a caller with another engine should not load this one.
         from asyncqn.engines.threads import Threads
 
         engine = Threads(os.cpu_count() or 1)
@@ -219,10 +226,12 @@ def minimize(
     check_fit(algorithm, problem, engine.workers)
     for sentence in warnings_before(algorithm, engine.workers):
         warnings.warn(sentence, StabilityWarning, stacklevel=3)
+    # After the cheap checks: a user's `initial` may take long.
     start = starting_point(problem, theta0, seed)
     if check:
         check_first_calls(problem, start)
     checkpoints = None if checkpoint is None else Checkpoints(checkpoint, checkpoint_every)
+    # The bar needs a total; a run that ends by convergence or passes has none.
     total = None if open_ended or max_passes is not None else commits
     with (
         nullcontext() if checkpoints is None else closing(checkpoints),
@@ -238,13 +247,13 @@ def minimize(
         names = type(algorithm).__name__, type(engine).__name__
         _log.info("%s on %s begins: at most %d commits, seed %d", *names, commits, seed)
         run = engine.minimize(request)
-    if run is not None:  # None: another rank of MPI has the run
+    if run is not None:  # None on an MPI rank that does not hold the run
         _log.info("%s on %s ends, %s: %s U = %.6g", *names, run.status, run.message, run.fun)
     return run
 
 
 def _chosen(problem: Problem, engine: Engine, theta0: RealArray | None, seed: int, waits: bool) -> Algorithm:
-    """Return the algorithm for a problem on an engine; where nobody may wait, messages bear on it, too."""
+    """Return the default algorithm for a problem on an engine; without waiting, message costs matter."""
     if waits:
         return default_algorithm(problem, engine.workers)
     costs = relative_costs(problem, starting_point(problem, theta0, seed), engine)
@@ -254,12 +263,12 @@ def _chosen(problem: Problem, engine: Engine, theta0: RealArray | None, seed: in
 def _length(
     algorithm: Algorithm, problem: Problem, commits: int | None, evaluate: int | None, stopping: Stopping
 ) -> tuple[int, int | None]:
-    """Return how many commits there are at most, and how many between two evaluations (None: no more)."""
+    """Return the largest number of commits, and the commits between two evaluations (None: no more)."""
     exact, rows_of = extra(algorithm, "standing") is not None, extra(algorithm, "rows_of")
     passes = stopping.max_passes
     require(
         passes is None or rows_of is not None,
-        f"max_passes needs a method rows_of, which {type(algorithm).__name__} does not have: use commits.",
+        f"max_passes needs an algorithm with rows_of, unlike {type(algorithm).__name__}: use commits.",
     )
     require(
         commits is not None or passes is not None or (exact and stopping.tol is not None),
@@ -267,7 +276,7 @@ def _length(
     )
     require(
         stopping.patience is None or evaluate != 0,
-        "Patience watches evaluations, and evaluate = 0 makes none: leave evaluate out.",
+        "Patience needs evaluations, and evaluate = 0 turns them off: leave evaluate out.",
     )
     if commits is None and not exact and passes is not None:
         commits = commits_of(algorithm, problem.n_data, passes)
@@ -277,13 +286,14 @@ def _length(
 
 
 def commits_of(algorithm: Algorithm, n_data: int, passes: float) -> int:
-    """Return how many commits a stochastic method needs at most for so many passes over the data.
+    """Return how many commits a stochastic method needs at most for a number of passes over the data.
 
-    A commit has at least one update, so the fewest rows that an update is computed from give the bound.
+    A commit has at least one update, so the smallest update gives the bound.
     """
     rows_of, begins, fewest = extra(algorithm, "rows_of"), 0, n_data
     assert rows_of is not None
     for stage in algorithm.stages:
+        # -1 stands for rows that workers draw themselves.
         part = np.arange(-1 if stage.parts is None else 0, stage.parts or 0, dtype=np.int32)
         rows = np.asarray(rows_of(n_data, np.full_like(part, begins), part))
         fewest = min(fewest, int(rows.min()))
@@ -294,10 +304,10 @@ def commits_of(algorithm: Algorithm, n_data: int, passes: float) -> int:
 def sort_callbacks(
     given: Callback | Patience | Sequence[Callback | Patience] | None,
 ) -> tuple[list[Callback], Patience | None]:
-    """Return the functions and the patience among the callbacks of a run."""
+    """Separate the functions from the patience among the callbacks of a run."""
     several = [given] if given is None or callable(given) or isinstance(given, Patience) else list(given)
     patience = [each for each in several if isinstance(each, Patience)]
-    require(len(patience) < 2, "a run has one Patience: pass only one in callback.")
+    require(len(patience) < 2, "callback contains two Patience rules: pass only one.")
     return [each for each in several if callable(each)], patience[0] if patience else None
 
 
@@ -310,9 +320,9 @@ def showing(
     total: int | None,
     label: str,
 ) -> Iterator[Callback | None]:
-    """Inside the block the yielded callback calls all of these and shows the progress of the run.
+    """Yield a callback that calls all of these and shows the progress of the run.
 
-    None where there is nobody to call: engines save the work then.
+    It is None if there is nothing to call, so that engines can skip the work.
     """
     from asyncqn.engines.simulator import Simulator
     from asyncqn.view.progress import as_callback, logged, shown
@@ -331,7 +341,7 @@ def showing(
 
 @checked
 def starting_point(problem: Objective, theta0: Start = None, seed: Seed = 0) -> Array:
-    """Return the start of a run: theta0, or the problem's own, as a new vector of its dtype.
+    """Return the start of a run, theta0 or the problem's own, as a new vector of the problem's dtype.
 
     Parameters
     ----------
@@ -358,10 +368,10 @@ def starting_point(problem: Objective, theta0: Start = None, seed: Seed = 0) -> 
     try:
         dtype = np.dtype(said)
     except TypeError:
-        raise BadInput(f"theta must be float64 or float32, but the problem says {said!r}.") from None
+        raise BadInput(f"theta must be float64 or float32, but the problem has dtype = {said!r}.") from None
     require(
         dtype in (np.dtype(np.float64), np.dtype(np.float32)),
-        f"theta must be float64 or float32, but the problem says {dtype}.",
+        f"theta must be float64 or float32, but the problem has dtype = {dtype}.",
     )
     if theta0 is None:
         initial = extra(problem, "initial")
@@ -371,10 +381,11 @@ def starting_point(problem: Objective, theta0: Start = None, seed: Seed = 0) -> 
             else np.zeros(problem.dim, dtype)
         )
     try:
-        given = real_array(theta0)  # the problem's own start may be anything
+        given = real_array(theta0)  # a user's `initial` may return anything
     except Refused as refusal:
         raise BadInput(f"theta0 must be an array of real numbers, not {refusal}.") from None
-    require(given.dtype.kind != "b", "theta0 must be an array of real numbers, not of truth values.")
+    require(given.dtype.kind != "b", "theta0 must be an array of real numbers, not of booleans.")
+    # A problem without a dtype follows the precision of its start.
     if given.dtype in (np.float32, np.float64) and extra(problem, "dtype") is None:
         dtype = given.dtype
     start = np.array(given, dtype=dtype, order="C")

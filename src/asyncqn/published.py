@@ -1,7 +1,7 @@
-"""The numbers of the paper's tables, by the name of the experiment: the one place that holds them.
+"""The numbers of the paper's tables, by experiment; no other file contains them.
 
-Where the paper is silent (H0, the cautious constant, the quorum, the draw of the data), nothing stands here
-and the defaults of the classes apply.
+Where the paper is silent (H0, the cautious constant, the quorum, the data themselves), the defaults of the
+classes apply.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ PaperRows = Annotated[int | None, parameter("Observations N_Y; None: the paper's
 
 @dataclass(frozen=True)
 class Setting:
-    """One experiment: its number of observations, its workers, and a row of the table per algorithm."""
+    """One experiment: its number of observations, its workers, and a row of the table for each algorithm."""
 
     n_data: int
     """N_Y."""
     workers: int
     algorithms: Mapping[str, Mapping[str, float]]
     rho: float = 0.0
-    """Added to H as rho I by both L-BFGS methods."""
+    """rho of H + rho I in both L-BFGS methods."""
 
     def parameters(self, kind: str, n_data: int | None = None) -> dict[str, Any]:
-        """Parameters of an algorithm: M = 3, N_Omega = N_Y / 100, N_O = N_Omega / 3 and its row."""
+        """Return the parameters of an algorithm: its row, M = 3, N_Omega = N_Y / 100 and N_O = N_Omega /
+        3."""
         batch = (self.n_data if n_data is None else n_data) // 100
+        # The paper states its batches as shares of the data.
         own: dict[str, Any] = {**self.algorithms[kind], "batch": batch}
         if kind != "async-sgd":
             own |= {"memory": 3, "overlap": batch // 3}
@@ -41,8 +43,9 @@ class Setting:
 
 
 def _ratings(n_data: int, sgd: float, mb: float, timeout: float, own: tuple[float, float, float]) -> Setting:
-    """A row of the table of MovieLens, whose timeout is in milliseconds; ours is in seconds."""
+    """Return a row of the MovieLens table; its timeout is in milliseconds, and ours in seconds."""
     h, gamma, beta = own
+    # One row of the table per algorithm.
     rows = {
         "async-sgd": {"h": sgd},
         "mb-lbfgs": {"h": mb, "timeout": timeout / 1000.0},
@@ -76,16 +79,17 @@ MESSAGE = 10.0
 MASTER = {"mb-lbfgs": 30.0}
 """mu_m."""
 PRODUCTS = {"as-lbfgs": 60.0}
-"""What mu_w grants as-L-BFGS for its two products with H, on top of the gradient."""
+"""The time within mu_w that the paper allows as-L-BFGS for its two products with H, besides the gradient."""
 
 
 def timing(name: str, kind: str) -> dict[str, Any]:
-    """The fields of `Cluster` for an algorithm of the paper; MovieLens was run on real machines."""
+    """Return the fields of `Cluster` for an algorithm; the MovieLens experiments ran on real machines."""
     if name != "linear-gaussian":
         raise BadInput(
-            f"the paper ran {name} on real machines and prints no times: fit a cluster to a run of your own "
-            f"by Cluster.from_run."
+            f"the paper ran {name} on real machines and prints no times: fit a cluster to your own run with "
+            f"Cluster.from_run."
         )
     setting = SETTINGS[name]
+    # The paper charges 1,000 units for a pass over all rows.
     mean = 1000.0 * (setting.n_data // 100) / setting.n_data + PRODUCTS.get(kind, 0.0)
     return {"worker_mean": mean, "message": MESSAGE, "master": MASTER.get(kind, 0.0)}

@@ -1,4 +1,4 @@
-"""Registry: classes by the names they have in files and on the command line, imported at first use."""
+"""Registry: classes by their names in files and on the command line, imported at first use."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Registry(Mapping[str, Any]):
     Parameters
     ----------
     places : Mapping[str, str]
-        For every name the place of its class, as "module:Class".
+        The location of the class for each name, as "module:Class".
     group : str, optional
-        A group of entry points, by which other installed packages add names of their own.
+        A group of entry points, with which other installed packages add names.
 
     Examples
     --------
@@ -35,11 +35,13 @@ class Registry(Mapping[str, Any]):
 
     @cached_property
     def places(self) -> dict[str, str]:
-        """The place of every class, with those that other packages add; an own name wins."""
+        """The location of every class, including those of other packages; our own names take precedence."""
         added = {} if self.group is None else {e.name: e.value for e in entry_points(group=self.group)}
+        # Sorted, so that the order does not depend on the order of installation.
         return self.own | {name: place for name, place in sorted(added.items()) if name not in self.own}
 
     def __getitem__(self, name: str) -> Any:
+        # Our own names are found without reading the entry points of all installed packages.
         place = self.own[name] if name in self.own else self.places[name]
         module, _, cls = place.partition(":")
         return getattr(import_module(module), cls)

@@ -1,4 +1,4 @@
-"""resume: continue with a run from its last checkpoint, to the total it was asked for."""
+"""resume: continue a run from its last checkpoint, up to the commits that were requested."""
 
 from __future__ import annotations
 
@@ -92,11 +92,12 @@ def resume(
     saved = load_checkpoint(folder)
     about, theta0 = saved.document["manifest"], saved.arrays["theta0"]
     problem, algorithm = _what_to_go_on_with(folder, saved, problem, algorithm, allow_imports, change)
+    # A simulated schedule is drawn from its cluster; a real one is recorded as it happens.
     simulated = about["engine"]["kind"] == "simulator"
     chosen = engine if engine is not None else engine_from_json(about["engine"])
     require(
         simulated == isinstance(chosen, Simulator),
-        "a simulated run can be resumed only on the simulator, a real one only on a real engine.",
+        "a simulated run can be resumed only on the simulator, and a real run only on a real engine.",
     )
     require(
         not isinstance(chosen, Simulator) or to_json(chosen.cluster) == about["engine"].get("cluster"),
@@ -120,7 +121,8 @@ def _what_to_go_on_with(
     allow_imports: bool,
     change: bool,
 ) -> tuple[Problem, Algorithm]:
-    """The problem and the algorithm, given or rebuilt, compared with those of the checkpoint."""
+    """Return the problem and the algorithm, given or rebuilt, after a comparison with the checkpoint."""
+    # Who supplied the inputs decides who is to blame if they do not fit.
     given, all_its_own = problem, problem is None and algorithm is None
     about = saved.document["manifest"]
     problem, algorithm = rebuild_inputs(folder, about, problem, algorithm, allow_imports)
@@ -130,13 +132,14 @@ def _what_to_go_on_with(
         raise BadInput(needs_algorithm("checkpoint", "resume(folder, algorithm=...)", about))
     theta0 = saved.arrays["theta0"]
     if int(problem.dim) != theta0.size:
-        sentence = f"the checkpoint is of dimension {theta0.size} but the problem has dim = {problem.dim}"
+        sentence = f"the checkpoint has dimension {theta0.size}, but the problem has dim = {problem.dim}"
         if given is None:
             raise DamagedFile(f"{folder} cannot be used: {sentence}.")
         raise BadInput(f"{sentence}: pass the problem that was being minimised.")
     try:
         check_fit(algorithm, problem)
     except BadInput as error:
+        # If everything came from the checkpoint, the user cannot have made the mistake.
         if all_its_own:
             raise DamagedFile(f"{folder} cannot be used: {error}") from None
         raise
@@ -144,12 +147,12 @@ def _what_to_go_on_with(
     if differs and not change and all_its_own:
         raise DamagedFile(
             f"the checkpoint contradicts itself, or another version wrote it ({'; '.join(differs)}): "
-            f"change=True goes on from commit {saved.commit} with what can be made of it."
+            f"change=True continues from commit {saved.commit} with what can be rebuilt."
         )
     if differs and not change:
         raise BadInput(
-            f"the checkpoint is of another run ({'; '.join(differs)}): pass what it was written with, or "
-            f"change=True to go on with something else from commit {saved.commit} on."
+            f"the checkpoint belongs to another run ({'; '.join(differs)}): pass its own inputs, or "
+            f"change=True to continue with something else from commit {saved.commit} on."
         )
     if differs:
         check_change(saved, problem, algorithm, algorithm_from_json(about["algorithm"]))

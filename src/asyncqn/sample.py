@@ -114,6 +114,7 @@ def sample(
         from asyncqn.engines.threads import Threads
 
         engine = Threads(os.cpu_count() or 1)
+    # Equally many on every worker: which chain a step moves then follows from its number alone.
     per_worker = max(1, math.ceil(chains / engine.workers))
     chains = per_worker * engine.workers
     algorithm: SharedMetricHMC | MinibatchLangevin = SharedMetricHMC(
@@ -122,10 +123,12 @@ def sample(
     if minibatches:
         require(warm_up is None, "warm_up does not go with minibatches: their metric is that of the mode.")
         algorithm = MinibatchLangevin(draws, per_worker)
+    # Before any worker starts: a chain cannot leave a point of density zero.
     start = starting_point(problem, theta0, seed)
     _check_start(problem, start)
     before = algorithm.warm_up_commits(start.size)
     commits = math.ceil(_SPARE * (before + draws + chains * (algorithm.burn_in + algorithm.preparations + 1)))
+    # The method itself ends the run at the last draw that counts; `commits` is an upper bound.
     total = before + draws
     with shown(progress, False, total, "sample") as advance:
 

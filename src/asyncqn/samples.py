@@ -1,4 +1,4 @@
-"""Samples: what `sample` returns, and what its chains say about themselves."""
+"""Samples: the draws that `sample` returns, with their diagnostics and warnings."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from asyncqn.types import Array, extra
 
 RHAT = 1.01
 """Chains whose R-hat is beyond this have not forgotten where they began."""
-FEW = 100
-"""Effective draws per chain below which R-hat and quantiles are themselves uncertain."""
-MOST_FEW = 400
+FEW, MOST_FEW = 100, 400
+"""Effective draws per chain, and of all chains, below which R-hat and quantiles are themselves uncertain."""
 WIDE = 0.1
 """A widening of variances by minibatches, beyond which standard deviations are off by 5 %."""
 UNBOUNDED = 0.995
-"""Chains that disagree although so many of their trajectories are accepted meet no resistance."""
+"""A share of accepted trajectories at which chains that disagree meet no resistance."""
 RUNAWAY = 10.0
-"""A last third so many times as wide as the first is drifting away."""
+"""The ratio of widths, of the last third of a chain to the first, from which a chain drifts away."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +89,7 @@ class Samples:
         names = extra(run.problem, "names") if names is None else names
         said = [f"theta[{i}]" for i in range(dim)] if names is None else list(names)
         require(len(said) == dim, f"there are {dim} parameters, but {len(said)} names.")
+        # The schedule says which chain made each commit, and run.keep holds the draw of each commit.
         places = counted(run.schedule, algorithm, dim)
         chains = [np.array(run.keep.theta[where]) for where in places]
         constrain = extra(run.problem, "constrain")
@@ -156,6 +156,7 @@ class Samples:
 
     def summary(self) -> Summary:
         """Mean, standard deviation, quantiles, effective draws and R-hat of every parameter."""
+        # Chains are pooled by draws: longer ones weigh more.
         pooled = np.concatenate(self.chains)
         low, middle, high = np.percentile(pooled, [5, 50, 95], axis=0)
         sd = pooled.std(axis=0)
@@ -183,6 +184,7 @@ class Samples:
             from arviz_base import from_dict
         except ImportError:
             raise MissingExtra("arviz-base", "arviz", "to_arviz") from None
+        # A chain that joined late would cut all others to its length.
         lengths = [len(chain) for chain in self.chains]
         used = [chain for chain in self.chains if 10 * len(chain) >= max(lengths)]
         shortest = min(map(len, used))
@@ -247,6 +249,7 @@ def counted(schedule: Schedule, algorithm: ChainMethod, dim: int) -> list[Array]
     burned in.  Both follow from the schedule alone, never from the draws.
     """
     per_worker, most = algorithm.per_worker, algorithm.draws
+    # The k-th step of a worker moves its chain k modulo per_worker; reads of one worker increase with k.
     order = np.lexsort((np.arange(len(schedule)), schedule.read, schedule.worker))
     made = np.empty(len(schedule), np.int64)
     workers = schedule.worker[order]
@@ -256,6 +259,7 @@ def counted(schedule: Schedule, algorithm: ChainMethod, dim: int) -> list[Array]
     good = (schedule.commit != DROPPED) & (schedule.read >= algorithm.warm_up_commits(dim))
     good &= made // per_worker >= algorithm.preparations + algorithm.burn_in
     place = schedule.commit.astype(np.int64) - 1
+    # The first `most` draws of all chains together: slow chains have fewer, and none is cut by its values.
     kept = np.sort(place[good])[:most]
     good &= place <= (kept[-1] if kept.size else -1)
     return [np.sort(place[good & (chain == c)]) for c in np.unique(chain)]
@@ -288,6 +292,7 @@ def _about_chains(samples: Samples) -> list[str]:
             f"the draws of {name} spread further and further: the posterior may be improper, with no "
             "prior or data to bound it; give it a proper prior."
         )
+    # R-hat is NaN for a constant, which compares as no disagreement.
     constant = [i for i in range(chains[0].shape[1]) if all(np.ptp(chain[:, i]) == 0.0 for chain in chains)]
     if constant:
         said.append(
@@ -303,9 +308,10 @@ def _about_chains(samples: Samples) -> list[str]:
 
 
 def _disagreement(samples: Samples, chains: Sequence[Array], worst: int) -> str:
-    """Why chains may disagree about a parameter, and what to do."""
+    """Return a reason for chains to disagree about a parameter, and what to do."""
     if samples.accept > UNBOUNDED:
         return "nothing seems to bound them: the posterior may be improper; give it a proper prior"
+    # Ranges that do not meet mean separate modes; slow mixing leaves them overlapping.
     if (places := _apart(chains, worst)) > 1:
         return (
             f"the chains lie at {places} separate places: the posterior has several modes, and how much of "
@@ -325,17 +331,13 @@ def _about_draws(samples: Samples) -> list[str]:
         said.append(f"{counters['draws']} of {asked} draws were made: {samples.run.message}")
     if samples.divergent:
         share = f"{samples.divergent} of {counters['draws']}"
-        said.append(
-            _restarted(share)
-            if math.isinf(samples.widening)
-            else f"{share} trajectories diverged: the posterior bends more than the step allows, and what "
-            "lies there is drawn too rarely; reparametrise, or raise acceptance."
-        )
+        said.append(_restarted(share) if math.isinf(samples.widening) else _diverged(share, samples))
     elif samples.widening > WIDE:
         said.append(
             f"the noise of minibatches widens variances by about {samples.widening:.0%}: use larger batches, "
             "or exact gradients (minibatches=False)."
         )
+    # Where chains disagree their number of effective draws says nothing more.
     few = min(MOST_FEW, FEW * len(samples.chains))
     finite = samples.ess[np.isfinite(samples.ess)]
     if finite.size and finite.min() < few and np.nanmax(samples.rhat) <= RHAT:
@@ -352,10 +354,26 @@ def _about_draws(samples: Samples) -> list[str]:
     return said
 
 
+def _diverged(share: str, samples: Samples) -> str:
+    """The sentence on divergent trajectories, by what most of them met."""
+    not_finite = samples.run.counters.get("not_finite", 0)
+    if 2 * not_finite > samples.divergent:
+        return (
+            f"{share} trajectories diverged, {not_finite} of them where U or its gradient is NaN or "
+            "infinite: nothing is drawn there; correct the problem if its density is not zero there, or "
+            "bound its parameters (`Constrained`)."
+        )
+    return (
+        f"{share} trajectories diverged: the posterior bends more than the step allows, and what lies there "
+        "is drawn too rarely; reparametrise, or raise acceptance."
+    )
+
+
 def _drifting(chains: Sequence[Array]) -> list[int]:
     """Parameters whose last third lies far wider about the median of the first than the first, by chain."""
     votes = np.zeros(chains[0].shape[1])
     for chain in chains:
+        # Medians, which single draws of a heavy tail do not move.
         third = len(chain) // 3
         first, last = chain[:third], chain[-third:]
         middle = np.median(first, axis=0)
@@ -385,12 +403,13 @@ def _restarted(share: str) -> str:
 
 
 def failed(run: Run) -> BadInput | None:
-    """Why a run gave no draws of the posterior; None where it did."""
+    """Return the error of a run without draws of the posterior, or None for any other run."""
     draws, divergent = run.counters.get("draws", 0), run.counters.get("divergent", 0)
     if getattr(run.algorithm, "approximate", False) and 2 * divergent > draws:
         return BadInput(_restarted(f"{divergent} of {draws}"))
     if run.status != "diverged":
         return None
+    # The engine's message names the commit; what follows its colon is advice for an optimiser.
     reason, _, _ = run.message.partition(":")
     if "not finite" in reason:
         return BadInput(

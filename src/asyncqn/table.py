@@ -1,4 +1,4 @@
-"""Table: named columns of numbers or texts, light enough to come without pandas."""
+"""Table: named columns of numbers or texts, so that pandas is not a dependency."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLUMN = Kind(("an array",), _column, None)
 class Table(Mapping[str, npt.NDArray[Any]]):
     """Columns of equal length by name; `table.columns` lists the names and `table.rows` counts the rows.
 
-    Libraries that read Arrow accept a table as it is: `pl.DataFrame(table)`, `pa.table(table)`, DuckDB. For
+    Libraries that read Arrow accept a table directly: `pl.DataFrame(table)`, `pa.table(table)`, DuckDB. For
     pandas there is `table.to_pandas()`.
 
     Parameters
@@ -54,11 +54,12 @@ class Table(Mapping[str, npt.NDArray[Any]]):
         lengths = {column.shape for column in self._columns.values()}
         if len(lengths) > 1:
             shapes = ", ".join(f"{name} has the shape {a.shape}" for name, a in self._columns.items())
-            raise BadInput(f"the columns of a table must be of one length, but {shapes}.")
+            raise BadInput(f"the columns of a table must have the same length, but {shapes}.")
 
     @classmethod
     def from_records(cls, records: Sequence[Mapping[str, float]]) -> Table:
-        """One row per record; a number that a record lacks becomes NaN."""
+        """Make a table with one row per record; a missing number becomes NaN."""
+        # In the order of first appearance; later rows may have more columns.
         names = list(dict.fromkeys(name for record in records for name in record))
         return cls({name: np.array([record.get(name, np.nan) for record in records]) for name in names})
 
@@ -71,7 +72,7 @@ class Table(Mapping[str, npt.NDArray[Any]]):
         return len(next(iter(self._columns.values()))) if self._columns else 0
 
     def row(self, index: int) -> dict[str, Any]:
-        """One row as plain Python numbers."""
+        """Return one row as plain Python numbers."""
         return {name: column[index].item() for name, column in self._columns.items()}
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
@@ -84,30 +85,31 @@ class Table(Mapping[str, npt.NDArray[Any]]):
         return len(self._columns)
 
     def to_pandas(self) -> Any:
-        """As a pandas DataFrame (pandas must be installed)."""
+        """Return a pandas DataFrame (pandas must be installed)."""
         import pandas
 
         return pandas.DataFrame(self._columns)
 
     def to_polars(self) -> Any:
-        """As a polars DataFrame (polars must be installed)."""
+        """Return a polars DataFrame (polars must be installed)."""
         import polars
 
         return polars.DataFrame(self._columns)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """The columns as a stream of the Arrow C interface (needs pyarrow, the extra `data`)."""
+        """Return the columns as a stream of the Arrow C interface (needs pyarrow, the extra `data`)."""
         try:
             import pyarrow
         except ImportError:
-            raise MissingExtra("pyarrow", "data", "Handing a table to another library") from None
+            raise MissingExtra("pyarrow", "data", "Passing a table to another library") from None
         return pyarrow.table(self._columns).__arrow_c_stream__(requested_schema)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """Refused: columns differ in kind, and a library that asks for one array takes the names for data."""
-        raise TypeError("a table is no array: use table['fun'], table.to_pandas() or dict(table).")
+        """Raise TypeError: columns differ in type, and a library that wants one array would use the names."""
+        raise TypeError("a table is not an array: use table['fun'], table.to_pandas() or dict(table).")
 
     def __repr__(self) -> str:
+        # A long table shows its ends, where runs begin and finish.
         shown = range(self.rows) if self.rows <= 10 else [*range(5), *range(self.rows - 5, self.rows)]
         lines = ["  ".join(f"{name:>12}" for name in self._columns)]
         for i in shown:

@@ -1,4 +1,4 @@
-"""Names for annotations: the protocols of `asyncqn.core`, and what passes between their implementations."""
+"""Names for annotations: the protocols of `asyncqn.core`, and the objects that they exchange."""
 
 from asyncqn.core.algorithm import (
     ALGORITHM_EXTRAS,

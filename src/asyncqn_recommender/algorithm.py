@@ -1,4 +1,5 @@
-"""The algorithm of a fit: stale-free L-BFGS in a fixed order of sums, on any number of threads."""
+"""The algorithm of a fit: L-BFGS without staleness and with a fixed order of sums, on any number of
+threads."""
 
 from __future__ import annotations
 
@@ -8,19 +9,20 @@ from typing import Any
 from asyncqn import StagedLBFGS
 
 _PER_ITEM = 8
-"""The fewest ratings for every item in a block of a batch, where a batch is cut at all."""
+"""Smallest number of ratings per item in a block, if a batch is cut into blocks at all."""
 STEP_BLOCKS = 8
-"""Blocks of a pass in step, however many workers there are."""
+"""Blocks of a pass, whatever the number of workers: the sums then have the same order everywhere."""
 
 
 def in_step_algorithm(problem: Any, ratings_per_item: float = math.inf) -> StagedLBFGS:
     """Return the algorithm of a fit, whose result does not depend on the number of workers.
 
-    One pass of warm-up in 16 batches, fewer where that leaves less than 8 points each, then passes in eight
-    blocks.  An update costs time for every item besides that for its ratings, so a batch is cut into no more
-    blocks, up to eight, than leave each about eight ratings for every item.
+    The warm-up is one pass in 16 batches, fewer if these had less than 8 points each; passes in eight blocks
+    follow. An update takes time for every item besides that for its ratings, so a batch is cut into as many
+    blocks, up to eight, as leave each block about eight ratings per item.
     """
     n = int(problem.n_data)
+    # Data points are users here, not ratings.
     batches = max(1, min(16, n // 8))
     most = min(STEP_BLOCKS, n, ratings_per_item / (_PER_ITEM * batches))
     return StagedLBFGS(

@@ -1,4 +1,4 @@
-"""The report of the demo: one page that needs nothing but itself, readable on a phone and in the dark."""
+"""The report of the demo: one page without external resources, readable on a phone and in dark mode."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Rows = dict[str, dict[str, Any]]
 
 
 class Story(NamedTuple):
-    """What the report tells, in its order."""
+    """The content of the report, in its order."""
 
     simulated: dict[str, Run]
     simulated_rows: Rows
-    """By algorithm: time, commits, rows of an update, staleness."""
+    """By algorithm: time, commits, rows per update, staleness."""
     runs: dict[str, Run]
     rows: Rows
     """By algorithm: commits, staleness, seconds to the target, last RMSE."""
     again: Run
     """The replay."""
     same: bool
-    """Whether it has every bit of the run."""
+    """Whether the replay equals the run in every bit."""
     ratings: str
     target: float
-    """The RMSE that counts as reached."""
+    """The RMSE to reach."""
     user: Any
     items: list[Recommendation]
     told: dict[str, Any]
@@ -39,12 +39,13 @@ class Story(NamedTuple):
 
 
 def write_report(folder: Path, story: Story) -> tuple[Path, Path]:
-    """Write report.html and the picture of the race; return their paths."""
+    """Write report.html and the figure of the race; return their paths."""
     from asyncqn.cli import convergence, save_picture
     from asyncqn.storage import write_whole
 
     tables = {name: run.metrics for name, run in story.simulated.items()}
     cluster = convergence(tables, metric="error")
+    # The algorithms differ by orders of magnitude in time.
     cluster.axes[0].set_xscale("log", nonpositive="mask")
     cluster.axes[0].set_title("20 simulated workers, three of them stragglers", fontsize="medium", loc="left")
     race = _race(story)
@@ -74,9 +75,9 @@ def write_report(folder: Path, story: Story) -> tuple[Path, Path]:
 
 
 def why_last(rows: Rows) -> str:
-    """Two sentences on why as-L-BFGS is the last of the paper's three on the cluster; none where it is not.
+    """Return sentences on why as-L-BFGS is the last of the paper's three on the cluster, if it is.
 
-    The numbers are those of the runs.  That nearly all directions have one curvature is a fact about the
+    The numbers are those of the runs.  That nearly all directions have one curvature is a property of the
     problem: of its 100 eigenvalues, 95 lie between 95 and 100.
     """
     times = {name: rows[name]["time"] for name in PAPER if name in rows}
@@ -94,7 +95,7 @@ def why_last(rows: Rows) -> str:
 
 
 def words(value: float | None) -> str:
-    """A number as a table shows it."""
+    """Return a number as a table shows it."""
     if value is None:
         return "not reached"
     if isinstance(value, int):
@@ -132,7 +133,7 @@ def _cells_of_items(items: list[Recommendation]) -> str:
 
 
 def _picture(figure: Any, alternative: str) -> str:
-    """A figure inside the page, with a copy for readers in the dark."""
+    """Return a figure for the page, with a second version for dark mode."""
     from asyncqn.cli import darken, render
 
     light = base64.b64encode(render(figure, "png")).decode()
@@ -144,7 +145,7 @@ def _picture(figure: Any, alternative: str) -> str:
 
 
 def _race(story: Story) -> Any:
-    """Held-out RMSE over seconds on a logarithmic axis, with the target."""
+    """Draw the held-out RMSE over seconds on a logarithmic axis, with the target."""
     from asyncqn.cli import convergence
 
     runs, target = story.runs, story.target
@@ -153,7 +154,7 @@ def _race(story: Story) -> Any:
     axes.axhline(target, color="#1b1b1b", linewidth=0.8, alpha=0.5)
     label = f"{target:.3f}: 1 % above the lowest"
     axes.text(0.01, target, label, transform=axes.get_yaxis_transform(), va="bottom", fontsize="small")
-    # What one finishes in milliseconds takes another seconds.  The start, at time 0, is left of the axis.
+    # The times differ by orders of magnitude. The start, at time 0, is left of the axis.
     axes.set_xscale("log", nonpositive="mask")
     shown = [run.metrics["test_rmse"][run.metrics["time"] > 0.0] for run in runs.values()]
     low, high = min(float(y.min()) for y in shown), max(float(y.max()) for y in shown)

@@ -1,8 +1,7 @@
 """Recommender: matrix factorization of ratings or clicks with scikit-learn's conventions, on worker threads.
 
-The item rows minimise the profiled problem V (users eliminated exactly) with ridge
-lambda + alpha n_row, see `problems`; how factors become predictions, and
-what happens with unknown users and items, stands in `recommender.model`.  The defaults come from the
+The item rows minimise the profiled problem V (users eliminated exactly) with the ridge lambda + alpha n_row;
+see `problems`.  `model` defines predictions, also for unknown users and items.  The defaults come from the
 experiment in docs/results/recommender.md.
 """
 
@@ -77,17 +76,17 @@ class Recommender:
     clip : bool, default True
         Whether predictions are kept within the range of the ratings seen.
     passes : int, default 15
-        Passes over the ratings at most.
+        Largest number of passes over the ratings.
     tol : float, optional
-        The fit ends when `patience` passes in a row gain less than `tol` of sqrt(2 U / n), the RMSE with
-        its penalty; by default 1e-4, for clicks 3e-5.
+        The fit ends when `patience` successive passes improve sqrt(2 U / n), the RMSE with its penalty, by
+        less than `tol`; by default 1e-4, for clicks 3e-5.
     early_stopping : bool, default False
-        Whether a held-out share of the ratings ends the fit instead, by their RMSE or the clicks' NDCG at
-        10; the best iterate is kept.
+        Whether a held-out share of the ratings ends the fit instead, by its RMSE, or by the NDCG at 10 of
+        clicks; the best iterate is kept.
     validation_fraction : float, default 0.1
         Share of the ratings that is held out for `early_stopping`.
     patience : int, default 2
-        Passes in a row without a gain that end the fit.
+        Number of successive passes without a gain that end the fit.
     warm_start : bool, default False
         Whether `fit` continues from the item factors of the last fit.
     dtype : dtype, default "float32"
@@ -183,7 +182,7 @@ class Recommender:
     # -- parameters
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name."""
+        """Return the parameters by name."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def set_params(self: Self, **parameters: Any) -> Self:
@@ -200,14 +199,14 @@ class Recommender:
         return f"Recommender({', '.join(own)})"
 
     def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn asks an estimator before it cross-validates it."""
+        """Return the tags that scikit-learn reads before cross-validation."""
         from sklearn.utils import RegressorTags, Tags, TargetTags
 
         return Tags("regressor", TargetTags(required=False), regressor_tags=RegressorTags())
 
     def check(self) -> None:
-        """Raise `BadInput` where a parameter makes no sense; `fit` calls it."""
-        for name, about in parameters_of(Recommender).items():  # not when it is made: scikit-learn's way
+        """Raise `BadInput` for an invalid parameter; `fit` calls it."""
+        for name, about in parameters_of(Recommender).items():  # here and not in __init__, as in scikit-learn
             about.checked(name, getattr(self, name))
         FEEDBACKS[self.feedback].check(self)
 
@@ -226,22 +225,39 @@ class Recommender:
         duplicates: Policy = None,
         callback: Annotated[Callable[[Progress], Any] | None, parameter("Called after evaluations")] = None,
     ) -> Self:
-        """Learn from ratings in any form `as_ratings` takes, or from pairs and ratings `y`.
+        """Learn from ratings in any form that `as_ratings` takes, or from pairs and ratings `y`.
 
-        user, item, rating: names of columns of a data frame or a file; None: the ones with common names.
-        Frames with these columns that are given to other methods are read so, too.
-        duplicates: what becomes of several ratings of one item by one user, see `as_ratings`; clicks add up,
-        and need no strengths; validation: ratings whose RMSE (clicks: NDCG at 10) is watched (and stops
-        early, where asked for) instead of a split; callback: called after every evaluation, may raise
-        StopIteration.
+        Parameters
+        ----------
+        ratings : any form that `as_ratings` takes, or array of shape (n, 2)
+            The ratings, or pairs of user and item.
+        y : array-like of shape (n,), optional
+            The ratings of the pairs.
+        validation : any form that `as_ratings` takes, optional
+            Ratings whose RMSE (clicks: NDCG at 10) is watched instead of a held-out share; it ends the fit
+            where `early_stopping` is set.
+        user, item, rating : str, optional
+            Names of columns of a data frame or a file; by default columns with common names are chosen.
+            Other methods use the same names for frames that have these columns.
+        duplicates : "error", "last", "first", "mean" or "sum", optional
+            How several ratings of one item by one user are resolved; clicks add up by default.
+        callback : callable, optional
+            Called with a `Progress` after every evaluation; it may raise StopIteration to end the fit.
+
+        Returns
+        -------
+        Recommender
+            The estimator itself.
         """
         self.check()
         begun = time.perf_counter()
+        # Stored, so that `rmse(frame)` reads a frame as `fit` did.
         given = {"user": user, "item": item, "rating": rating}
         self.columns_ = {role: name for role, name in given.items() if name is not None}
         train = rating_table(ratings, y, duplicates, clicks=self._of_clicks, **self.columns_)
         held = None
         if validation is not None:
+            # In the tables of `train`: ratings of unknown users and items cannot be predicted by factors.
             held = matched(self._table(validation), train)
         if held is None and self.early_stopping:
             train, held = train.split(self.validation_fraction, self.seed)
@@ -257,17 +273,17 @@ class Recommender:
         return self.feedback == "implicit"
 
     def _table(self, ratings: Any, y: Any = None) -> Ratings:
-        """Ratings in any form; a frame with the columns that `fit` was told is read by these."""
+        """Return ratings of any form; a frame that has the columns given to `fit` is read by them."""
         names = getattr(self, "columns_", {})
         has = getattr(ratings, "columns", None) if y is None else None
         known = has is not None and set(names.values()) <= set(getattr(ratings, "column_names", has))
         return rating_table(ratings, y, clicks=self._of_clicks, **(names if known else {}))
 
-    # -- what was learned
+    # -- the learned model
 
     def _learned(self) -> FactorModel:
         if not hasattr(self, "model_"):
-            raise _not_fitted("This Recommender has learned nothing yet: call fit first.")
+            raise _not_fitted("this Recommender is not fitted: call fit first.")
         return self.model_
 
     @property
@@ -291,27 +307,29 @@ class Recommender:
         return self._learned().offsets.mean
 
     def predict(self, users: Any, items: Any = None) -> npt.NDArray[np.float64]:
-        """Ratings predicted for users and items of one shape (one may be single), or for n x 2 pairs.
+        """Predict ratings for users and items of one shape (one may be a scalar), or for n x 2 pairs.
 
-        Unknown ids are no error: see `recommender.model` for what is predicted.
+        Unknown ids are allowed; see `model` for their predictions.
         """
         model = self._learned()
         if items is None:
             users, items = pairs(users)
         u, m = model.user_index(users), model.item_index(items)
         try:
+            # One user with many items, or the other way round.
             u, m = np.broadcast_arrays(u, m)
         except ValueError:
             raise BadInput(f"users and items differ in shape: {u.shape} and {m.shape}.") from None
         return model.predict(u.ravel(), m.ravel()).reshape(u.shape)
 
     def rmse(self, ratings: Any, y: Any = None) -> float:
-        """Root mean square error of the predictions of these ratings."""
-        require(not self._of_clicks, "a model of clicks predicts no ratings: judge its lists by evaluate.")
+        """Return the root mean square error of the predictions of these ratings."""
+        require(not self._of_clicks, "a model of clicks predicts no ratings: judge its lists with evaluate.")
         return self.evaluate(ratings, y)["rmse"]
 
     def score(self, ratings: Any, y: Any = None) -> float:
-        """Minus the RMSE, of clicks the NDCG at 10: scikit-learn takes a higher score for a better one."""
+        """Return minus the RMSE, or the NDCG at 10 of clicks: scikit-learn regards a higher score as
+        better."""
         return self.evaluate(ratings, y)["ndcg"] if self._of_clicks else -self.rmse(ratings, y)
 
     @checked
@@ -323,19 +341,18 @@ class Recommender:
         k: Annotated[int | None, parameter("Length of the lists that are judged; None: none", ge=1)] = None,
         threshold: Annotated[float | None, parameter("Least rating of a relevant item; None: any")] = None,
     ) -> dict[str, float]:
-        """`rmse`, `mae` and the number `n` of ratings they were measured on; with `k`, lists are judged too.
+        """Return `rmse`, `mae` and `n`, the number of ratings; with `k`, the quality of lists as well.
 
-        `precision`, `recall`, `ndcg`, `map`, `hit_rate` and `coverage` of the k best items of each of
-        `users` users: the definitions stand in `recommender.metrics`.  Relevant are all items of
-        `ratings`, or those rated at least `threshold`.  A model of clicks has lists alone, of 10 where
-        no k is given.
+        `precision`, `recall`, `ndcg`, `map`, `hit_rate` and `coverage` refer to the k best items of each of
+        `users` users; `metrics` defines them.  All items of `ratings` are relevant, or those rated at least
+        `threshold`.  A model of clicks has only lists, of 10 items without a k.
         """
         model, test = self._learned(), self._table(ratings, y)
         if self._of_clicks:
             return {"n": len(test)} | rank_quality(
                 model, test, LIST if k is None else k, threshold, self.workers
             )
-        require(k is not None or threshold is None, "a threshold is for lists: say how long they are by k.")
+        require(k is not None or threshold is None, "threshold needs lists: give their length as k.")
         found = model.measure(test)
         return found if k is None else found | rank_quality(model, test, k, threshold, self.workers)
 
@@ -343,10 +360,10 @@ class Recommender:
     def recommend(
         self, user: Any, n: ListLength = 10, *, exclude_seen: ExcludeSeen = True
     ) -> list[Recommendation]:
-        """The n best items for a user; scores are not clipped, so that they still tell items apart.
+        """Return the n best items for a user; scores are not clipped, so that they still distinguish items.
 
-        A user of whom the model knows no rating is given the items with the highest baseline, the damped
-        mean of their ratings, or those that most users have clicked; `basis` of each recommendation says so.
+        A user without ratings in the model receives the items with the highest baseline: the damped mean of
+        their ratings, or the share of users who clicked them.  `basis` of each recommendation says which.
         """
         return self._learned().recommend(user, n, exclude_seen)
 
@@ -359,9 +376,10 @@ class Recommender:
         exclude_seen: ExcludeSeen = True,
         progress: Annotated[Callable[[int], Any] | None, parameter("Called with the users done")] = None,
     ) -> Table:
-        """The n best items of every user in a list, or of all, as a table user, rank, item, score, basis.
+        """Return a table user, rank, item, score, basis with the n best items of each user in a list, or of
+        all.
 
-        Each user gets what `recommend` gives.  progress: called with the number of users that are done.
+        Each user gets the same list as from `recommend`.  `progress` is called with the number of users done.
         """
         parts, done = [], 0
         for count, part in tables(self._learned(), users, n, exclude_seen, self.workers):
@@ -373,15 +391,16 @@ class Recommender:
 
     @checked
     def similar(self, item: Any, n: ListLength = 10) -> list[Recommendation]:
-        """The n items whose predicted ratings correlate best with those of `item` over the users."""
+        """Return the n items whose predicted ratings correlate best with those of `item` over the users."""
         return self._learned().similar(item, n)
 
     def fold_in(self, ratings: Any, y: Any = None) -> Recommender:
-        """A copy that knows these ratings of its users: their rows are solved, those of the items stay.
+        """Return a copy that includes these ratings of its users: user rows are solved, item rows stay.
 
-        Known users keep the ratings they have, less those given anew; ratings of unknown items count
-        for the user's mean alone.  Clicks of a pair add up, those of unknown items are left out.
+        Known users keep their ratings except those given again; ratings of unknown items affect only the
+        user's mean.  Clicks of a pair add up, and those of unknown items are ignored.
         """
+        # A shallow copy shares the item factors, which do not change.
         other = copy(self)
         other.model_ = fold_in(self._learned(), self._table(ratings, y))
         return other
@@ -394,11 +413,10 @@ class Recommender:
         *,
         rounds: Annotated[int, parameter("Times that rows of items and users are solved", ge=1)] = 2,
     ) -> Self:
-        """Learn from further ratings, of new users and items too, without fitting the rest again.
+        """Learn from further ratings, also of new users and items, without fitting the rest again.
 
-        Rows of users and items with new ratings are solved exactly in turn, so many `rounds`: see
-        `recommender.updating`.  Of a pair rated before, the new rating counts; clicks add up.  Without a
-        model, this is `fit`.
+        Rows of users and items with new ratings are solved exactly, in turn, `rounds` times; see `updating`.
+        A new rating of a known pair replaces the old one; clicks add up.  Without a model, this is `fit`.
         """
         if not hasattr(self, "model_"):
             return self.fit(ratings, y)
@@ -406,13 +424,14 @@ class Recommender:
         return self
 
     def save(self, path: str | Path) -> Path:
-        """Write the model to the folder `path`, whole or not at all; an older model there is replaced."""
+        """Write the model to the folder `path`, completely or not at all; an older model there is
+        replaced."""
         facts = {name: getattr(self, name) for name in _FACTS if hasattr(self, name)}
         return save_model(path, self._learned(), self.history_, self.get_params(), facts)
 
     @classmethod
     def load(cls, path: str | Path) -> Recommender:
-        """A saved model, checked; nothing in the folder is executed."""
+        """Load a saved model, after checks; nothing in the folder is executed."""
         model, history, parameters, facts = load_model(path)
         known = inspect.signature(cls).parameters
         loaded = cls(**{name: value for name, value in parameters.items() if name in known})
@@ -423,7 +442,7 @@ class Recommender:
 
 
 def _not_fitted(sentence: str) -> NotFitted:
-    """Return where scikit-learn is in use, an error that is its NotFittedError too."""
+    """Return an error that is also scikit-learn's NotFittedError, if scikit-learn is in use."""
     exceptions = sys.modules.get("sklearn.exceptions")
     if exceptions is None:
         return NotFitted(sentence)

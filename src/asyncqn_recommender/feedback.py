@@ -1,7 +1,7 @@
-"""What a recommender learns from: ratings, or clicks; each with its problem, its defaults and its model.
+"""Feedback: ratings or clicks, each with its problem, its defaults and its model.
 
-Ratings say how much a user liked an item, and pairs without one say nothing.  A click says that a user chose
-an item; pairs without one count as "not chosen", with less confidence: see
+A rating says how much a user liked an item, and a pair without one says nothing.  A click says that a user
+chose an item, and a pair without one counts as "not chosen", with less confidence: see
 `problems.implicit_factorization`.
 """
 
@@ -36,23 +36,24 @@ if TYPE_CHECKING:
     from asyncqn_recommender.estimator import Recommender
 
 PRIOR, ALPHA = 3.0, 0.035
-"""The default ridge of ratings: how it was chosen stands in docs/results/recommender.md."""
+"""The default ridge of ratings; docs/results/recommender.md says how it was chosen."""
 CLICK_RIDGE = 0.7
-"""The default ridge of clicks, in units of the largest singular value of noise of their size."""
+"""The default ridge of clicks, relative to the largest singular value of random clicks of the same size."""
 LIST = 10
-"""The length of the lists by which held-out clicks are judged."""
+"""Length of the lists by which held-out clicks are judged."""
 
 
 class Noting(EliminatedUsers):
-    """A problem that notes what it says of blocks in passing: a fit asks for the errors of points that its
-    passes have just been at.
+    """A problem that records the errors of blocks while gradients are computed.
+
+    A fit asks for the errors of points that its passes have just visited, so they cost nothing.
     """
 
     def __init__(self, *columns: Any, **options: Any) -> None:
         super().__init__(*columns, **options)
         self.squares: dict[bytes, dict[int, float]] = {}
-        """The sum of squared errors, or what stands for it, of each block by its first row; and by point,
-        for a late worker may still note a block of an earlier one."""
+        """The sum of squared errors, or its equivalent, of each block by its first row, for each point: a
+        late worker may still record a block of an earlier point."""
         self._looked: tuple[Array, float, dict[str, float]] | None = None
         self.threads = 1
 
@@ -65,9 +66,11 @@ class Noting(EliminatedUsers):
         return found
 
     def _look(self, theta: Array) -> tuple[Array, float, dict[str, float]]:
-        """A point, its value and its metrics, summed block by block, as in a pass, by `threads` threads."""
+        """Return a point, its value and its metrics, summed block by block as in a pass, by `threads`
+        threads."""
         if self._looked is not None and np.array_equal(theta, self._looked[0]):
             return self._looked
+        # The blocks of a pass, so that the sums have the same bits as in the fit.
         n, blocks = self.n_data, min(STEP_BLOCKS, self.n_data)
         cuts = [part * n // blocks for part in range(blocks + 1)]
 
@@ -94,8 +97,9 @@ class Noting(EliminatedUsers):
         return self._look(theta)[2]
 
     def errors(self, theta: Array, first_rows: list[int]) -> dict[str, float]:
-        """What is shown of `theta`, from the blocks that were computed there; other points are forgotten."""
+        """Return the metrics of `theta` from the blocks computed there, and forget other points."""
         here = self.squares[_name(theta)]
+        # The dictionary would otherwise grow with every point of a fit.
         self.squares = {_name(theta): here}
         return self._errors_from(sum(here[row] for row in first_rows))
 
@@ -104,23 +108,23 @@ class Noting(EliminatedUsers):
 
 
 def _name(theta: Array) -> bytes:
-    """Up to 256 numbers of a point, by which it is told from the others of a fit."""
+    """Return up to 256 numbers of a point as bytes, which identify it among the points of a fit."""
     return theta[:: 1 + theta.size // 256].tobytes()
 
 
 class NotingRatings(Noting, ProfiledFactorization):
-    """Of ratings."""
+    """The recording problem for ratings."""
 
     def _errors_from(self, squares: float) -> dict[str, float]:
         return {"rmse": math.sqrt(squares / len(self.by_user.values))}
 
 
 class NotingClicks(Noting, ImplicitFactorization):
-    """Of clicks."""
+    """The recording problem for clicks."""
 
 
 class Feedback(ABC):
-    """One fit: its problem, how held-out data judge a point, and the model it makes."""
+    """One fit: its problem, the judgement of points by held-out data, and its model."""
 
     p: Recommender
     train: Ratings
@@ -128,21 +132,21 @@ class Feedback(ABC):
     prior: float
     default_tol: float
     held_name: str
-    """What held-out data are judged by."""
+    """Name of the metric on held-out data."""
 
     @abstractmethod
     def __init__(self, p: Recommender, train: Ratings, held: Ratings | None) -> None: ...
 
     @abstractmethod
     def held(self, theta: Array) -> float:
-        """How well the held-out data are met."""
+        """Return the metric on held-out data."""
 
     @abstractmethod
     def _about_ratings(self) -> dict[str, Any]:
-        """Fields of the model that ratings and clicks determine differently."""
+        """Return the fields of the model that differ between ratings and clicks."""
 
     def model(self, theta: Array) -> FactorModel:
-        """Return what was learned."""
+        """Return the learned model."""
         train, problem = self.train, self.problem
         return FactorModel(
             item_factors=theta.reshape(-1, problem.rank),
@@ -157,17 +161,17 @@ class Feedback(ABC):
 
     @staticmethod
     def check(p: Recommender) -> None:
-        """Refuse parameters that mean nothing for this feedback; most do."""
+        """Raise `BadInput` for parameters that are meaningless for this feedback."""
         return
 
     @staticmethod
     def loss(held: float) -> float:
-        """The same, the lower the better."""
+        """Return the metric with a sign such that lower is better."""
         return held
 
 
 class Explicit(Feedback):
-    """Ratings."""
+    """A fit to ratings."""
 
     default_tol = 1e-4
     held_name = "validation_rmse"
@@ -190,6 +194,7 @@ class Explicit(Feedback):
     def _target(self, part: Ratings) -> Ratings:
         if not self.p.offsets:
             return part
+        # With offsets the factors explain what the means leave over.
         left = part.values - self.offsets.at(part.users, part.items)
         return replace(part, values=left.astype(np.float32))
 
@@ -212,7 +217,7 @@ class Explicit(Feedback):
 
 
 class Implicit(Feedback):
-    """Clicks."""
+    """A fit to clicks."""
 
     default_tol = 3e-5
     held_name = "validation_ndcg"
@@ -227,7 +232,7 @@ class Implicit(Feedback):
     @staticmethod
     def check(p: Recommender) -> None:
         require(not p.alpha, "clicks have one ridge for all rows, prior: leave alpha out.")
-        require(not p.offsets, "offsets are means of ratings: leave them out for clicks.")
+        require(not p.offsets, "offsets are means of ratings, which clicks do not have: leave them out.")
 
     def held(self, theta: Array) -> float:
         assert self.test is not None
@@ -244,17 +249,19 @@ class Implicit(Feedback):
 
 
 def click_ridge(clicks: Ratings, confidence: float) -> float:
-    """0.7 (1 + confidence r) sqrt(n) (1 / sqrt(users) + 1 / sqrt(items)), r the mean strength of n clicks.
+    """Return 0.7 (1 + confidence r) sqrt(n) (1 / sqrt(users) + 1 / sqrt(items)), with r the mean strength of
+    n clicks.
 
-    A ridge of s leaves out what singular values below s tell of a matrix; of n ones thrown at random into
-    users x items the largest singular value, that of the mean apart, is about the two roots' sum.  The factor
-    comes from the experiment in docs/results/recommender.md.
+    A ridge of s suppresses the parts of a matrix with singular values below s.  For n ones placed at random
+    in users x items, the largest singular value apart from the mean is about sqrt(n) times the sum of the two
+    inverse roots.  The factor comes from the experiment in docs/results/recommender.md.
     """
     users, items = (len(np.unique(column)) for column in (clicks.users, clicks.items))
+    # float32 sums lose digits over millions of clicks.
     mean = float(clicks.values.mean(dtype=np.float64))
     noise = math.sqrt(len(clicks)) * (1.0 / math.sqrt(users) + 1.0 / math.sqrt(items))
     return CLICK_RIDGE * (1.0 + confidence * mean) * noise
 
 
 FEEDBACKS: dict[str, type[Feedback]] = {"explicit": Explicit, "implicit": Implicit}
-"""What a recommender can learn from, by the name of it."""
+"""The kinds of feedback, by name."""

@@ -1,4 +1,4 @@
-"""A learned model on disk: one JSON file and one of arrays, checksummed, without pickle."""
+"""A learned model on disk: a JSON document and a file of arrays, with checksums and without pickle."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from asyncqn_recommender.kernels.als import Grouped
 from asyncqn_recommender.model import FactorModel, Offsets
 
 MODEL = Kind("asyncqn model", "model", "model.json", 2, ("arrays.npz",), advice="; fit the model again")
-"""Format 1 had arrays.npz under that name; it is still read.  Models of 0.1 lack `seen_values`."""
+"""Format 1 had a file named arrays.npz; it is still read.  Models of version 0.1 lack `seen_values`."""
 
 SCHEMA = {
     "item_factors": Spec(FLOATS, ("items", "rank")),
@@ -53,7 +53,7 @@ Number = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
 
 
 class ModelDocument(msgspec.Struct):
-    """What model.json must at least say."""
+    """The entries that model.json must have."""
 
     mean: Number
     lowest: Number
@@ -69,14 +69,14 @@ class ModelDocument(msgspec.Struct):
 
 
 _ARRAYS = ("item_factors", "user_factors", "user_ids", "item_ids", "titles", "columns")
-"""Arrays that have the name of a field of the model; the last two may be absent."""
+"""Arrays with the name of a field of the model; the last two are optional."""
 _NUMBERS = ("lowest", "highest", "prior", "alpha", "residual", "trust", "clip", "confidence")
 
 
 def save_model(
     folder: str | Path, model: FactorModel, history: Table, parameters: dict[str, Any], facts: dict[str, Any]
 ) -> Path:
-    """Write the model to `folder`, whole or not at all; an older model there is replaced."""
+    """Write the model to `folder`, completely or not at all; an older model there is replaced."""
     arrays: dict[str, npt.NDArray[Any]] = {
         **{name: array for name in _ARRAYS if (array := getattr(model, name)) is not None},
         "item_offsets": model.offsets.items,
@@ -87,6 +87,7 @@ def save_model(
         "seen_items": model.seen.others,
         **{f"history.{name}": column for name, column in history.items()},
     }
+    # A model saved by version 0.1 has none, and stays that way.
     if model.keeps_ratings:
         arrays["seen_values"] = model.seen.values
     document = {
@@ -99,7 +100,7 @@ def save_model(
 
 
 def load_model(folder: str | Path) -> tuple[FactorModel, Table, dict[str, Any], dict[str, Any]]:
-    """Model, history, parameters and facts; a folder that holds none, or is damaged, is refused."""
+    """Return model, history, parameters and facts; raise an error for a folder without an intact model."""
     return read_settled(lambda: version_of(folder, MODEL), lambda: _read_model(folder))
 
 
@@ -129,12 +130,12 @@ def _read_model(folder: str | Path) -> tuple[FactorModel, Table, dict[str, Any],
 
 
 def _check_seen(folder: str | Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
-    """The groups of items by user must tile their list, and name items that exist."""
+    """Check that the groups of items by user cover their list, and refer to items that exist."""
     start, items = arrays["seen_start"], arrays["seen_items"]
     users, n_items = len(arrays["user_ids"]), len(arrays["item_ids"])
     tiled = len(start) == users + 1 and start[0] == 0 and start[-1] == len(items)
     inside = len(items) == 0 or (items.min() >= 0 and items.max() < n_items)
     if not (tiled and (np.diff(start) >= 0).all() and inside):
-        raise DamagedFile(f"{folder} is damaged: what its users have seen does not fit{MODEL.advice}.")
+        raise DamagedFile(f"{folder} is damaged: the items seen by its users do not fit{MODEL.advice}.")
     if arrays["item_factors"].dtype != arrays["user_factors"].dtype:
         raise DamagedFile(f"{folder} is damaged: its factors differ in precision{MODEL.advice}.")

@@ -1,8 +1,8 @@
-"""How a recommender learns: a pass in batches, then exact passes while they pay, in one run.
+"""The fit of a recommender: a pass in batches, then exact passes while they pay, in one run.
 
-All answers are added up in a fixed order and nothing is stale (`StagedLBFGS` in step), so that the model is
-the same, bit for bit, on any number of threads.  A warm start skips the batches, whose large steps would
-forget what was learned.  What is watched comes from the passes themselves: the run evaluates nothing else.
+All updates are added in a fixed order and nothing is stale (`StagedLBFGS` in step), so the model is the same,
+bit for bit, on any number of threads.  A warm start skips the batches, whose large steps would destroy what
+was learned.  All metrics come from the passes themselves, so the run evaluates nothing else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from asyncqn_recommender.estimator import Recommender
 
 SHOWN = ("rmse", "validation_rmse", "validation_ndcg")
-"""What is shown of a point while it learns, where it is known."""
+"""The metrics that are shown during a fit, where they are known."""
 
 
 def learn(
@@ -40,15 +40,17 @@ def learn(
 ) -> tuple[FactorModel, Table, int, str, float]:
     """Fit factors to `train`, watching `held`, from the start or from the model `old`.
 
-    Returns the model, the table of metrics, the commits, why it ended, and the objective.
+    Returns the model, the table of metrics, the commits, the status, and the objective.
     """
     task = FEEDBACKS[p.feedback](p, train, held)
     problem = task.problem
     problem.threads = int(p.workers)
     algorithm = in_step_algorithm(problem, len(train) / train.n_items)
     if old is not None:
+        # The large steps of the warm-up would undo what was learned.
         algorithm = replace(algorithm, warmup=0)
     watch = Watch(p, task, held is not None, algorithm, callback)
+    # The warm-up is a pass over the ratings as well.
     passes = max(1, int(p.passes) - (algorithm.warmup > 0))
     commits = algorithm.warmup + passes
     run = minimize(
@@ -58,39 +60,39 @@ def learn(
         theta0=_start(p, problem, train, old),
         commits=commits,
         seed=p.seed,
-        evaluate=0,  # every value that is watched comes from a pass
+        evaluate=0,  # every metric comes from a pass
         callback=watch,
         stop=watch.after_pass,
         check=False,
         progress=False,
     )
     if run.status == "diverged":
-        raise BadInput(f"the fit diverged ({run.message.rstrip('.')}): raise prior or alpha.")
+        raise BadInput(f"the fit diverged ({run.message.rstrip('.')}): increase prior or alpha.")
     model, history = task.model(watch.best.theta), Table.from_records(watch.records)
     return model, history, run.nit, watch.reason or run.status, watch.best.metrics["fun"]
 
 
 def _start(p: Recommender, problem: Noting, train: Ratings, old: FactorModel | None) -> Array:
-    """The problem's own start, or what was learned before, row by row where the item was known."""
+    """Return the problem's own start, with the old rows of items that were known before."""
     theta = starting_point(problem, None, p.seed)
     if old is not None:
         require(
             old.item_factors.shape[1] == p.rank
             and old.residual == bool(p.offsets)
             and (old.confidence is None) == (p.feedback == "explicit"),
-            "A warm start needs the rank, the offsets and feedback of the last fit: set warm_start=False.",
+            "a warm start needs the rank, the offsets and feedback of the last fit: set warm_start=False.",
         )
         place = old.item_index(train.item_ids)
-        # A row that was never rated has shrunk to 0, from where new ratings had better not start.
+        # A row that was never rated has shrunk to 0, which is a bad start for new ratings.
         known = (place >= 0) & ((old.offsets.item_counts[place] > 0) | (problem.item_counts == 0))
         theta.reshape(-1, problem.rank)[known] = old.item_factors[place[known]]
     return theta
 
 
 class Watch:
-    """Shows progress, keeps the best iterate, and ends a fit that gains nothing more.
+    """Shows progress, keeps the best iterate, and ends a fit that no longer improves.
 
-    The best is the lowest objective, or with early stopping what meets the held-out data best.
+    The best iterate has the lowest objective or, with early stopping, the best metric on held-out data.
     """
 
     best: Progress
@@ -116,11 +118,11 @@ class Watch:
         self.records: list[dict[str, float]] = []
 
     def __call__(self, progress: Progress) -> None:
-        """The start, which is all that the run evaluates; the end is known from the last pass."""
+        """Record the start, which is all that the run evaluates; the end is known from the last pass."""
         self._note(progress, 0.0)
 
     def after_pass(self, standing: Standing) -> str | None:
-        """A pass has been judged, and the run stands so: why it ends, None where it continues."""
+        """Record a pass; return why the run ends, or None to continue."""
         self.passes += 1
         shown = self._shown(standing)
         metrics = {"fun": standing.value, **shown, "grad_norm": standing.grad_norm}
@@ -133,7 +135,7 @@ class Watch:
         return "further passes gain nothing"
 
     def _shown(self, standing: Standing) -> dict[str, float]:
-        """The errors at the last point kept; asked for again when its value has changed."""
+        """Return the errors at the last accepted point, computed again when its value has changed."""
         problem = self.problem
         if standing.value != self.value:
             self.value, n = standing.value, problem.n_data
@@ -148,10 +150,11 @@ class Watch:
         metrics |= {"commit": progress.commit, "time": progress.time, "passes": passes}
         self.records.append(metrics)
         progress = progress._replace(metrics=metrics)
-        # sqrt(2 U / n) is the RMSE with its penalty: it falls where the RMSE alone may rise.
+        # sqrt(2 U / n) is the RMSE with its penalty: it decreases where the RMSE alone may rise.
         level = math.sqrt(2.0 * metrics["fun"] / self.n_ratings)
         if self.by_held:
             level = self.task.loss(metrics[self.task.held_name])
+        # The first point has nothing to improve on: inf - level is a gain.
         self.idle = 0 if self.lowest - level >= self.tol else self.idle + 1
         if level < self.lowest:
             self.lowest, self.best = level, progress
@@ -163,7 +166,7 @@ class Watch:
 
 
 def pairs(table: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Users and items out of an n x 2 array."""
+    """Return users and items of an n x 2 array."""
     table = np.asarray(table)
     require(
         table.ndim == 2 and table.shape[1] == 2,
@@ -175,9 +178,9 @@ def pairs(table: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
 def rating_table(
     ratings: Any, y: Any = None, duplicates: str | None = None, *, clicks: bool = False, **names: str | None
 ) -> Ratings:
-    """Ratings in any form `as_ratings` takes, or pairs with their ratings `y`; at least one.
+    """Return ratings in any form that `as_ratings` takes, or from pairs with ratings `y`; at least one.
 
-    clicks: pairs need no `y`; names: of columns, by their roles user, item, rating and time.
+    With `clicks`, pairs need no `y`.  `names` are columns by their roles user, item, rating and time.
     """
     if y is not None:
         ratings = (*pairs(ratings), y)
@@ -189,7 +192,7 @@ def rating_table(
 
 
 def matched(ratings: Ratings, train: Ratings) -> Ratings:
-    """`ratings` in the tables of `train`, less those of unknown users and items."""
+    """Return `ratings` in the tables of `train`, without those of unknown users and items."""
     users = train.user_index(ratings.user_ids)[ratings.users]
     items = train.item_index(ratings.item_ids)[ratings.items]
     keep = (users >= 0) & (items >= 0)

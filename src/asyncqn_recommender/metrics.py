@@ -1,14 +1,14 @@
-"""How good ranked lists are: precision, recall, NDCG, MAP, hit rate and coverage at k.
+"""Quality of ranked lists: precision, recall, NDCG, MAP, hit rate and coverage at k.
 
-Each number but the coverage is a mean over users with at least one relevant item.  With h_i = 1 where the
-i-th item of a user's list is relevant, and R relevant items of that user,
+Each metric except coverage is a mean over users with at least one relevant item.  With h_i = 1 if the i-th
+item of a user's list is relevant, and R relevant items of that user,
 
     precision = sum h_i / k                 recall   = sum h_i / R
     ndcg      = sum h_i / log2(i + 1)  /  sum over i <= min(k, R) of 1 / log2(i + 1)
     map       = sum h_i (precision at i)  /  min(k, R)
     hit rate  = 1 where any h_i is, else 0
 
-and coverage is the share of the recommendable items that stand in some list.
+and coverage is the share of the recommendable items that occur in some list.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ NAMES = ("precision", "recall", "ndcg", "map", "hit_rate")
 
 
 def list_sums(hits: npt.NDArray[np.bool_], relevant: npt.NDArray[np.integer]) -> dict[str, float]:
-    """Sums over users of the numbers above; `hits` is users x k, `relevant` counts each user's."""
+    """Return sums over users of the metrics above; `hits` is users x k, `relevant` counts each user's
+    items."""
     k = hits.shape[1]
     places = np.arange(1, k + 1)
     gains = 1.0 / np.log2(places + 1.0)
     found = hits.sum(axis=1)
+    # A list of k items cannot contain more than k relevant ones.
     reachable = np.minimum(relevant, k)
     precisions = np.cumsum(hits, axis=1) / places
     return {
@@ -44,31 +46,33 @@ def list_sums(hits: npt.NDArray[np.bool_], relevant: npt.NDArray[np.integer]) ->
 def rank_quality(
     model: FactorModel, test: Ratings, k: int, threshold: float | None, threads: int = 1
 ) -> dict[str, float]:
-    """The numbers above for the lists of all users of `test`, which leave out what users have seen.
+    """Return the metrics above for the lists of all users of `test`, without the items that they have seen.
 
-    Relevant are a user's items in `test`, rated at least `threshold` if one is given; those that the
-    model cannot recommend count among them, and so are never found.  Ratings that the model was fitted on
-    are no test: they are left out, and counted as `seen`.
+    A user's items in `test` are relevant, or those rated at least `threshold`; items that the model cannot
+    recommend are among them, and are never found.  Ratings that the model was fitted on are excluded, and
+    counted as `seen`.
     """
     require_count("k", k)
     fresh = ~_seen(model, test)
-    require(bool(fresh.any()), "the model was fitted on all of these ratings: judge its lists by others.")
+    require(bool(fresh.any()), "the model was fitted on all of these ratings: evaluate it on others.")
     n_seen = len(test) - int(fresh.sum())
     test = test.take(fresh)
     if threshold is not None:
         test = test.take(test.values >= threshold)
-        require(len(test) > 0, f"no rating reaches the threshold {threshold}: lower it.")
+        require(len(test) > 0, f"no rating reaches the threshold {threshold}: lower the threshold.")
     counts = np.bincount(test.users, minlength=test.n_users)
     users = np.flatnonzero(counts)
-    # A pair as one number; a test item that the model does not know fits no place.
+    # A pair is one number; a test item that the model does not know matches nothing.
     items = model.item_index(test.item_ids)[test.items]
     n_items = len(model.item_ids)
     relevant = np.sort((test.users.astype(np.int64) * n_items + items)[items >= 0])
+    # For the coverage: items that occur in some list.
     shown = np.zeros(n_items, dtype=bool)
     totals = dict.fromkeys(NAMES, 0.0)
     known = model.user_index(test.user_ids[users])
     for first in range(0, len(users), ranking.USERS_PER_CHUNK):
         part = slice(first, first + ranking.USERS_PER_CHUNK)
+        # Seen items are always left out: they are not in the test either.
         places, _ = ranking.best_items(model, known[part], k, True, threads)
         shown[places[places >= 0]] = True
         pairs = users[part][:, None] * n_items + places
@@ -89,7 +93,7 @@ def rank_quality(
 
 
 def _seen(model: FactorModel, test: Ratings) -> npt.NDArray[np.bool_]:
-    """Return which ratings of `test` are of pairs that the model was fitted on."""
+    """Return a mask of the ratings of `test` whose pairs the model was fitted on."""
     users = model.user_index(test.user_ids)[test.users]
     items = model.item_index(test.item_ids)[test.items]
     asked = np.unique(users[users >= 0])

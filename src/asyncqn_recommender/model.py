@@ -1,14 +1,14 @@
-"""FactorModel: what a recommender has learned, as arrays, and what follows from them.
+"""FactorModel: the arrays that a recommender has learned, and predictions and lists from them.
 
 The prediction for user u and item m blends factors with a baseline,
 
     y(u, m) = w f_m.g_u + (1 - w) (mu + b_m + b_u),     w = n / (n + trust),  n = min(n_u, n_m)
 
-where n_u, n_m count ratings, and the offsets b are damped means of what the mean mu leaves over.
-Our own choice: ridge factors pull rows with few ratings towards 0, the baseline pulls them towards the
-mean.  In a model of clicks trust is 0, so that w = 1 where both are known, and the baseline of an item is
-the share of the users who have clicked it.  An unknown user or item has n = 0 and offset 0, so no case is
-special: an unknown user is predicted the item's damped mean, an unknown item the user's, and both unknown mu.
+where n_u, n_m count ratings, and the offsets b are damped means of the residuals from the mean mu.  Our own
+choice: ridge factors pull rows with few ratings towards 0, and the baseline pulls them towards the mean.  In
+a model of clicks trust is 0, so that w = 1 if both are known, and the baseline of an item is the share of the
+users who have clicked it.  An unknown user or item has n = 0 and offset 0, so no case is special: the
+prediction for an unknown user is the item's damped mean, for an unknown item the user's, and for both mu.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from asyncqn_recommender.kernels.als import Grouped, grouped
 from asyncqn_recommender.ranking import BASELINE, FACTORS, Catalogue, best_items, catalogue, known
 
 DAMPING = 10.0
-"""Ratings at the mean that an offset is damped by."""
+"""Number of ratings at the mean by which an offset is damped."""
 CHUNK = 1 << 18
-"""Predictions made at once, which bounds the memory of the gathered rows."""
+"""Number of predictions made at once, which bounds the memory of the gathered rows."""
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.integer[Any]]
 
 
 class Recommendation(NamedTuple):
-    """An item with its score; `title` is None where the ratings came without titles.
+    """An item with its score; `title` is None if the ratings had no titles.
 
-    basis: "factors", or "baseline" for a user of whom the model knows no rating.
+    `basis` is "factors", or "baseline" for a user without ratings in the model.
     """
 
     id: Any
@@ -50,7 +50,7 @@ class Recommendation(NamedTuple):
 
 
 class Offsets(NamedTuple):
-    """mu, b_m and b_u, and how many ratings each item and user has."""
+    """mu, b_m and b_u, and the number of ratings of each item and user."""
 
     mean: float
     items: Floats
@@ -59,13 +59,13 @@ class Offsets(NamedTuple):
     user_counts: Rows
 
     def at(self, users: Indices, items: Indices) -> Floats:
-        """mu + b_m + b_u; index -1 has offset 0."""
+        """Return mu + b_m + b_u; index -1 has offset 0."""
         b_items = np.where(items >= 0, self.items[items], 0.0)
         return np.asarray(self.mean + b_items + np.where(users >= 0, self.users[users], 0.0))
 
 
 def measure_offsets(ratings: Ratings) -> Offsets:
-    """b_m = sum (y - mu) / (n_m + d), then b_u = sum (y - mu - b_m) / (n_u + d), with d = DAMPING."""
+    """Return b_m = sum (y - mu) / (n_m + d), then b_u = sum (y - mu - b_m) / (n_u + d), with d = DAMPING."""
     mean = float(ratings.values.mean(dtype=np.float64))
     n_items = np.bincount(ratings.items, minlength=ratings.n_items)
     n_users = np.bincount(ratings.users, minlength=ratings.n_users)
@@ -77,7 +77,7 @@ def measure_offsets(ratings: Ratings) -> Offsets:
 
 
 def measure_popularity(clicks: Ratings) -> Offsets:
-    """For clicks: mu = 0, b_m = the share of the users who have clicked m, b_u = 0."""
+    """Return, for clicks, mu = 0, b_m = the share of the users who have clicked m, and b_u = 0."""
     n_items = np.bincount(clicks.items, minlength=clicks.n_items)
     n_users = np.bincount(clicks.users, minlength=clicks.n_users)
     share = n_items / max(1, int((n_users > 0).sum()))
@@ -86,9 +86,10 @@ def measure_popularity(clicks: Ratings) -> Offsets:
 
 @dataclass(frozen=True, eq=False)
 class FactorModel:
-    """Factors (rows by index), offsets, tables of ids, and who has seen what.
+    """Factors (one row per index), offsets, tables of ids, and the items that users have seen.
 
-    `residual`: the factors explain what the offsets leave over; `prior`, `alpha`: the ridge of a row.
+    With `residual` the factors explain the residuals of the offsets; `prior` and `alpha` give the ridge of a
+    row.
     """
 
     item_factors: Array
@@ -109,23 +110,23 @@ class FactorModel:
     columns: Floats | None = None
     """Factors on the ridge of an item row, see `column_ridges`; models saved by version 0.1 have none."""
     confidence: float | None = None
-    """Of a click, in a model of clicks; None in one of ratings."""
+    """Confidence of a click in a model of clicks; None in a model of ratings."""
 
     @property
     def keeps_ratings(self) -> bool:
-        """Return whether `seen` has the ratings, too."""
+        """Return whether `seen` includes the ratings."""
         return len(self.seen.values) == len(self.seen.others)
 
     def user_index(self, ids: Any) -> Rows:
-        """Dense indices of user ids, -1 for unknown ones."""
+        """Return dense indices of user ids, -1 for unknown ones."""
         return _index(self.user_ids, ids, "user")
 
     def item_index(self, ids: Any) -> Rows:
-        """Dense indices of item ids, -1 for unknown ones."""
+        """Return dense indices of item ids, -1 for unknown ones."""
         return _index(self.item_ids, ids, "item")
 
     def scores(self, users: Rows, items: Rows) -> Floats:
-        """The blend above for pairs of indices, not clipped."""
+        """Return the blend above for pairs of indices, without clipping."""
         out = np.empty(len(users))
         for part in _chunks(len(users)):
             u, m = users[part], items[part]
@@ -133,6 +134,7 @@ class FactorModel:
             n = np.minimum(self.offsets.user_counts[u], self.offsets.item_counts[m])
             n = np.where((u >= 0) & (m >= 0), n, 0).astype(np.float64)
             rated = n > 0
+            # With trust = 0 and n = 0 the quotient would be 0 / 0.
             w = np.divide(n, n + self.trust, out=np.zeros_like(n), where=rated)
             product = np.einsum("nk,nk->n", self.user_factors[u], self.item_factors[m], dtype=np.float64)
             if self.residual:
@@ -141,12 +143,12 @@ class FactorModel:
         return out
 
     def predict(self, users: Rows, items: Rows) -> Floats:
-        """`scores`, kept within the ratings that were seen if `clip` says so."""
+        """Return `scores`, clipped to the range of the ratings seen if `clip` is set."""
         scores = self.scores(users, items)
         return np.clip(scores, self.lowest, self.highest, out=scores) if self.clip else scores
 
     def measure(self, ratings: Ratings) -> dict[str, float]:
-        """Root mean square error, mean absolute error, and how many ratings of any origin were compared."""
+        """Return root mean square error, mean absolute error, and the number of ratings compared."""
         require(len(ratings) > 0, "there are no ratings to compare with: give at least one.")
         users, items = self.user_index(ratings.user_ids), self.item_index(ratings.item_ids)
         squares = absolute = 0.0
@@ -160,35 +162,37 @@ class FactorModel:
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        """The items as lists are made of them."""
+        """The items in the form that ranking needs."""
         return catalogue(self)
 
     def recommend(self, user: Any, n: int, exclude_seen: bool) -> list[Recommendation]:
-        """The n rated items with the highest scores for a user, best first.
+        """Return the n rated items with the highest scores for a user, best first.
 
-        A user without ratings is given the items with the highest baseline, and `basis` says so.
+        A user without ratings receives the items with the highest baseline, which `basis` reports.
         """
-        require(np.ndim(user) == 0, "recommend takes one user: recommend_many takes a list of them.")
+        require(np.ndim(user) == 0, "recommend takes one user: use recommend_many for a list of users.")
         u = self.user_index([user])
         places, scores = best_items(self, u, n, exclude_seen)
         basis = FACTORS if known(self, u)[0] else BASELINE
         return self._listed(places[0], scores[0], basis)
 
     def similar(self, item: Any, n: int) -> list[Recommendation]:
-        """The n items whose predicted ratings correlate best with this item's over all users.
+        """Return the n items whose predicted ratings correlate best with this item's over all users.
 
-        The correlation of f_i.g and f_j.g with g over the users: unlike the cosine of f_i and f_j it
-        does not depend on the basis in which the factors happen to stand.
+        This is the correlation of f_i.g and f_j.g with g over the users.  Unlike the cosine of f_i and f_j it
+        does not depend on the basis of the factors.
         """
-        require(np.ndim(item) == 0, "similar takes one item: call it for each of them.")
+        require(np.ndim(item) == 0, "similar takes one item: call it once for each item.")
         require_count("n", n)
         m = int(self.item_index([item])[0])
         if m < 0 or self.offsets.item_counts[m] == 0:
             raise BadInput(f"item {item} is unknown to the model: fit with ratings of this item.")
         F = self.item_factors.astype(np.float64)
+        # Rows of users without ratings are zeros, and would distort the covariance.
         raters = self.user_factors[self.offsets.user_counts > 0].astype(np.float64)
         C = np.atleast_2d(np.cov(raters, rowvar=False, ddof=0))
         spread = np.sqrt(np.einsum("mk,kl,ml->m", F, C, F).clip(0.0))
+        # An item with constant predictions correlates with nothing.
         flat = (spread == 0.0) | (self.offsets.item_counts == 0)
         product = spread * spread[m]
         scores = np.divide(F @ (C @ F[m]), product, out=np.zeros_like(spread), where=product > 0)
@@ -209,12 +213,12 @@ class FactorModel:
 
 
 def column_ridges(rank: int, plain_columns: int | None, ratings: Ratings) -> Floats:
-    """Factors on the ridge of an item row, by column: max(1, k / plain_columns)^p; None: all 1.
+    """Return factors on the ridge of an item row, by column: max(1, k / plain_columns)^p; None: all 1.
 
-    The first columns hold what most ratings share; the further ones have to earn their place, so that
-    a rank that is too large does little harm.  With x ratings for each row of either side, p = 90 / x,
-    but at least 1 and at most 4: the fewer ratings, the sooner a column is noise.  The numbers come from
-    the experiment in docs/results/recommender.md.
+    The first columns hold what most ratings share.  Further columns have a larger ridge, so that a rank that
+    is too large does little harm.  With x ratings per row of either side, p = 90 / x, clipped to [1, 4]: with
+    fewer ratings a column becomes noise earlier.  The numbers come from the experiment in
+    docs/results/recommender.md.
     """
     if plain_columns is None:
         return np.ones(rank)
@@ -223,12 +227,12 @@ def column_ridges(rank: int, plain_columns: int | None, ratings: Ratings) -> Flo
 
 
 def rated_items(ratings: Ratings) -> Grouped:
-    """Items and ratings by user."""
+    """Return items and ratings grouped by user."""
     return grouped(ratings.users, ratings.items, ratings.values, ratings.n_users)
 
 
 def groups_of(side: Grouped, rows: Rows) -> Grouped:
-    """The groups of these rows, in this order."""
+    """Return the groups of these rows, in this order."""
     lengths = (side.start[1:] - side.start[:-1])[rows]
     start = np.concatenate([[0], np.cumsum(lengths)])
     places = np.arange(start[-1]) + np.repeat(side.start[rows] - start[:-1], lengths)
@@ -238,7 +242,7 @@ def groups_of(side: Grouped, rows: Rows) -> Grouped:
 
 def _index(table: Ids, ids: Any, what: str) -> Rows:
     asked = np.asarray(ids)
-    # A data frame with gaps turns whole numbers into floats: 7.0 means the id 7.
+    # A data frame with missing values turns integers into floats: 7.0 means the id 7.
     return lookup(table, plain_ids(asked, what) if asked.dtype.kind == "f" else asked)
 
 

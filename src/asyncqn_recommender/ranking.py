@@ -1,7 +1,7 @@
 """The best items of many users at once.
 
-A user alone and a user among thousands get the same list with the same scores: both come out of
-`kernels.ranking`, and equal scores fall to the item that stands first in the table.
+A user alone and a user among thousands get the same list with the same scores: both come from
+`kernels.ranking`, and among equal scores the item that is first in the table wins.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 
 USERS_PER_CHUNK = 8192
-"""Users whose lists are made, and handed on, at once."""
+"""Number of users whose lists are computed, and passed on, at once."""
 USERS_PER_TASK = 512
-"""Users a thread takes at a time."""
+"""Number of users that a thread takes at a time."""
 
 FACTORS, BASELINE = "factors", "baseline"
-"""What a list rests on: the user's factors, or for users without ratings the means of the items."""
+"""The basis of a list: the user's factors or, for users without ratings, the means of the items."""
 
 
 class Catalogue(NamedTuple):
-    """The items as the kernel wants them: factors in tiles, weights, bases, and which can be recommended.
+    """The items in the form that the kernel needs: factors in tiles, weights, bases, and a mask.
 
-    With w_x = n_x / (n_x + trust), the weight of a pair, n / (n + trust) with n = min(n_u, n_m), is
+    With w_x = n_x / (n_x + trust), the weight of a pair, n / (n + trust) with n = min(n_u, n_m), equals
     min(w_u, w_m).
     """
 
@@ -48,7 +48,7 @@ class Catalogue(NamedTuple):
 
 
 def catalogue(model: FactorModel) -> Catalogue:
-    """Prepared once per model: see `FactorModel.catalogue`."""
+    """Return the catalogue of a model, which caches it: see `FactorModel.catalogue`."""
     offsets = model.offsets
     n_items, rank = model.item_factors.shape
     padded = np.zeros((-(-n_items // ranking.TILE) * ranking.TILE, rank), model.item_factors.dtype)
@@ -63,7 +63,7 @@ def catalogue(model: FactorModel) -> Catalogue:
 
 
 def weights(counts: Rows, trust: float) -> Floats:
-    """n / (n + trust), and 0 where n = 0."""
+    """Return n / (n + trust), and 0 where n = 0."""
     n = counts.astype(np.float64)
     return np.divide(n, n + trust, out=np.zeros_like(n), where=n > 0)
 
@@ -71,9 +71,10 @@ def weights(counts: Rows, trust: float) -> Floats:
 def best_items(
     model: FactorModel, users: Rows, n: int, exclude_seen: bool, threads: int = 1
 ) -> tuple[Rows, Floats]:
-    """Indices (-1: no further item) and scores, users x n, of the best items of users by index."""
+    """Return indices (-1: no further item) and scores, users x n, of the best items of users by index."""
     require_count("n", n)
     items, n_items = model.catalogue, len(model.item_ids)
+    # A list cannot be longer than the catalogue.
     n = min(int(n), max(1, n_items))
     places = np.full((len(users), n), -1, np.int64)
     tops = np.full((len(users), n), -np.inf)
@@ -99,6 +100,7 @@ def best_items(
             tops[part],
         )
 
+    # Threads take tasks of equal size, and each writes to its own rows.
     tasks = range(0, len(users), USERS_PER_TASK)
     if threads == 1 or len(tasks) < 2:
         for first in tasks:
@@ -112,9 +114,9 @@ def best_items(
 def tables(
     model: FactorModel, users: Any, n: int, exclude_seen: bool, threads: int
 ) -> Iterator[tuple[int, Table]]:
-    """Tables user, rank, item, score, basis for a chunk of users each, with how many users they are.
+    """Yield tables user, rank, item, score, basis for chunks of users, with the number of users in each.
 
-    `users` None: all of the model's.
+    `users` None means all users of the model.
     """
     if users is None:
         indices, names = np.arange(len(model.user_ids)), model.user_ids
@@ -122,6 +124,7 @@ def tables(
         asked = id_array(users)
         require(asked.ndim == 1, f"users must be a flat list of ids, not of shape {asked.shape}.")
         indices = model.user_index(asked) if len(asked) else np.empty(0, np.int64)
+        # Known ids keep the type of the model's table; unknown ones are returned as they were given.
         names = model.user_ids[indices] if (indices >= 0).all() else asked
     for first in range(0, max(1, len(indices)), USERS_PER_CHUNK):
         part = slice(first, first + USERS_PER_CHUNK)
@@ -144,5 +147,5 @@ def tables(
 
 
 def known(model: FactorModel, users: Rows) -> npt.NDArray[np.bool_]:
-    """Return which users, by index, have ratings of items that the model knows."""
+    """Return a mask of the users, by index, with ratings of items that the model knows."""
     return (users >= 0) & (model.offsets.user_counts[users] > 0)

@@ -1,7 +1,7 @@
-"""New ratings for a model that has learned: rows of factors solved again, the others left alone.
+"""New ratings for a learned model: some rows of factors are solved again, and the others stay.
 
-Every row of factors solved here is the exact minimum of the objective given the rows of the other side:
-a ridge problem of its own, with ridge prior + alpha * (its ratings), of items times `columns`.
+Every row solved here is the exact minimum of the objective given the rows of the other side: a separate ridge
+problem with the ridge prior + alpha * (its ratings), for items times `columns`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from asyncqn_recommender.problems.implicit_factorization import solve_white, whi
 
 
 def fold_in(model: FactorModel, new: Ratings) -> FactorModel:
-    """The model with the ratings of `new`: rows of its users are solved, and nothing of the items changes.
+    """Return the model with the ratings of `new`: rows of its users are solved, and the items stay unchanged.
 
-    A known user's ratings are added to those the model has, and replace those of the same items.
-    Ratings of items that the model does not know count for the user's mean alone.
+    A known user's new ratings are added to the stored ones, and replace those of the same items.  Ratings of
+    items that the model does not know affect only the user's mean.
     """
     stored = model.keeps_ratings
     items = model.item_index(new.item_ids)[new.items]
+    # Items without factors say nothing about a user's taste, but something about the user's mean.
     strange = (items < 0) | (model.offsets.item_counts[items] == 0)
     model, _, users, _ = _enlarged(model, new, ~strange)
     if model.confidence is not None:
@@ -57,16 +58,16 @@ def fold_in(model: FactorModel, new: Ratings) -> FactorModel:
 
 
 def _unstored(model: FactorModel, stored: bool) -> FactorModel:
-    """A model that had no ratings by user keeps none."""
+    """Return the model without ratings by user if it had none before."""
     return model if stored else replace(model, seen=model.seen._replace(values=np.empty(0, np.float32)))
 
 
 def partial_fit(model: FactorModel, new: Ratings, rounds: int) -> FactorModel:
-    """The model with all of `new`, new users and items included.
+    """Return the model with all of `new`, including new users and items.
 
-    Offsets, mean and range are measured again over all ratings.  Then the rows of users with new ratings
-    are solved, and `rounds` times the rows of items with new ratings and of those users.  A new item
-    begins at the mean of the items that were rated.
+    Offsets, mean and range are computed again over all ratings.  Then the rows of users with new ratings are
+    solved, and `rounds` times the rows of items with new ratings and of those users.  A new item begins at
+    the mean of the rated items.
     """
     require_count("rounds", rounds)
     rated = model.offsets.item_counts > 0
@@ -88,9 +89,9 @@ def partial_fit(model: FactorModel, new: Ratings, rounds: int) -> FactorModel:
 def _enlarged(
     model: FactorModel, new: Ratings, keep: npt.NDArray[np.bool_], item_row: Array | None = None
 ) -> tuple[FactorModel, Ratings, Rows, Rows]:
-    """The model with the ids and those ratings of `new` that are kept; new items only with `item_row`.
+    """Add the ids and the kept ratings of `new` to the model; new items only with `item_row`.
 
-    Returns it with all its ratings, and the users and items that got new ones.
+    Returns the model, all its ratings, and the users and items with new ones.
     """
     coming = np.unique(new.users)
     known = model.user_index(new.user_ids[coming]) >= 0
@@ -125,7 +126,7 @@ def _enlarged(
     items = larger.item_index(new.item_ids)[new.items]
     before = np.repeat(old_users, np.diff(model.seen.start))
     values = model.seen.values if stored else np.zeros(len(before), np.float32)
-    # The newer rating of a pair stands behind the older one, so that it is the last; clicks add up.
+    # The newer rating of a pair comes after the older one, so that it is the last; clicks add up.
     ratings = resolve(
         Ratings(
             np.concatenate([before, users[keep]]).astype(np.int32),
@@ -141,7 +142,7 @@ def _enlarged(
 
 
 def _solve_users(model: FactorModel, users: Rows) -> FactorModel:
-    """The model with the rows of these users solved given the items."""
+    """Return the model with the rows of these users solved given the items."""
     side = groups_of(model.seen, users)
     base = model.offsets.at(np.repeat(users, np.diff(side.start)), side.others)
     factors = model.user_factors.copy()
@@ -150,11 +151,11 @@ def _solve_users(model: FactorModel, users: Rows) -> FactorModel:
 
 
 def _solve_items(model: FactorModel, by_item: Grouped, items: Rows) -> FactorModel:
-    """The model with the rows of these items solved given the users."""
+    """Return the model with the rows of these items solved given the users."""
     side = groups_of(by_item, items)
     base = model.offsets.at(side.others, np.repeat(items, np.diff(side.start)))
     factors = model.item_factors.copy()
-    # A ridge by column is the same ridge for all in columns of another length.
+    # A ridge that differs by column equals a uniform ridge on rescaled columns.
     root = np.ones(1) if model.columns is None else np.sqrt(model.columns)
     root = root.astype(factors.dtype)
     factors[items] = _solved(model, side, base, model.user_factors / root) / root
@@ -162,7 +163,7 @@ def _solve_items(model: FactorModel, by_item: Grouped, items: Rows) -> FactorMod
 
 
 def _solved(model: FactorModel, side: Grouped, base: Floats, fixed: Array) -> Array:
-    """Rows of factors given those of the other side; `base`: what offsets say of the ratings."""
+    """Return rows of factors given those of the other side; `base` is the baseline of the ratings."""
     if model.residual:
         side = side._replace(values=(side.values - base).astype(np.float32))
     rank, counts = fixed.shape[1], np.diff(side.start)
@@ -174,23 +175,24 @@ def _solved(model: FactorModel, side: Grouped, base: Floats, fixed: Array) -> Ar
     rows = np.zeros((len(counts), rank), fixed.dtype)
     ridges = (model.prior + model.alpha * counts).astype(fixed.dtype)
     solve_side(side, np.ascontiguousarray(fixed).ravel(), ridges, rank, rows.reshape(-1))
+    # Without ratings the minimum is 0.
     rows[counts == 0] = 0.0
     return rows
 
 
 def _merged(old: Ids, new: Ids, what: str) -> tuple[Ids, Rows]:
-    """The sorted table of old and new ids, and where the old ones stand in it."""
+    """Return the sorted table of old and new ids, and the positions of the old ones in it."""
     try:
         new = new.astype(np.str_ if old.dtype.kind == "U" else np.int64)
     except (ValueError, OverflowError):
-        raise BadInput(f"the model's {what}s have whole numbers as ids: give such ids.") from None
+        raise BadInput(f"the model's {what}s have integers as ids: give such ids.") from None
     table = np.concatenate([old, new])
     order = np.argsort(table, kind="stable")
     return table[order], np.argsort(order, kind="stable")[: len(old)]
 
 
 def _spread(rows: npt.NDArray[Any], places: Rows, length: int, rest: Any) -> npt.NDArray[Any]:
-    """Rows at new places in a longer array, whose other rows are `rest`."""
+    """Return rows at new positions in a longer array, whose other rows are `rest`."""
     if length == len(rows):
         return rows
     spread = np.empty((length, *rows.shape[1:]), rows.dtype)

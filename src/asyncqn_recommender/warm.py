@@ -1,10 +1,10 @@
-"""What `asyncqn run --warm` runs of this package, so that its kernels are compiled ahead."""
+"""The work of `asyncqn run --warm` for this package, which compiles its kernels in advance."""
 
 from __future__ import annotations
 
 
 def warm() -> None:
-    """Fit a small model and recommend from it: one kernel serves all ranks."""
+    """Fit a small model and recommend from it; one kernel serves all ranks."""
     from asyncqn_recommender.data import synthetic_ratings
     from asyncqn_recommender.estimator import Recommender
 

@@ -149,14 +149,18 @@ def test_sparse_rows_are_held_out_as_dense_ones_are(tmp_path: Path) -> None:
         (
             "rows.csv",
             'label = "size"\nfeatures = ["age"]',
-            "needs a label of two different values, not of",
+            "needs labels with two different values, not ",
         ),
         ("rows.csv", 'label = "size"\nfeatures = ["y"]', "column 'y' holds texts, not numbers"),
-        ("rows.csv", 'label = "y"\nfeatures = ["y"]', "the column 'y' is a feature and has another role"),
+        (
+            "rows.csv",
+            'label = "y"\nfeatures = ["y"]',
+            "the column 'y' is listed in features and has another role",
+        ),
         ("rows.csv", 'label = "y"\nholdout = 1.0', "holdout must be a number in [0, 1), not 1.0"),
         ("rows.csv", 'label = "y"\nfrm = 1', "has no parameter 'frm'; perhaps 'format' is meant"),
         ("rows.svm", 'label = "y"', "a libsvm file has no named columns"),
-        ("rows.dat", 'label = "y"', "does not say what it holds"),
+        ("rows.dat", 'label = "y"', "use one of the suffixes"),
         ("rows.dat", 'label = "y"\nformat = "parquet"', "cannot be read as parquet"),
     ],
 )
@@ -184,7 +188,7 @@ def test_coefficients_are_of_linear_models_alone(tmp_path: Path, capfd: pytest.C
     (tmp_path / "job.toml").write_text('[problem]\nkind = "mixture"\n')
     code, _, err = call(capfd, "run", tmp_path / "job.toml", "--coefficients", tmp_path / "c.csv")
     assert code == 2
-    assert "--coefficients is for linear models" in " ".join(err.split())
+    assert "--coefficients needs a linear model" in " ".join(err.split())
     assert not (tmp_path / "c.csv").exists()
 
 

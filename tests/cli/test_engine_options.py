@@ -52,7 +52,7 @@ def test_every_parameter_of_every_real_engine_is_an_option() -> None:
 def test_the_help_of_an_option_names_the_default_of_the_engine() -> None:
     usual = {f.name: f.default for kind in REAL_ENGINES for f in fields(engine_class(kind))}
     told = {
-        name: re.search(r"(\S+) if not given", hint.__metadata__[0].help)
+        name: re.search(r"\[(\S+)\]$", hint.__metadata__[0].help)
         for name, hint in get_type_hints(EngineOptions, include_extras=True).items()
         if name in usual
     }
@@ -94,7 +94,7 @@ def test_an_engine_imitates_the_job_s_cluster_or_one_of_its_own(job: Path) -> No
         ("kind = 'ray'\nrestart = 3", "no parameter 'restart'; perhaps 'restarts' is meant"),
         ("kind = 'threads'\nrestarts = 3", "restarts is for the engine ray, not threads"),
         ("kind = 'ray'\nstart_method = 'fork'", "start_method is for the engine processes, not ray"),
-        ("kind = 'mpi'\nworkers = 3", "mpiexec -n says how many"),
+        ("kind = 'mpi'\nworkers = 3", "mpiexec -n sets the number"),
         (
             "kind = 'processes'\nstart_method = 'copy'",
             "start_method must be 'fork', 'spawn' or None, not 'copy'",

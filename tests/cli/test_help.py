@@ -38,7 +38,7 @@ def test_help_names_defaults_of_zero_of_switches_and_what_is_required(
         call(capfd, "recommender", "fit", "--help")[1].split()
     )
     assert "or a small one. [default: quick]" in " ".join(call(capfd, "reproduce", "--help")[1].split())
-    assert "may be given several times. [required]" in call(capfd, "recommender", "similar", "--help")[1]
+    assert "may be repeated. [required]" in call(capfd, "recommender", "similar", "--help")[1]
 
 
 def test_the_version_and_short_help_are_there(capfd: pytest.CaptureFixture[str]) -> None:

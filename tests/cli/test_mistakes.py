@@ -47,7 +47,7 @@ BAD = {
     "a figure in a file": ["show", "run", "--plot", "file.txt/a.png"],
     "a trace in a file": ["show", "run", "--trace", "file.txt/a.json"],
     "infinite noise": ["simulate", "--noise-var", "inf"],
-    "more memory than there is": [
+    "more memory than is available": [
         "simulate",
         *SMALL,
         "-p",
@@ -147,8 +147,8 @@ def test_a_missing_argument_says_which_and_where_to_read_more(capfd: pytest.Capt
             ("tune", "async-sgd", "--target"),
             "option '--target' requires an argument; try: asyncqn tune --help",
         ),
-        (("show", "none"), "none is not a saved run: it has no run.json, for there is no such folder."),
-        (("show", __file__), f"{__file__} is not a saved run: it has no run.json, for it is a file."),
+        (("show", "none"), "none is not a saved run: there is no such folder."),
+        (("show", __file__), f"{__file__} is not a saved run: it is a file, not a folder."),
         (("compare", "a", "b", "--target", "nan"), "--target must be a finite number, not nan."),
         (
             ("recommender", "fit", "synthetic-demo", "--duplicates", "all"),

@@ -108,7 +108,7 @@ def test_a_checkpoint_of_a_run_that_ended_does_not_advise_to_go_on(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert call(capfd, "run", *SMALL, "--checkpoint", tmp_path / "c", "-q")[0] == 0
-    assert "all that were asked for" in call(capfd, "show", tmp_path / "c")[1]
+    assert "all that were requested" in call(capfd, "show", tmp_path / "c")[1]
 
 
 def test_a_friction_above_its_limit_is_warned_of_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
@@ -183,7 +183,7 @@ def test_a_simulation_keeps_checkpoints_is_watched_shown_and_resumed(
     shown = json.loads(call(capfd, "show", folder, "--json")[1])
     watched = json.loads(call(capfd, "show", folder, "--follow", "--json")[1])
     assert "simulated workers" in call(capfd, "show", folder, "--follow", "--once")[1]
-    assert "a simulated run tells them when it ends" in call(capfd, "show", folder)[1]
+    assert "known when the simulated run ends" in call(capfd, "show", folder)[1]
     assert shown["commits_wanted"] == watched["commits_wanted"] == 40
     assert 0 < shown["commits"] == watched["commits"] <= 40
     assert (watched["living"], watched["workers"]) == (False, 3)
@@ -232,7 +232,7 @@ def test_run_and_simulate_take_the_same_options(capfd: pytest.CaptureFixture[str
     code, out, _ = call(capfd, "run", *algorithm, "--commits", "20", "--workers", "1", "--json", "-q")
     assert (code, json.loads(out)["commits"]) == (0, 20)
     _, _, err = call(capfd, "run", "--worker-mean", "3")
-    assert "--worker-mean describes a cluster to imitate: say --slow" in err
+    assert "--worker-mean describes a cluster to imitate: give --slow" in err
 
 
 def test_every_field_of_a_cluster_can_be_said_on_the_command_line(

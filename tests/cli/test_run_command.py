@@ -154,7 +154,7 @@ def test_ctrl_c_writes_a_checkpoint_says_how_to_resume_and_exits_with_130(job: P
         os.kill(child.pid, signal.SIGINT)
         _, err = child.communicate(timeout=60)
     assert child.returncode == 130
-    assert f"go on with: asyncqn resume {folder}" in err
+    assert f"continue with: asyncqn resume {folder}" in err
     assert err.count("asyncqn: ") == 1, "it is said once"
     document = json.loads((folder / "a" / "checkpoint.json").read_text())
     assert document["manifest"]["commits"] == 10_000_000

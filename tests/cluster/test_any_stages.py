@@ -116,7 +116,7 @@ def test_an_algorithm_with_stages_of_its_own_runs_simulated_and_on_threads_and_r
 
 
 def test_a_link_is_refused_in_a_sentence() -> None:
-    with pytest.raises(aq.BadInput, match="leave link out"):
+    with pytest.raises(aq.BadInput, match="set link to 0"):
         aq.simulate(aq.Cluster(workers=2, link=0.1), OWN["two cuts"], 10, 0)
 
 
@@ -124,8 +124,8 @@ def test_a_link_is_refused_in_a_sentence() -> None:
     ("stages", "sentence"),
     [
         ((batches(3, 5), Stage(Closes.EACH_ANSWER)), "every stage cuts the data into parts, or none does"),
-        ((Stage(Closes.ROUND, blocks=3),), "blocks belong to stages that close with each answer"),
-        ((Stage(Closes.ALL_PARTS),), "blocks belong to stages"),
+        ((Stage(Closes.ROUND, blocks=3),), "blocks need a stage that commits each update"),
+        ((Stage(Closes.ALL_PARTS),), "blocks need a stage"),
     ],
 )
 def test_stages_without_a_meaning_are_refused(stages: Stages, sentence: str) -> None:

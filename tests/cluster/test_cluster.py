@@ -150,7 +150,7 @@ def test_a_cluster_of_laws_goes_to_plain_data_and_back():
             "times, or worker_mean and worker_std, not both",
         ),
         ({"workers": 2, "times": {"kind": "levy"}}, "no law of kind 'levy'"),
-        ({"workers": 2, "times": {"kind": "pareto", "mean": 1.0}}, "needs the parameter shape"),
+        ({"workers": 2, "times": {"kind": "pareto", "mean": 1.0}}, "lacks the parameter shape"),
         (
             {"workers": 2, "times": {"kind": "pareto", "mean": 1.0, "shape": 1.0}},
             "a finite number above 1",
@@ -164,7 +164,7 @@ def test_a_cluster_of_laws_goes_to_plain_data_and_back():
             {"workers": 2, "times": {"kind": "log-normal", "mean": 1.0, "std": -1}},
             "std must be a finite",
         ),
-        ({"workers": 2, "times": {"kind": "mine:Law"}}, "class of your own"),
+        ({"workers": 2, "times": {"kind": "mine:Law"}}, "your own class"),
     ],
 )
 def test_an_impossible_cluster_is_refused_in_one_sentence(arguments, words):

@@ -45,7 +45,7 @@ def recorded(cluster: aq.Cluster, algorithm: aq.Algorithm, commits: int) -> aq.R
     while not core.done:
         arrival, worker, spent, update = heapq.heappop(arrivals)
         begun, version = max(arrival, free), core.version
-        orders = core.answer(worker, update, begun, spent=spent)
+        orders = core.deliver(worker, update, begun, spent=spent)
         free = begun + 2 * cluster.link + (cluster.master if core.version > version else 0.0)
         core.served(begun, free, version)
         send(orders, free)
@@ -124,7 +124,7 @@ def test_parts_that_differ_by_a_row_take_the_mean_time(algorithm: aq.Algorithm) 
 def test_a_run_without_measured_times_is_refused():
     run = recorded(aq.Cluster(2, 1.0), SGD, 5)
     del run.manifest["engine"]["measured"]
-    with pytest.raises(BadInput, match="how long its workers computed") as caught:
+    with pytest.raises(BadInput, match="no measured computation times") as caught:
         aq.Cluster.from_run(run)
     assert one_sentence(caught.value)
 

@@ -156,9 +156,9 @@ def test_labels_of_any_kind_come_back(labels):
 
 def test_one_class_is_refused_in_a_sentence():
     X, _, _, _ = some_rows()
-    with pytest.raises(aq.BadInput, match=r"^y holds one class only, spam: .* at least two classes\.$"):
+    with pytest.raises(aq.BadInput, match=r"^y has only one class, spam: .* at least two classes\.$"):
         ours.LogisticRegression().fit(X, np.full(len(X), "spam"))
-    with pytest.raises(aq.BadInput, match=r"^all rows with a positive weight are of one class"):
+    with pytest.raises(aq.BadInput, match=r"^all rows with a positive weight belong to one class"):
         ours.LogisticRegression().fit(X, np.arange(len(X)) % 2, np.arange(len(X)) % 2)
 
 
@@ -171,7 +171,7 @@ def test_one_class_is_refused_in_a_sentence():
         ({"workers": 0}, "workers must be an integer of at least 1 or None, not 0."),
         (
             {"workers": 1, "engine": aq.Threads(1)},
-            "give an engine or a number of workers, not both: an engine has its own workers.",
+            "give an engine or a number of workers, not both, because an engine has its own workers.",
         ),
     ],
 )

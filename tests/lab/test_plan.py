@@ -78,7 +78,7 @@ def test_the_command_prints_the_plan(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert [p["workers"] for p in told["predictions"]] == [1, 2]
     assert told["checked"] is None
     for wrong, words in (
-        (["--algorithms", "newton"], "no algorithm 'newton'"),
+        (["--algorithms", "newton"], "there is no 'newton'"),
         (["--workers", "many"], "must be like 1..256"),
         (["--record", "soon"], "such as 30s"),
         (["--engine", "mpi"], "threads or processes"),

@@ -66,7 +66,7 @@ def test_folded_in_clicks_give_the_row_of_a_user_who_always_had_them(model: Reco
     again = wider.fold_in(([10**6], items[:1]))  # a second click of an item adds to the first
     first, second = (float(found.predict(10**6, items[0])) for found in (wider, again))
     assert abs(1.0 - second) < abs(1.0 - first)
-    with pytest.raises(BadInput, match="whole numbers"):
+    with pytest.raises(BadInput, match="integers"):
         model.fold_in((names, items))
 
 

@@ -83,7 +83,7 @@ def test_a_split_by_time_has_a_usual_share(tmp_path: Path, capfd: pytest.Capture
     assert held[held.columns[-1]].min() >= len(RATINGS) - len(held)
     code, _, err = call(capfd, *words, "--test-fraction", "0")
     assert (code, err.count("\n")) == (2, 1)
-    assert "--split time keeps a share: leave --test-fraction out, for 0.1" in err
+    assert "--split time needs a share: leave --test-fraction out, for 0.1" in err
 
 
 def test_a_saved_model_learns_from_further_ratings(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

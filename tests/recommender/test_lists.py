@@ -68,7 +68,7 @@ def test_several_users_are_listed_each_and_unknown_ones_by_the_baseline(
     code, out, err = call(capfd, "recommend", fitted, *wanted)
     assert code == 0
     assert all(f"user {name}" in out for name in (first, second, "nobody"))
-    assert "knows no rating of user nobody" in err
+    assert "has no rating of user nobody" in err
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

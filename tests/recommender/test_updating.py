@@ -127,9 +127,9 @@ def test_a_model_of_version_0_1_folds_new_users_in_and_says_what_it_lacks_for_ot
 
 def test_ids_of_another_kind_and_no_rounds_are_refused(model: Recommender) -> None:
     for learn in (model.fold_in, model.partial_fit):
-        with pytest.raises(BadInput, match="users have whole numbers as ids"):
+        with pytest.raises(BadInput, match="users have integers as ids"):
             learn((["zoe"], [int(TRAIN.item_ids[3])], [3.0]))
-    with pytest.raises(BadInput, match="items have whole numbers as ids"):
+    with pytest.raises(BadInput, match="items have integers as ids"):
         model.partial_fit(([1], ["zoe"], [3.0]))
     with pytest.raises(BadInput, match="rounds must be"):
         model.partial_fit(([1], [1], [3.0]), rounds=0)

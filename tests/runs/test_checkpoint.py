@@ -105,7 +105,7 @@ def test_a_problem_of_ones_own_is_asked_for_and_then_used(tmp_path: Path) -> Non
     broken_off(tmp_path / "c", EVERY["sgd"], aq.Threads(1), Slope())
     with pytest.raises(aq.BadInput, match=r"resume\(folder, problem=...\)"):
         aq.resume(tmp_path / "c")
-    with pytest.raises(aq.BadInput, match="of dimension 1"):
+    with pytest.raises(aq.BadInput, match="has dimension 1,"):
         aq.resume(tmp_path / "c", PROBLEM)
     assert aq.resume(tmp_path / "c", Slope()).nit == 240
 
@@ -272,5 +272,5 @@ def test_an_interrupted_run_ends_in_good_order_and_says_how_to_go_on(tmp_path: P
     out, _ = child.communicate(timeout=60)
     assert child.returncode == 0
     saved = load_checkpoint(tmp_path / "c")
-    words = f"interrupted after commit {saved.commit}; go on with: asyncqn resume {tmp_path / 'c'}"
+    words = f"interrupted after commit {saved.commit}; continue with: asyncqn resume {tmp_path / 'c'}"
     assert out == f"interrupted {words}\n"

@@ -101,7 +101,7 @@ def test_mistakes_get_one_sentence():
         (lambda: chain(keep=0), "keep must be"),
         (lambda: aq.replay(chain(), keep=0), "keep must be"),
         (lambda: chain().keep.to_arviz(other.keep), "one problem"),
-        (lambda: chain().keep.to_arviz(burn_in=10), "burn_in must leave"),
+        (lambda: chain().keep.to_arviz(burn_in=10), "burn_in must be at least 0"),
     ):
         with pytest.raises(BadInput, match=words) as caught:
             wrong()

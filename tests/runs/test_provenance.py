@@ -127,7 +127,7 @@ def test_a_gradient_that_is_not_pure_is_told_from_other_data() -> None:
 
 def test_altered_records_of_our_own_problem_are_said_to_be_ours() -> None:
     run = altered(run_of(make_problem()))
-    assert "a mistake of asyncqn to report" in mismatch(run)
+    assert "a defect of asyncqn" in mismatch(run)
     assert np.array_equal(run.theta, run_of(make_problem()).theta)
 
 

@@ -122,13 +122,16 @@ def test_a_failure_in_the_middle_leaves_the_older_run(run, folder, monkeypatch):
     load_run(folder)
 
 
-@pytest.mark.parametrize("name", ["nothing", "empty", "file"])
-def test_a_folder_without_a_run_is_named(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("nothing", "there is no such folder"), ("empty", "it has no run.json"), ("file", "it is a file")],
+)
+def test_a_folder_without_a_run_is_named(tmp_path, name, what):
     if name == "empty":
         (tmp_path / name).mkdir()
     if name == "file":
         (tmp_path / name).write_text("")
-    damaged(tmp_path / name, "is not a saved run: it has no run.json", BadInput)
+    damaged(tmp_path / name, f"is not a saved run: {what}", BadInput)
 
 
 def test_a_missing_array_file_is_named(folder):

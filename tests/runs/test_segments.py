@@ -111,10 +111,13 @@ def test_a_run_that_goes_on_unchanged_has_no_segments(tmp_path: Path) -> None:
 
 
 CHANGES: dict[str, tuple[dict[str, Any], str]] = {
-    "memory": ({"algorithm": replace(ALGORITHM, memory=5)}, "change the size of its states"),
+    "memory": ({"algorithm": replace(ALGORITHM, memory=5)}, "resize its states"),
     "kind": ({"algorithm": aq.AsyncSGD(1e-4, 6)}, "an algorithm of the same kind"),
     "rows": ({"problem": make_problem(80)}, "n_data = 80 instead of 60"),
-    "dtype": ({"problem": make_problem(dtype=np.float32)}, "a run in float64 cannot go on with a problem in"),
+    "dtype": (
+        {"problem": make_problem(dtype=np.float32)},
+        "a run in float64 cannot continue with a problem in",
+    ),
 }
 
 

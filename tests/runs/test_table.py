@@ -32,7 +32,7 @@ def test_an_empty_table_has_no_rows():
 
 
 def test_columns_of_different_length_are_refused():
-    with pytest.raises(ValueError, match="must be of one length"):
+    with pytest.raises(ValueError, match="must have the same length"):
         Table({"a": [1, 2], "b": [1]})
 
 

@@ -49,8 +49,8 @@ def test_arrays_and_numpy_numbers_become_plain():
     [
         ("newton", {}, "there is no algorithm 'newton'; there are as-lbfgs"),
         ("async-sgd", {"h": 1.0, "batch": 2, "momentun": 0.9}, "no parameter 'momentun'; it knows h, batch"),
-        ("async-sgd", {"h": 1.0}, "needs the parameter batch"),
-        ("async-sgd", {}, "needs the parameters h, batch"),
+        ("async-sgd", {"h": 1.0}, "lacks the parameter batch"),
+        ("async-sgd", {}, "lacks the parameters h, batch"),
         (
             "sgd",
             {"h": 1.0, "batch": 2, "momentum": "much"},

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
-from benchmarks.studies.posteriors import further, lockstep, page, table
+from benchmarks.studies.posteriors import further, lockstep, long, page, table
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,67 @@ def test_the_page_is_that_of_the_committed_table() -> None:
     assert page.PAGE.read_text(encoding="utf-8") == text
     keys = [table.key(row) for row in table.read()]
     assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize("name", ["scaled", "rotated", "walk"])
+def test_the_moments_of_long_posteriors_are_those_of_their_precision(name: str) -> None:
+    problem, mean, sd = long.LONG[name](40)
+    at_zero = problem.function(np.zeros(40))[1]
+    precision = np.array([problem.function(e)[1] - at_zero for e in np.eye(40)])
+    np.testing.assert_allclose(precision, precision.T, atol=1e-10 * np.abs(precision).max())
+    np.testing.assert_allclose(np.sqrt(np.diag(np.linalg.inv(precision))), sd, rtol=1e-9)
+    np.testing.assert_allclose(np.linalg.solve(precision, -at_zero), mean, atol=1e-9)
+
+
+def test_the_long_logistic_posterior_is_a_product_of_its_groups() -> None:
+    problem, mean, sd = long.logistic(40)
+    theta = np.random.default_rng(0).standard_normal(40)
+    slopes = [
+        (problem.function(theta + e)[0] - problem.function(theta - e)[0]) / 2e-5 for e in 1e-5 * np.eye(40)
+    ]
+    np.testing.assert_allclose(problem.function(theta)[1], slopes, atol=1e-5)
+    assert (mean[:20] == mean[20:]).all()
+    assert (sd[:20] == sd[20:]).all()
+    moved = theta + np.eye(40)[3]
+    change = problem.function(moved)[1] - problem.function(theta)[1]
+    assert (change[10:] == 0.0).all()
+    assert change[:10].any()
+
+
+def test_sums_over_rows_are_the_densities_of_the_study() -> None:
+    pytest.importorskip("jax")
+    from benchmarks.studies.posteriors import minibatches, others
+    from benchmarks.studies.posteriors.rows import Problem
+
+    rng = np.random.default_rng(0)
+    data = {"y": rng.standard_normal(30).tolist()}
+    by_rows, whole = minibatches.RowSum(minibatches.mixture(data)), Problem(others.mixture(data))
+    points = rng.standard_normal((2, 5))
+    a, b = (by_rows.value(x) - whole.value(x) for x in points)
+    assert a == pytest.approx(b, abs=1e-9)
+    g, part, expected = np.zeros(5), np.empty(5), np.empty(5)
+    for rows in np.array_split(np.arange(30), 3):
+        by_rows.grad(points[0], rows, part)
+        g += part / 3
+    whole.grad(points[0], None, expected)
+    np.testing.assert_allclose(g, expected, rtol=1e-8)
+
+
+def test_a_rival_gets_the_best_of_its_steps() -> None:
+    pytest.importorskip("jax")
+    from benchmarks.studies.posteriors import rivals
+    from benchmarks.studies.posteriors.compare import moments
+    from benchmarks.studies.posteriors.density import Density, normal, numbered
+    from benchmarks.studies.posteriors.rows import Case
+
+    draws = np.random.default_rng(0).standard_normal((4, 2000, 2))
+    density = Density(2, lambda t: normal(t, 0.0, 1.0), lambda t: numbered("x", t))
+    case = Case(density, ["x[1]", "x[2]"], moments(list(draws)))
+    row = rivals.METHODS["sgld"](case, 4, 3000, 0)
+    assert row["step"] in rivals.STEPS["sgld"]
+    others = [rivals._run(case, "sgld", 4, 3000, 0, h) for h in rivals.STEPS["sgld"]]
+    assert any(other is not None and other["mean"] == row["mean"] for other in others)
+    assert 0.5 < row["sd"] < 2.0
 
 
 def test_scores_of_a_normal_pass_and_shifted_ones_fail() -> None:

@@ -1,10 +1,13 @@
-"""The program `asyncqn`: its commands, job files and everything that is shown to a person.
+"""The program `asyncqn`: its commands, job files and all output for people.
+
+Reading order: `main` (start and failure), `program` (commands and help), `options` and `output` (what
+commands share), `jobfile` (TOML to objects), `running` (one run with progress and signals), then `commands/`.
 
 May import: everything below it (errors, types, registry, published, parameters, kernels, storage, core,
 cluster, runs, view, algorithms, models, engines, minimize, sample, resume, checks, lab).
 
-The names in `__init__.pyi` are public: with them other packages write commands of their own, which they
-register as entry points of the group "asyncqn.commands".
+The names in `__init__.pyi` are public: other packages use them to write commands, which they register as
+entry points of the group "asyncqn.commands".
 """
 
 from asyncqn import lazy_names

@@ -1,4 +1,7 @@
-"""Where the program prints: a console that obeys no control characters in what it is given."""
+"""The console of the program, which prints no control characters of the text that it is given.
+
+File names and texts in data files may contain escape sequences that would move the cursor or hide text.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from asyncqn.cli.ending import clean
 
 
 class CleanConsole(Console):
-    """A console that takes what it is given for plain text, without markup and control characters."""
+    """A console that treats its input as plain text, without markup and control characters."""
 
     def __init__(self, *, stderr: bool = False, quiet: bool = False) -> None:
         super().__init__(

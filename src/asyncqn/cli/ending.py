@@ -1,6 +1,6 @@
-"""How a command ends: its exit code, and the one sentence on stderr where something is wrong.
+"""The end of a command: its exit code, and one sentence on stderr where something is wrong.
 
-Nothing heavy is imported here: from its first moments on the program must be able to end with a sentence.
+Nothing heavy is imported here: the program must be able to end with a sentence from its first moment on.
 """
 
 from __future__ import annotations
@@ -28,20 +28,23 @@ EXIT_CODES = {
     Outcome.INTERRUPTED: INTERRUPTED,
     Outcome.TERMINATED: TERMINATED,
 }
-"""The exit code of every status of a run: 0 only where there is an answer.  A command line stops a run before
-its end where a limit was reached or every worker is gone.  130 and 143 are what a shell makes of SIGINT and
-SIGTERM."""
+"""The exit code of every status of a run: 0 only where there is an answer.  A run counts as stopped where it
+reached a limit or lost all workers.  130 and 143 are the codes of shells for SIGINT and SIGTERM."""
 
 ENDINGS = {signal.SIGINT: ("interrupted.", INTERRUPTED), signal.SIGTERM: ("terminated.", TERMINATED)}
 
 
 class Terminated(BaseException):
-    """SIGTERM arrived where no run with checkpoints hears it."""
+    """SIGTERM arrived and no run with checkpoints handles it."""
 
 
 @contextmanager
 def hearing(numbers: Iterable[int], hear: Callable[[int, Any], None]) -> Iterator[dict[int, Any]]:
-    """Inside, these signals call `hear`; yields who heard them before.  Only the main thread can hear."""
+    """Let these signals call `hear` inside the block; yield the previous handlers.
+
+    Python delivers signals to the main thread alone, so in another thread nothing changes.
+    """
+    # Elsewhere `signal.signal` would raise.
     heard = numbers if threading.current_thread() is threading.main_thread() else ()
     before = {number: signal.signal(number, hear) for number in heard}
     try:
@@ -52,13 +55,14 @@ def hearing(numbers: Iterable[int], hear: Callable[[int, Any], None]) -> Iterato
 
 
 def exit_code(run: Run) -> int:
-    """0 for an answer; an exact method that made its commits without converging was stopped by them."""
+    """Return 0 for an answer; an exact method that made all commits without converging counts as stopped."""
+    # A run that made its commits may still be no success: then its code must not be 0.
     code = EXIT_CODES[run.status]
     return code if run.success or code else EXIT_CODES[Outcome.STOPPED]
 
 
-LONGEST_WORD = 400
-"""Letters of a word, such as a path, that is shown whole in an error."""
+MAX_WORD_LENGTH = 400
+"""Longest word, such as a path, that an error shows completely."""
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, delete, C1
     "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # marks that turn the direction of text, separators
@@ -72,6 +76,6 @@ def clean(text: str) -> str:
 
 
 def complain(sentence: str) -> None:
-    """One line on stderr, after the program's name; of a word without end, both ends."""
-    words = (w if len(w) <= LONGEST_WORD else f"{w[:60]}...{w[-60:]}" for w in sentence.split())
+    """Print one line on stderr after the program's name; a very long word is abbreviated."""
+    words = (w if len(w) <= MAX_WORD_LENGTH else f"{w[:60]}...{w[-60:]}" for w in sentence.split())
     print(f"asyncqn: {clean(' '.join(words))}", file=sys.stderr)

@@ -1,16 +1,15 @@
-"""The job file: a TOML file, with values from the command line laid over it, becomes the objects of a run.
+"""The job file: a TOML file, overridden by the command line, that describes the objects of a run.
 
-    [problem]    kind = one of `asyncqn.models.PROBLEMS`, and its parameters or a file of data
-    [algorithm]  kind = one of `asyncqn.algorithms.ALGORITHMS` and its parameters
-    [cluster]    the fields of `Cluster`
-    [engine]     kind = one of `asyncqn.engines.named.REAL_ENGINES` and the fields of its class
-    [run]        commits, seed, evaluate, tol, max_passes, max_time, target, metric
+    [problem]    kind = one of `asyncqn.models.PROBLEMS`, and its parameters or a file of data.
+    [algorithm]  kind = one of `asyncqn.algorithms.ALGORITHMS`, and its parameters.
+    [cluster]    The fields of `Cluster`.
+    [engine]     kind = one of `asyncqn.engines.named.REAL_ENGINES`, and the fields of its class.
+    [run]        commits, seed, evaluate, tol, max_passes, max_time, target, metric.
 
-A kind "module:Class" is a class of the user's own; it is imported only where that is allowed.  A section
-that is absent takes the defaults below; but a problem of the file's own has no algorithm of ours to go with
-it, and gets what `minimize` chooses, as the algorithm "default" does.  A section [algorithm] that is present
-must be complete: step sizes that suit one problem are no defaults for another.  `asyncqn run --schema`
-prints the JSON schema of all this, for editors.
+A kind "module:Class" is a user's own class; it is imported only with permission.  A missing section takes the
+defaults below.  If the file describes its own problem but no algorithm, `minimize` chooses one, as for the
+algorithm "default": step sizes that suit one problem are no defaults for another.  For the same reason a
+section [algorithm] must be complete.  `asyncqn run --schema` prints the JSON schema of all this, for editors.
 """
 
 from __future__ import annotations
@@ -51,12 +50,12 @@ from asyncqn.storage.serialise import is_own
 from asyncqn.types import Algorithm, Problem, extra
 
 Section = Mapping[str, Any]
-LONGEST_JOB = 1 << 24
-"""Bytes of a job file, at most."""
+MAX_JOB_BYTES = 1 << 24
+"""Largest size of a job file, in bytes."""
 
 
 def maker_of(kind: str, arguments: Section) -> Callable[..., Problem]:
-    """Return what makes a problem from its section [problem]: of a file where `data` names one."""
+    """Return the function that builds a problem from [problem]: from a file, where `data` names one."""
     model = MODELS[kind]
     if "data" in arguments and hasattr(model, "from_file"):
         make: Callable[..., Problem] = model.from_file
@@ -66,7 +65,7 @@ def maker_of(kind: str, arguments: Section) -> Callable[..., Problem]:
 
 
 DEFAULT_ALGORITHM, DEFAULT_ENGINE, DEFAULT_WORKERS = "as-lbfgs", "threads", 2
-"""The workers are those of a real engine; the default cluster has its own."""
+"""The default number of workers is for real engines; the default cluster has its own."""
 
 CHOSEN = "default"
 """The name of the algorithm that `minimize` chooses."""
@@ -87,10 +86,10 @@ DEFAULT_PARAMETERS: dict[str, dict[str, Any]] = {
     "momentum-lbfgs": {"h": 4e-4, "gamma": 0.2, "memory": 5, "batch": 15, "overlap": 12}
     | {"initial_scale": 0.007, "cosine_floor": 0.3},
 }
-"""They suit the default problem with 40 simulated workers and nothing else; the paper's own are in
-`asyncqn.published`.  as-lbfgs has h, gamma, beta and M of the paper's table; its batches,
-overlap, H0 and floor were chosen from 80 random trials, so that pairs are used.
-async-sgd and mb-lbfgs have the best of three steps each; the others were only seen to run."""
+"""These parameters suit the default problem with 40 simulated workers and nothing else; the paper's own are
+in `asyncqn.published`.  as-lbfgs has h, gamma, beta and M of the paper's table; its batches, overlap, H0 and
+floor were chosen from 80 random trials, so that pairs are used.  async-sgd and mb-lbfgs have the best of
+three step sizes each; the others were only tested to run."""
 
 DEFAULT_CLUSTER: dict[str, Any] = {
     "workers": 40,
@@ -103,7 +102,7 @@ DEFAULT_CLUSTER: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class RunOptions(Checked):
-    """How long to run, from which seed, and how often to evaluate: parameters of `minimize`."""
+    """The section [run]: length, seed and evaluations of a run, as parameters of `minimize`."""
 
     commits: Commits = 5_000
     seed: Seed = 0
@@ -117,17 +116,17 @@ class RunOptions(Checked):
 
 @dataclass(frozen=True)
 class Job:
-    """What `minimize` needs, the cluster of a simulation, and the kind and arguments of a real engine."""
+    """The objects of a job: arguments of `minimize`, a cluster to simulate, and a real engine's arguments."""
 
     problem: Problem
     algorithm: Algorithm | None
-    """None: what `minimize` chooses."""
+    """None: `minimize` chooses."""
     cluster: Cluster
     run: RunOptions
     engine: Section
 
     def algorithm_for(self, workers: int) -> Algorithm:
-        """The algorithm, also where it is chosen for the problem and so many workers."""
+        """Return the algorithm, which may be chosen for the problem and this number of workers."""
         return default_algorithm(self.problem, workers) if self.algorithm is None else self.algorithm
 
 
@@ -138,19 +137,32 @@ def load_job(
     allow_imports: bool = False,
     sections: Mapping[str, Section] | None = None,
 ) -> Job:
-    """The job in a TOML file (None: all defaults), with `overrides` by section laid over it.
+    """Build the job that a TOML file describes; without a file, the defaults.
 
-    sections: what stands in the place of a file's sections, where there is no file.
+    Parameters
+    ----------
+    path : path, optional
+        The job file.
+    overrides : mapping of str to mapping, optional
+        Values of the command line, by section.  Another `kind` of algorithm or engine drops the file's
+        parameters, which were not meant for it.
+    allow_imports : bool, default False
+        Whether a user's own classes may be imported.
+    sections : mapping of str to mapping, optional
+        Sections to use instead of a file.
 
-    The `kind` of another algorithm or engine in the overrides drops the file's parameters, which were
-    not meant for it.  A mistake in the file is reported with the file's name.
+    Raises
+    ------
+    BadInput
+        For a mistake; the sentence names the file.
     """
+    # Copies, because `_algorithm` removes the kind from its section.
     over = {name: dict(section) for name, section in (overrides or {}).items()}
     if path is None:
         return _build(sections or {}, over, allow_imports)
     read = _read(Path(path))
     data = read.get("problem", {}).get("data")
-    if isinstance(data, str):  # beside the job file, wherever the program is called
+    if isinstance(data, str):  # relative to the job file, not to the current folder
         read["problem"]["data"] = str(Path(path).parent / data)
     try:
         return _build(read, over, allow_imports)
@@ -159,17 +171,17 @@ def load_job(
 
 
 def paper_sections(name: str, kind: str | None) -> dict[str, dict[str, Any]]:
-    """The sections of an experiment of the paper, for one of its three algorithms."""
+    """Return the sections of an experiment of the paper, for one of its three algorithms."""
     kind = kind or DEFAULT_ALGORITHM
     require(
         name == "linear-gaussian",
-        f"the paper simulates linear-gaussian alone, not {name!r}: its numbers for MovieLens are those of "
-        f"ASLBFGS.from_paper and its rivals.",
+        f"the paper simulates only linear-gaussian, not {name!r}; ASLBFGS.from_paper and the other two "
+        f"algorithms have its numbers for MovieLens.",
     )
     setting = SETTINGS[name]
     require(
         kind in setting.algorithms,
-        f"the paper has no numbers for {kind!r}; it has them for {', '.join(setting.algorithms)}.",
+        f"the paper has no numbers for {kind!r}: choose one of {', '.join(setting.algorithms)}.",
     )
     return {
         "problem": dict(PROBLEM),
@@ -179,7 +191,7 @@ def paper_sections(name: str, kind: str | None) -> dict[str, dict[str, Any]]:
 
 
 def setting_of(path: str | Path | None, overrides: Mapping[str, Section]) -> dict[str, dict[str, Any]]:
-    """The sections of a job but its algorithm, as plain data: the file's, with `overrides` laid over them."""
+    """Return the sections problem, cluster and run as plain data: the file's, with `overrides` on top."""
     sections: Mapping[str, Section] = {"cluster": DEFAULT_CLUSTER} | (_read(Path(path)) if path else {})
     return {
         name: {**sections.get(name, {}), **overrides.get(name, {})} for name in ("problem", "cluster", "run")
@@ -188,7 +200,7 @@ def setting_of(path: str | Path | None, overrides: Mapping[str, Section]) -> dic
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        sections = tomllib.loads(read_input(path, LONGEST_JOB).decode())
+        sections = tomllib.loads(read_input(path, MAX_JOB_BYTES).decode())
     except FileNotFoundError:
         raise BadInput(f"there is no job file {path}.") from None
     except BadInput:
@@ -197,10 +209,11 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         raise BadInput(f"the job file {path} cannot be read: {error.strerror}.") from None
     except RecursionError:
         raise BadInput(
-            f"the job file {path} is nested too deeply: a job has sections of plain values."
+            f"the job file {path} is nested too deeply: its sections must contain plain values."
         ) from None
-    except ValueError as error:  # what TOML cannot mean, bytes that are no text, numbers of 5,000 digits
+    except ValueError as error:  # invalid TOML, bytes that are not text, or numbers of 5,000 digits
         raise BadInput(f"{path} is not a TOML file: {str(error).splitlines()[0].split(';')[0]}.") from None
+    # The sections of a file are the fields of `Job`, so that a new one is accepted here at once.
     known = [field.name for field in dataclasses.fields(Job)]
     for name, section in sections.items():
         if name not in known:
@@ -213,13 +226,16 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 
 def _build(sections: Mapping[str, Section], over: Mapping[str, Section], allow_imports: bool) -> Job:
     def section(name: str, usual: Section) -> dict[str, Any]:
+        # A section of the file replaces the defaults as a whole; single options then change single keys.
         found, said = dict(sections.get(name, usual)), over.get(name, {})
+        # A law of times replaces mean and standard deviation; `Cluster` refuses both together.
         if name == "cluster" and "times" in said:
             found = {key: value for key, value in found.items() if not key.startswith("worker_")}
         return {**found, **said}
 
     given, said = dict(sections.get("algorithm", {})), dict(over.get("algorithm", {}))
     algorithm = _algorithm(given, said, "problem" in sections, allow_imports)
+    # A serial algorithm, such as L-BFGS, would refuse the default cluster of 40 workers.
     usual = {**DEFAULT_CLUSTER, "workers": extra(algorithm, "max_workers") or DEFAULT_CLUSTER["workers"]}
     return Job(
         problem=make_problem(section("problem", {}), allow_imports=allow_imports),
@@ -231,17 +247,19 @@ def _build(sections: Mapping[str, Section], over: Mapping[str, Section], allow_i
 
 
 def make_problem(section: Section, *, allow_imports: bool = False) -> Problem:
-    """The problem that a [problem] section describes."""
+    """Build the problem that a section [problem] describes."""
+    # A copy, because the kind is removed from it.
     arguments = dict(section)
     kind = arguments.pop("kind", "linear-gaussian")
     if is_own(kind):
         return own_problem(kind, arguments, allow_imports=allow_imports)
     if not isinstance(kind, str) or kind not in MODELS:
+        # The same hint serves parameters of a class, which "knows" them.
         near = suggestion(str(kind), list(MODELS)).replace("it knows", "there are")
         raise BadInput(f"there is no problem {kind!r}; {near}.")
     make = maker_of(kind, arguments)
     if "ratings" in parameters_of(make) and not arguments.get("ratings"):
-        raise BadInput(f"problem '{kind}' needs ratings: the name of a stored set, or a file of ratings.")
+        raise BadInput(f"problem '{kind}' needs ratings: name a stored set or a file of ratings.")
     made: Problem = from_json(make, arguments, f"problem '{kind}'")
     return made
 
@@ -249,7 +267,11 @@ def make_problem(section: Section, *, allow_imports: bool = False) -> Problem:
 def _algorithm(
     given: dict[str, Any], over: dict[str, Any], described: bool, allow_imports: bool
 ) -> Algorithm | None:
-    """described: the file has a problem of its own, which the parameters below may not suit."""
+    """Build the algorithm, or return None where `minimize` is to choose.
+
+    `described` says that the file describes its own problem, which the default parameters may not suit.
+    """
+    # The command line wins over the file.
     kind = over.pop("kind", given.get("kind"))
     if given and "kind" not in given:
         raise BadInput(f"[algorithm] needs a kind: one of {', '.join(ALGORITHMS)}, or {CHOSEN}.")
@@ -271,17 +293,18 @@ def _algorithm(
 
 
 def _engine(given: Section, over: Section) -> dict[str, Any]:
-    """The kind of a real engine, and the arguments of its class that are said; made where it is to run."""
+    """Return the kind of a real engine and its given arguments; `make_engine` builds it later."""
     require(not given or "kind" in given, f"[engine] needs a kind: one of {', '.join(REAL_ENGINES)}.")
     kind = over.get("kind", given.get("kind", DEFAULT_ENGINE))
     require(kind in REAL_ENGINES, f"there is no engine {kind!r}; there are {', '.join(REAL_ENGINES)}.")
     said = {**(given if kind == given.get("kind") else {}), **over}
     said.pop("kind", None)
     if not said:
-        return {"kind": kind}  # its class is imported where it is to run
+        return {"kind": kind}  # without importing its class, which may need an optional package
     known = parameters_of(engine_class(kind))
     for name in [name for name in said if name not in known]:
-        require(name != "workers", "under MPI mpiexec -n says how many workers there are: leave workers out.")
+        require(name != "workers", "under MPI, mpiexec -n sets the number of workers: leave workers out.")
+        # A key of another engine is a likelier mistake than a misspelling, and deserves its own sentence.
         takers = [other for other in REAL_ENGINES if name in parameters_of(engine_class(other))]
         require(
             not takers,
@@ -291,20 +314,21 @@ def _engine(given: Section, over: Section) -> dict[str, Any]:
 
 
 def _file_schema() -> dict[str, Any]:
-    """The schema of a section [problem] whose data are in a file."""
+    """Return the schema of a section [problem] whose data are in a file."""
     kinds = [kind for kind, model in MODELS.items() if hasattr(model, "from_file")]
     described = msgspec.json.schema(file_type(MODELS[kinds[0]].from_file))
     (section,) = described["$defs"].values()
     section["description"] = "A problem whose rows are in a CSV, Parquet or libsvm file."
+    # All linear models share `from_file`, so that one schema serves them with several kinds.
     section["properties"]["kind"] = {"enum": kinds}
     section["required"] = ["kind", *section.get("required", [])]
     return dict(section)
 
 
 def job_schema() -> dict[str, Any]:
-    """The JSON schema of a job file, for editors that complete and check TOML."""
+    """Return the JSON schema of a job file, for editors that complete and check TOML."""
     engines = {kind: partial(engine_class(kind), workers=DEFAULT_WORKERS) for kind in REAL_ENGINES}
-    engines["mpi"] = partial(engine_class("mpi"))  # the launcher says how many
+    engines["mpi"] = partial(engine_class("mpi"))  # mpiexec sets the number of workers
     problems = {kind: maker_of(kind, {}) for kind in MODELS}
     problem, algorithm, engine = (
         Union[tuple(file_type(make, kind) for kind, make in table.items())]  # noqa: UP007 - made at run time
@@ -316,13 +340,13 @@ def job_schema() -> dict[str, Any]:
     schema = msgspec.json.schema(msgspec.defstruct("Job", fields, forbid_unknown_fields=True))
     own = {
         "type": "object",
-        "description": "A class of your own, for --allow-imports, with its parameters.",
+        "description": "Your own class, for --allow-imports, with its parameters.",
         "properties": {"kind": {"type": "string", "pattern": r"^[\w.]+:[\w.]+$"}},
         "required": ["kind"],
     }
     chosen = {
         "type": "object",
-        "description": "What minimize chooses.",
+        "description": "The algorithm that minimize chooses.",
         "properties": {"kind": {"const": CHOSEN}},
         "required": ["kind"],
         "additionalProperties": False,

@@ -1,4 +1,4 @@
-"""Where the records of `logging` go while a command runs: warnings to stderr, and all of them to a file."""
+"""The destination of log records while a command runs: warnings go to stderr, all records to a file."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 class Stderr(logging.Handler):
-    """Writes a record to stderr as the program writes every other sentence."""
+    """Writes a record to stderr in the form of every other sentence of the program."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        with suppress(OSError, ValueError):  # a closed stream ends no run
+        with suppress(OSError, ValueError):  # a closed stream must not end a run
             complain(record.getMessage())
 
 
@@ -33,21 +33,22 @@ class Clean(logging.Formatter):
 
 @contextmanager
 def logging_to(file: Path | None, level: str | None) -> Iterator[None]:
-    """Inside the block, records of asyncqn's loggers go to stderr and to a file.
+    """Send the records of asyncqn's loggers to stderr and to a file inside the block.
 
     Parameters
     ----------
     file : Path or None
-        Lines are appended to it, whole and at once; None: there is no file.
+        The file, to which whole lines are appended; None: no file.
     level : str or None
-        The lowest level that is written to the file, or to stderr where there is no file: "info" for a file
-        if not given, and "warning" for stderr.
+        The lowest level that is written to the file, or to stderr if there is no file.  The default is "info"
+        for a file and "warning" for stderr.
     """
     from asyncqn.storage import open_append
 
     if level is not None and level.lower() not in LEVELS:
         raise BadInput(f"--log-level must be one of {', '.join(LEVELS)}, not '{level}'.")
     chosen = getattr(logging, (level or "info").upper())
+    # With a file, --log-level belongs to the file, and stderr keeps to warnings.
     stderr = Stderr(chosen if level is not None and file is None else logging.WARNING)
     handlers: list[logging.Handler] = [stderr]
     logger = logging.getLogger("asyncqn")
@@ -59,6 +60,7 @@ def logging_to(file: Path | None, level: str | None) -> Iterator[None]:
             to_file.setLevel(chosen)
             to_file.setFormatter(Clean())
             handlers.append(to_file)
+        # The logger passes what any handler wants; each handler then filters for itself.
         logger.setLevel(min(handler.level for handler in handlers))
         for handler in handlers:
             logger.addHandler(handler)

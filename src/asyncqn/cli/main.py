@@ -1,4 +1,7 @@
-"""The `asyncqn` program: how it starts, and the one way in which it fails."""
+"""The `asyncqn` program: its start, and its one way to fail: a sentence and an exit code.
+
+The heavy imports are inside functions, so that Ctrl-C during the first moments also ends with a sentence.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,10 @@ from asyncqn.errors import AsyncqnError, StabilityWarning
 
 
 def _hear(given: list[str], number: int, frame: Any) -> None:
-    """End the command with a sentence.
+    """End the command with a sentence, after a signal.
 
-    An import that is broken into may leave a traceback of its own, or half a module: there the process ends
-    at once.  Imports write nothing.
+    Interrupting an import could print a traceback, or leave a module half initialised, so during an import
+    the process ends at once.  That is safe, because imports write nothing.
     """
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
@@ -29,6 +32,7 @@ def _hear(given: list[str], number: int, frame: Any) -> None:
             sys.stderr.flush()
             os._exit(code)
         frame = frame.f_back
+    # Outside of imports an exception unwinds the command, so that files are closed and locks released.
     raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 
@@ -54,15 +58,16 @@ def run_commands(package: str, name: str, arguments: list[str] | None = None) ->
     """
     given = sys.argv[1:] if arguments is None else arguments
     sentence, code = "", 0
-    # A second Ctrl-C while the interpreter ends would print the traceback of whatever it breaks into.
+    # A second Ctrl-C while the interpreter exits would print the traceback of whatever it interrupts.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
-    under_mpi = "OMPI_COMM_WORLD_RANK" in os.environ  # there the launcher speaks, and ends all ranks
+    under_mpi = "OMPI_COMM_WORLD_RANK" in os.environ  # there mpiexec reports SIGTERM and ends all ranks
     try:
         with (
             warnings.catch_warnings(),
             hearing((signal.SIGINT,) if under_mpi else ENDINGS, partial(_hear, given)),
         ):
             warnings.showwarning = _warn
+            # Python shows a warning once per line by default, but each run deserves its own.
             warnings.simplefilter("always", StabilityWarning)
             sentence, code = _call(given, name, package)
     except KeyboardInterrupt:
@@ -85,22 +90,22 @@ def _warn(message: Warning | str, category: type[Warning], *rest: object, **more
 
 
 def _call(arguments: list[str], name: str, package: str) -> tuple[str, int]:
-    """Call the command: a sentence that says what went wrong, or none, and the exit code."""
+    """Call the command; return a sentence about the error, or an empty one, and the exit code."""
     import typer
 
     from asyncqn.cli.program import program, typed_command
 
-    usage: type[Exception] = typer.BadParameter.__bases__[0]  # typer shows only this subclass of its base
+    usage: type[Exception] = typer.BadParameter.__bases__[0]  # typer exports only this subclass of it
     try:
         code = program(package).main(arguments, prog_name=name, standalone_mode=False)
-        if code == INTERRUPTED:  # typer's own answer to Ctrl-C
+        if code == INTERRUPTED:  # typer's own reaction to Ctrl-C
             raise KeyboardInterrupt
         return "", code if isinstance(code, int) else 0
     except AsyncqnError as error:
         return str(error), BAD_INPUT
     except usage as error:
         if os.environ.get("OMPI_COMM_WORLD_RANK", "0") != "0":
-            return "", 0  # every rank of an MPI job has this command line: rank 0 speaks and fails for all
+            return "", 0  # every rank of an MPI job has this command line; rank 0 alone reports the error
         return usage_sentence(error, typed_command(arguments, name, package)), BAD_INPUT
     except typer.Abort:
         raise KeyboardInterrupt from None
@@ -111,8 +116,10 @@ def _call(arguments: list[str], name: str, package: str) -> tuple[str, int]:
         if isinstance(error, ValueError) and not too_large:
             raise
         what = f": {said}" if said else ""
-        advice = "ask for something smaller, or use a larger machine"
-        return f"this needs more memory than there is{what}; {advice}.", BAD_INPUT
+        # Sizes come from the command line, so that running out of memory is a mistake of the input.
+        advice = "choose a smaller problem, or use a larger machine"
+        return f"this needs more memory than is available{what}; {advice}.", BAD_INPUT
+    # The reader of a pipe, such as `head`, has enough; that is not an error of the user's.
     except BrokenPipeError:
         return "", 1
     except OSError as error:
@@ -121,8 +128,9 @@ def _call(arguments: list[str], name: str, package: str) -> tuple[str, int]:
 
 
 def usage_sentence(error: Exception, command: str) -> str:
-    """Return what is wrong with a command line, and which help to read; empty where help was printed."""
+    """Return a sentence about a wrong command line and the help to read; empty where help was printed."""
     message = error.format_message() if hasattr(error, "format_message") else str(error)
+    # typer's messages may have several lines; a user gets one.
     first = " ".join(message.split())
     if not first:
         return ""
@@ -131,10 +139,11 @@ def usage_sentence(error: Exception, command: str) -> str:
 
 
 def _mistake(error: Exception, said: str) -> str:
-    """Return what typer said, in the words of the rest of the program where they are better."""
+    """Return typer's message, reworded where the rest of the program has a better sentence."""
     from asyncqn.cli.program import nearest
 
     option = getattr(error, "option_name", None)
+    # `nearest` is the one rule for suggestions in the whole program, so typer's own are replaced.
     if option and said.startswith("no such option"):
         known = [name.lstrip("-") for name in getattr(error, "possibilities", None) or ()]
         near = [f"--{name}" for name in nearest(option.lstrip("-"), known)]

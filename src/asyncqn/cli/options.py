@@ -1,4 +1,7 @@
-"""Options that several commands share, and `grouped`, which lets a command take them as one object."""
+"""Options that several commands share, and `grouped`, which passes them to a command as one object.
+
+A dataclass of options is declared once and used by several commands; its field types carry the help texts.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 AllowImports = Annotated[
     bool,
     typer.Option(
-        "--allow-imports", help='Import classes of your own, named as "module:Class": this runs their code.'
+        "--allow-imports", help='Import your own classes, named as "module:Class"; this runs their code.'
     ),
 ]
 Save = Annotated[Path | None, typer.Option(help="Save the run in this folder.", metavar="DIR")]
@@ -35,7 +38,7 @@ CheckpointEvery = Annotated[
 
 
 def option(panel: str, help_: str, *names: str, metavar: str | None = None) -> Any:
-    """An option that stands in the section `panel` of the help."""
+    """Return an option in the section `panel` of the help."""
     return typer.Option(*names, help=help_, metavar=metavar, rich_help_panel=panel)
 
 
@@ -44,13 +47,14 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     "cluster": ("workers", "worker_mean", "worker_std", "message", "master"),
     "run": ("commits", "seed", "evaluate", "tol", "max_passes", "max_time", "target", "metric"),
 }
-"""The options that have the name of an entry of a job file, by its section."""
+"""The options that have the same name as an entry of a job file, by section."""
 _WHEN, _PROBLEM, _ALGORITHM, _CLUSTER = "When to end", "Problem", "Algorithm", "Cluster"
 
 
 @dataclass(frozen=True)
 class SettingOptions:
-    """What `simulate`, `run` and `tune` are told alike: over the job file, which stands over the defaults."""
+    """The options of `simulate`, `run` and `tune`; they override the job file, which overrides the
+    defaults."""
 
     job: Annotated[
         Path | None,
@@ -94,13 +98,14 @@ class SettingOptions:
     allow_imports: AllowImports = False
 
     def overrides(self) -> dict[str, dict[str, Any]]:
-        """Return what is given, by section of a job file."""
+        """Return the given options, by section of a job file."""
         sections = {
             section: {name: getattr(self, name, None) for name in names}
             for section, names in _SECTIONS.items()
         }
         sections["problem"]["seed"] = self.problem_seed
         sections["cluster"] |= parse_cluster(self.cluster or [])
+        # `tune` has the algorithm as an argument of its own, and no such option.
         kind = getattr(self, "algorithm", None)
         sections["algorithm"] = {"kind": kind, **parse_parameters(self.parameter or [])}
         return {
@@ -111,7 +116,7 @@ class SettingOptions:
 
 @dataclass(frozen=True)
 class JobOptions(SettingOptions):
-    """What the command line says of a job that is run."""
+    """The options of a job that is run."""
 
     algorithm: Annotated[str | None, option(_ALGORITHM, "default (minimize chooses), {algorithms}.")] = None
     commits: Annotated[int | None, option(_WHEN, "Largest number of commits.")] = None
@@ -124,44 +129,45 @@ class JobOptions(SettingOptions):
     save: Save = None
 
     def checkpoints(self) -> dict[str, Any]:
-        """Return where and how often they are written, in the words of `minimize`."""
+        """Return folder and interval of checkpoints, as arguments of `minimize`."""
         return {"checkpoint": self.checkpoint, "checkpoint_every": self.checkpoint_every}
 
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """Where runs that are looked at are drawn, too."""
+    """The options that draw runs to files."""
 
     plot: Annotated[
-        Path | None, typer.Option(help="Also draw it to this .png or .svg file.", metavar="FILE")
+        Path | None, typer.Option(help="Also draw a figure to this .png or .svg file.", metavar="FILE")
     ] = None
     html: Annotated[
-        Path | None, typer.Option(help="Also write one interactive page, to open offline.", metavar="FILE")
+        Path | None, typer.Option(help="Also write an interactive page that works offline.", metavar="FILE")
     ] = None
 
     def check(self) -> None:
-        """Refuse, before any work is done, a picture that cannot be written after it."""
+        """Raise `BadInput` early for a figure that could not be written later."""
         from asyncqn.view.plots import check_ending
 
         if self.plot is not None:
             check_ending(self.plot)
 
     def write(self, draw: Callable[[], Figure], runs: Mapping[str, Seen], out: Output) -> None:
-        """Write what was asked for: the picture that `draw` makes, the page of these runs."""
+        """Write the requested files: the figure that `draw` makes, and the page of these runs."""
         from asyncqn.view.page import write_page
         from asyncqn.view.plots import save_picture
 
         if self.plot is not None:
-            out.say(f"picture: {save_picture(draw(), self.plot)}")
+            out.say(f"figure: {save_picture(draw(), self.plot)}")
         if self.html is not None:
             out.say(f"page: {write_page(self.html, runs)}")
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """`command` on the command line: a parameter that is a dataclass stands for its fields, as options.
+    """Return `command` for the command line: a parameter that is a dataclass becomes one option per field.
 
-    Those of `Output`, which all commands have, stand last.
+    The options of `Output`, which all commands have, come last.
     """
+    # With the extras, because the help texts are in the annotations.
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     parameters = inspect.signature(command).parameters.items()
@@ -170,7 +176,9 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         members = fields(groups[name]) if name in groups else ()
         kinds = get_type_hints(groups[name], include_extras=True) if members else {}
         shown += [own.replace(name=f.name, default=f.default, annotation=kinds[f.name]) for f in members]
+        # Annotations are texts in these files; typer needs the types themselves.
         shown += [] if members else [own.replace(annotation=hints[name])]
+    # typer requires that parameters with defaults come last, unless all are keyword-only.
     shown = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in shown]
 
     @wraps(command)
@@ -182,13 +190,14 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         with logging_to(out.log, out.log_level):
             command(**made, **given)
 
+    # typer reads both: the signature for the order, the annotations for the types.
     called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return called
 
 
 def parse_cluster(pairs: list[str]) -> dict[str, Any]:
-    """KEY=VALUE texts whose values are written as in a TOML file."""
+    """Parse KEY=VALUE texts whose values are written as in a TOML file."""
     advice = (
         "a field of the cluster is written key=value with a value as in TOML, as in --cluster link=2.0 or "
     )
@@ -197,7 +206,7 @@ def parse_cluster(pairs: list[str]) -> dict[str, Any]:
 
 
 def parse_parameters(pairs: list[str]) -> dict[str, Any]:
-    """KEY=VALUE texts as numbers where they are numbers, else as words."""
+    """Parse KEY=VALUE texts; values are numbers where possible, else words."""
     return _parsed(pairs, _value, "a parameter is written key=value, as in -p h=1e-3")
 
 
@@ -208,13 +217,15 @@ def _parsed(pairs: list[str], meaning: Callable[[str], Any], advice: str) -> dic
         try:
             if not (key.strip() and text.strip()):
                 raise ValueError
+            # -p cosine-floor=0.4 works like the options of the program.
             values[key.strip().replace("-", "_")] = meaning(text.strip())
         except (ValueError, KeyError, RecursionError):
-            raise BadInput(f"{advice}; '{pair}' is not.") from None
+            raise BadInput(f"'{pair}' cannot be read: {advice}.") from None
     return values
 
 
 def _value(text: str) -> int | float | str:
+    # In this order: "3" is an integer, and "3.0" is not.
     for kind in (int, float):
         with suppress(ValueError):
             return kind(text)

@@ -1,4 +1,4 @@
-"""What every command shares: where it talks, and how it shows progress."""
+"""The output of a command: remarks, results, errors and progress, for people and for scripts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def check_run_folder(folder: Path | None) -> None:
-    """Refuse, before any work is done, a folder that `Run.save` will refuse after it."""
+    """Raise `BadInput` early for a folder that `Run.save` would refuse."""
     from asyncqn.runs.archive import RUN
     from asyncqn.storage import check_folder, check_place
 
@@ -33,7 +33,7 @@ def check_run_folder(folder: Path | None) -> None:
 
 @dataclass(frozen=True)
 class Output:
-    """People read `say` and `show`; scripts read `result`, one JSON object, when --json is given."""
+    """The output options; people read `say` and `show`, and with --json scripts read `result`."""
 
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object on stdout, all else on stderr.")
@@ -41,56 +41,57 @@ class Output:
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks.")] = False
     log: Annotated[
         Path | None,
-        typer.Option(help="Append what happens to this file: workers lost, checkpoints.", metavar="FILE"),
+        typer.Option(help="Append events such as lost workers and checkpoints to this file.", metavar="FILE"),
     ] = None
     log_level: Annotated[
         str | None,
         typer.Option(
-            help="debug, info, warning or error: the lowest level for --log; without --log, for stderr.",
+            help="Lowest level of --log, or of stderr without --log: debug, info, warning or error.",
             metavar="LEVEL",
         ),
     ] = None
 
     @cached_property
     def console(self) -> CleanConsole:
-        """Return where remarks and progress go."""
+        """The console for remarks and progress."""
         from asyncqn.cli.console import CleanConsole
 
         return CleanConsole(stderr=True, quiet=self.quiet)
 
     @cached_property
     def stdout(self) -> CleanConsole:
-        """Where results go.  Off a terminal nothing is folded: a script or a file gets each line whole."""
+        """The console for results.  Lines are not wrapped unless it is a terminal."""
         from asyncqn.cli.console import CleanConsole
 
         return CleanConsole()
 
     def say(self, text: str) -> None:
-        """A remark on the way; silent with --quiet."""
+        """Print a remark, unless --quiet is given."""
         if not self.quiet:
             self.console.print(text)
 
     def show(self, renderable: Any) -> None:
-        """The command's answer, for people; nothing with --json, where `result` gives it."""
+        """Print the command's result for people; with --json, `result` prints it instead."""
         if not self.json:
             self.stdout.print(renderable)
 
     def fail(self, sentence: str) -> None:
-        """What went wrong: to stderr, even with --quiet."""
+        """Print an error to stderr, even with --quiet."""
         complain(sentence)
 
     def result(self, values: dict[str, Any]) -> None:
-        """The one JSON object."""
+        """Print the one JSON object, if --json is given."""
         from asyncqn.storage.serialise import to_json
 
         if self.json:
+            # `allow_nan=False`: "NaN" is not JSON, and `to_json` has written it as a word.
             sys.stdout.write(json.dumps(to_json(values), allow_nan=False) + "\n")
 
     @contextmanager
     def until_interrupted(self) -> Iterator[None]:
-        """End the program in good order when Ctrl-C or SIGTERM ends the block.
+        """End the program with its usual sentence and code when Ctrl-C or SIGTERM ends the block.
 
-        For a command that continues until somebody ends it, and has given its `result` before.
+        This is for a command that runs until it is interrupted, and has printed its `result` before.
         """
         try:
             yield
@@ -101,9 +102,9 @@ class Output:
 
     @contextmanager
     def progress(self, label: str, total: int) -> Iterator[Advance]:
-        """A bar on a terminal, a plain line every few seconds otherwise, nothing with --quiet.
+        """Show a bar on a terminal, a plain line every few seconds otherwise, and nothing with --quiet.
 
-        It says what it waits for until it is first told how far the work is: compiling, most often.
+        Until the first report it shows what it waits for, which is usually the compiler.
         """
         if self.quiet:
             yield lambda done, note="": None

@@ -1,7 +1,7 @@
-"""The program's commands and its help: a command's file is imported when it is called, not before.
+"""The program's commands and help; the file of a command is imported only when the command is called.
 
-Every file of a folder of commands is a command: the function of the same name in it.  The first line of the
-file says what it does, after the command and a colon.  So `asyncqn --help` reads one line of each and imports
+Every file in a folder of commands is a command: the function of the same name in it.  The first line of the
+file describes it, after the command and a colon.  So `asyncqn --help` reads one line of each file and imports
 nothing that computes.
 
 Other packages add commands by entry points of the group "asyncqn.commands".  One that names a module adds the
@@ -33,23 +33,24 @@ GROUPS = {
     "Look": ("show", "compare", "replay"),
     "Plan": ("plan", "blame"),
 }
-"""Where a command stands in the help; one that is named nowhere stands under "More"."""
+"""The section of each command in the help; commands that are not listed are under "More"."""
 MOVED = {
     "watch": "show --follow",
     "schema": "run --schema",
     "warm": "run --warm defaults",
     "serve": "recommender share",
 }
-"""Commands of version 0.1 and 0.2 that have another name now, or are options of another."""
+"""Commands of versions 0.1 and 0.2 that were renamed, or became an option of another command."""
 
 WORDS = {"int": "N", "float": "X", "path": "PATH", "str": "TEXT"}
-"""What stands for an option's value in the help, where the option does not say itself."""
+"""The placeholder for an option's value in the help, by type, where the option has no metavar."""
 
 
 def command_modules(package: str = COMMANDS) -> dict[str, str]:
-    """Every command of a package by its name, with its module, in the order of the help."""
+    """Return the module of each command of a package, by name, in the order of the help."""
     found = {path.stem: f"{package}.{path.stem}" for path in _folder(package).glob("[a-z]*.py")}
     if package == COMMANDS:
+        # A plug-in may replace a command of ours, as any later entry of a dictionary does.
         found |= {entry.name: entry.value for entry in entry_points(group=PLUGINS)}
     grouped = [name for names in GROUPS.values() for name in names if name in found]
     return {name: found[name] for name in [*grouped, *sorted(found.keys() - set(grouped))]}
@@ -60,10 +61,11 @@ def _folder(package: str) -> Path:
 
 
 def _file(module: str) -> Path:
-    """The file of a module, which is not imported; the packages above it are."""
+    """Return the file of a module without importing it; the packages above it are imported."""
     spec = find_spec(module)
+    # A package that was uninstalled may leave its entry points behind.
     if spec is None or spec.origin is None:
-        raise BadInput(f"a plug-in names the module {module}, which is not installed: install it again.")
+        raise BadInput(f"a plug-in needs the module {module}, which is not installed: reinstall the plug-in.")
     return Path(spec.origin)
 
 
@@ -72,21 +74,23 @@ def _is_group(module: str) -> bool:
 
 
 def summary(module: str) -> str:
-    """Return what the first line of a command's file says it does."""
+    """Return the description in the first line of a command's file."""
+    # Reading one line avoids importing the module, which may take seconds.
     with _file(module).open(encoding="utf-8") as file:
         said = file.readline().strip().strip('"').partition(": ")[2].rstrip(".")
     return said[:1].upper() + said[1:]
 
 
 def nearest(word: str, names: list[str]) -> list[str]:
-    """The name most like a word, and any that is nearly as like it."""
+    """Return the name most similar to a word, and any that is almost as similar."""
     near = get_close_matches(word, names)
     likeness = {name: SequenceMatcher(None, name, word).ratio() for name in near}
+    # Several names that are about equally similar are all suggested; a clear favourite stands alone.
     return [name for name in near if likeness[name] > max(likeness.values()) - 0.1]
 
 
 class Command(TyperCommand):
-    """A command whose help is plain text in sections: it reads the same in a terminal, a file and a pager."""
+    """A command whose help is plain text in sections, the same in a terminal, a file and a pager."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return ["[OPTIONS]", *(_argument(param) for param in self.params if _is_argument(param))]
@@ -99,6 +103,7 @@ class Command(TyperCommand):
             else:
                 panel = getattr(param, "rich_help_panel", None) or "Options"
                 sections.setdefault(panel, []).append((_option(param), _help(param)))
+        # The options that all commands share come last, behind those of this command.
         last = {"Options": sections.pop("Options", [])}
         for title, rows in (sections | last).items():
             if rows:
@@ -107,7 +112,7 @@ class Command(TyperCommand):
 
 
 class Program(TyperGroup):
-    """The commands of a package, each made when it is asked for."""
+    """The commands of a package; each is created when it is called."""
 
     package = COMMANDS
 
@@ -121,28 +126,31 @@ class Program(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.modules:
             return None
+        # A command is built once, although typer asks for it several times.
         if cmd_name not in self.commands:
             module = self.modules[cmd_name]
             self.commands[cmd_name] = _group(module, cmd_name) if _is_group(module) else _command(module)
         return self.commands[cmd_name]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        # typer's shell completion parses incomplete lines, which are not mistakes.
         if args[0] not in self.modules and not ctx.resilient_parsing and not args[0].startswith("-"):
             raise BadInput(self._unknown(args[0], ctx.command_path))
         return super().resolve_command(ctx, args)
 
     def _unknown(self, word: str, path: str) -> str:
-        """The sentence for a command that does not exist, or has moved."""
+        """Return the sentence for a command that does not exist or was renamed."""
         if self.package == COMMANDS and word in MOVED:
             return f"'{path} {word}' is now '{path} {MOVED[word]}'."
         moved = getattr(import_module(self.package), "MOVED", {}) if self.package != COMMANDS else {}
         if word in moved:
             return f"'{path} {word}' is now '{path} {moved[word]}."
+        # A command may have moved into a group; the words are searched in all of them.
         for name, module in self.modules.items():
             if _is_group(module) and word in command_modules(module):
                 return f"'{path} {word}' is now '{path} {name} {word}'."
         near = nearest(word, list(self.modules))
-        meant = f"did you mean {' or '.join(near)}?" if near else f"{path} --help lists all commands."
+        meant = f"did you mean {' or '.join(near)}?" if near else f"see {path} --help for all commands."
         return f"there is no command '{word}': {meant}"
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -155,6 +163,7 @@ class Program(TyperGroup):
         more = tuple(name for name in self.modules if name not in grouped)
         width = max(map(len, self.modules))
         titles = {**GROUPS, "More": more} if self.package == COMMANDS else {"Commands": more}
+        # Empty sections are left out, as for a package with a single group.
         for title, names in titles.items():
             rows = [
                 (f"{name:<{width}}", summary(self.modules[name])) for name in names if name in self.modules
@@ -165,7 +174,7 @@ class Program(TyperGroup):
 
 
 def _command(module: str) -> Any:
-    """The command of a file."""
+    """Return the command that a file defines."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     name = module.rpartition(".")[2]
     app.command(name, cls=Command)(grouped(getattr(import_module(module), name)))
@@ -173,7 +182,7 @@ def _command(module: str) -> Any:
 
 
 def _group(package: str, name: str) -> Program:
-    """The group of the commands of a package."""
+    """Return the group of the commands of a package."""
 
     def callback(context: typer.Context) -> None:
         _help_without_command(context)
@@ -192,7 +201,9 @@ def _program(package: str, name: str, callback: Any) -> Program:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-    app.callback(epilog="COMMAND --help tells the options of a command.")(callback)
+    app.callback(epilog="COMMAND --help shows the options of a command.")(callback)
+    # typer builds the group itself; the package is stored on it afterwards, because its constructor takes no
+    # such argument.
     made = get_command(app)
     assert isinstance(made, Program)
     made.package = package
@@ -202,7 +213,7 @@ def _program(package: str, name: str, callback: Any) -> Program:
 def _help_without_command(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
-        raise typer.Exit(BAD_INPUT)  # as typer's own `no_args_is_help`: a command is missing
+        raise typer.Exit(BAD_INPUT)  # a command is missing, as with typer's `no_args_is_help`
 
 
 def _version(wanted: bool) -> None:
@@ -224,12 +235,12 @@ def _asyncqn(
 
 
 def program(package: str = COMMANDS) -> Program:
-    """The program, whose commands are imported when they are called; of another package, its commands."""
+    """Return the program, or the group of commands of another package."""
     return _program(COMMANDS, "asyncqn", _asyncqn) if package == COMMANDS else _group(package, package)
 
 
 def typed_command(arguments: list[str], name: str = "asyncqn", package: str = COMMANDS) -> str:
-    """The command that a command line names, as far as it exists: "asyncqn recommender fit"."""
+    """Return the command that a command line names, as far as it exists: "asyncqn recommender fit"."""
     for word in arguments:
         modules = command_modules(package)
         if word not in modules:
@@ -265,7 +276,7 @@ NAMES = {
     "{engines}": ("asyncqn.engines.named", "REAL_ENGINES"),
     "{tunable}": ("asyncqn.lab.tuning.spaces", "SPACES"),
 }
-"""The registry whose names stand for a word of a help text; imported only for a text that has the word."""
+"""Placeholders in help texts and the registry whose names replace them; imported only when needed."""
 
 
 def _help(param: Any) -> str:
@@ -279,6 +290,7 @@ def _help(param: Any) -> str:
         usual = chosen[0].lstrip("-") if chosen else None
     elif param.required and not _is_argument(param):
         return f"{text} [required]"
+    # None and "" mean that the option does nothing by default, so no default is shown.
     if _is_argument(param) or usual is None or usual in ("", ()) or callable(usual):
         return text
     return f"{text} [default: {usual}]"

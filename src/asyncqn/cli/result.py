@@ -1,4 +1,4 @@
-"""What `asyncqn run` tells of a result beside the run: theta, coefficients, the held-out score."""
+"""The results of `asyncqn run` besides the run itself: theta, coefficients, the held-out score."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """The files to write; None: none."""
+    """The files to write; None: no such file."""
 
     theta: Path | None = None
     coefficients: Path | None = None
 
     def check(self, problem: Problem) -> None:
-        """Refuse, before the work, what cannot be written after it."""
+        """Raise `BadInput` early for a file that could not be written later."""
         from asyncqn.models.linear_model import LinearModel
 
         for path in (self.theta, self.coefficients):
@@ -32,11 +32,11 @@ class Result:
                 check_output(path)
         require(
             self.coefficients is None or isinstance(problem, LinearModel),
-            "--coefficients is for linear models: use --theta for the numbers of any problem.",
+            "--coefficients needs a linear model: use --theta for the numbers of any problem.",
         )
 
     def write(self, run: Run) -> dict[str, Any]:
-        """Write the files, and return what is to be printed."""
+        """Write the files, and return the entries to print."""
         from asyncqn.models.coefficients import coefficient_table
         from asyncqn.models.linear_model import LinearModel
 
@@ -49,6 +49,7 @@ class Result:
         if self.coefficients is not None:
             table = coefficient_table(problem, run.theta)
             text = io.StringIO()
+            # csv's default line end is that of DOS.
             writer = csv.writer(text, lineterminator="\n")
             writer.writerow(table.columns)
             writer.writerows(zip(*(table[name].tolist() for name in table.columns)))

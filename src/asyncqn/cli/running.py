@@ -1,4 +1,7 @@
-"""How a run is carried out and shown: live progress, signals, saving, the numbers at its end."""
+"""One run of a command: live progress, signals, saving, and the numbers at its end.
+
+`show_run` is the entry point.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,13 @@ if TYPE_CHECKING:
 
 
 def output_of_rank(out: Output, mpi: bool) -> tuple[Output, Callable[[], AbstractContextManager[None]]]:
-    """Return where this process talks, and a context in which the mistakes of several become one sentence."""
+    """Return this process's output, and a context that merges the errors of all MPI ranks into one
+    sentence."""
     if not mpi:
         return out, nullcontext
     from asyncqn.engines.mpi.engine import first_rank, mistakes_at_rank_0
 
+    # All ranks run the same command, and only the first one speaks.
     if not first_rank():
         warnings.simplefilter("ignore")
         out = Output(quiet=True)
@@ -35,7 +40,8 @@ def output_of_rank(out: Output, mpi: bool) -> tuple[Output, Callable[[], Abstrac
 
 
 def under_mpiexec() -> bool:
-    """Return whether a launcher of OpenMPI, MPICH or Slurm's PMI started this process among others."""
+    """Return whether OpenMPI, MPICH or Slurm's PMI started this process as one of several."""
+    # Each launcher sets a variable of its own.
     return any(
         int(os.environ.get(name, "1")) > 1 for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
     )
@@ -43,9 +49,9 @@ def under_mpiexec() -> bool:
 
 @contextmanager
 def ending_at_signals(wanted: bool) -> Iterator[list[int]]:
-    """Inside, Ctrl-C and SIGTERM let a run end at its next evaluation, so that what it computed is kept.
+    """Let Ctrl-C and SIGTERM end a run at its next evaluation, so that its result is kept.
 
-    The first is left as a note in the list, a second breaks the command off.
+    The first signal is noted in the yielded list; a second one interrupts the command at once.
     """
     heard: list[int] = []
 
@@ -69,28 +75,31 @@ def show_run(
     checkpoint: bool = False,
     further: Callable[[Run], dict[str, Any]] = lambda run: {},
 ) -> int:
-    """Run with live progress, save, print; returns the exit code.  None: another rank has the run.
+    """Run with live progress, save the run, print its numbers, and return the exit code.
 
-    further: called with the run when it has ended; what it returns is printed, too.
+    `go` returns None on an MPI rank that does not hold the run.  `further` receives the run after its end and
+    returns more entries to print.
     """
     label = "simulate" if simulated else "run"
-    # A run with checkpoints hears signals itself; workers of real runs hear those of the terminal too.
+    # A run with checkpoints handles signals itself; workers of real runs receive those of the terminal, too.
     signals = ending_at_signals(simulated and not checkpoint)
     with out.progress(label, commits) as advance, mistakes_at_rank_0(), signals as heard:
         run = go(callback=_live(advance, heard, simulated), progress=False)
     if run is None:
         return 0
+    # The callback stopped the run on behalf of a signal, which is the better reason to report.
     if heard and run.status is Outcome.STOPPED:
         word = Outcome.TERMINATED if heard[0] == signal.SIGTERM else Outcome.INTERRUPTED
         kept = "" if save is None else f"; what was computed is in {save}"
         run = replace(run, status=word, message=f"{word} after {run.nit} of {commits} commits{kept}.")
     if save is not None:
         run.save(save)
+    # Seconds and lost workers exist only for real runs.
     numbers = run.summary() if simulated else real_summary(run)
     numbers = {**numbers, **further(run), "run": None if save is None else str(save)}
     code = exit_code(run)
     if code:
-        said = run.status in (Outcome.INTERRUPTED, Outcome.TERMINATED)  # their messages begin with the word
+        said = run.status in (Outcome.INTERRUPTED, Outcome.TERMINATED)  # their messages start with the status
         out.fail(run.message if said else f"{run.status}: {run.message}")
     if not (out.quiet and run.status is Outcome.DIVERGED):
         for name, value in numbers.items():
@@ -99,12 +108,13 @@ def show_run(
     out.result(numbers)
     if code in (INTERRUPTED, TERMINATED):
         sys.stdout.flush()
-        sys.exit(code)  # it was said above: the program need not say it again
+        sys.exit(code)  # directly, because the message was printed above
     return code
 
 
 def real_summary(run: Run) -> dict[str, Any]:
-    """Return what `simulate` prints, and what only a real run has; seconds are those of the time axis."""
+    """Return the numbers of `simulate` and those that only a real run has; seconds follow the time axis."""
+    # The manifest and not the engine itself: a resumed run may have had several.
     engine = run.manifest["engine"]
     seconds = run.time * float(engine.get("time_unit", 1.0))
     return {
@@ -120,7 +130,7 @@ def real_summary(run: Run) -> dict[str, Any]:
 
 
 def _live(advance: Advance, heard: list[int], simulated: bool) -> Callable[[Progress], None]:
-    """Return the callback of a run that is shown and that ends at a signal."""
+    """Return the callback of a run that shows progress and ends at a signal."""
     from asyncqn.view.progress import as_callback
 
     tell = as_callback(advance, simulated=simulated)

@@ -14,40 +14,40 @@ if TYPE_CHECKING:
     from asyncqn.lab.tuning.tuner import Study
 
 STUDIES = Path("runs/tuned")
-"""Where studies are kept unless the user names a file."""
+"""Folder of studies, unless the user names a file."""
 
 
 class StudyRequest(NamedTuple):
-    """What is tuned, where the study is kept, and the words for it."""
+    """The problem to tune, the file of the study, and how messages name it."""
 
     problem: TuningProblem
     path: Path
     command: str
-    """The command line that makes the study, but for --budget, --seeds and --seed."""
+    """The command line of the study, without --budget, --seeds and --seed."""
     unit: str = "units"
-    """Of the times to the goal."""
+    """Unit of the times to the goal."""
 
 
 def check_study(workers: int | None, seeds: int, processes: int, output: Path | None) -> None:
-    """Refuse counts below one, and a folder in the place of the study file."""
+    """Raise `BadInput` for counts below one, or if the study file is a folder."""
     for name, count in {"workers": workers, "seeds": seeds, "processes": processes}.items():
         require(count is None or count >= 1, f"--{name} must be at least 1, not {count}.")
     require(output is None or not output.is_dir(), f"{output} is a folder: name a file with --output.")
 
 
 def run_study(request: StudyRequest, out: Output, *, budget: int | None, processes: int) -> None:
-    """Tune, which continues from the study file where there is one, and show the best parameters.
+    """Tune, continuing from the study file if there is one, and show the best parameters.
 
     Parameters
     ----------
     request : StudyRequest
-        What is tuned, and where the study is kept.
-    out : Output
-        Where the result goes.
+        The problem to tune, and the file of the study.
+        out : Output
+            Output of the command.
     budget : int or None
-        Trials in all; None: 20 for each number that is searched.
+        Total number of trials; None: 20 for each parameter that is searched.
     processes : int
-        Processes that compute trials.
+        Number of processes that compute trials.
     """
     from asyncqn.lab.tuning.tuner import tune
 
@@ -61,6 +61,7 @@ def run_study(request: StudyRequest, out: Output, *, budget: int | None, process
 
 def _show(out: Output, study: Study, request: StudyRequest, command: str) -> None:
     best, (metric, target) = study.best, request.problem.goal
+    # Even a failed study tells something: the parameters that came closest.
     shown = best if best is not None else study.nearest
     for name, value in {} if shown is None else shown["parameters"].items():
         out.show(f"{name:>14} = {value:.4g}" if isinstance(value, float) else f"{name:>14} = {value}")
@@ -75,6 +76,7 @@ def _show(out: Output, study: Study, request: StudyRequest, command: str) -> Non
         needed = f"median {median(times):.4g} {request.unit} over {len(times)} runs"
         out.show(f"time to {metric} {target:g}: {needed}")
     out.show(f"{len(study.trials)} trials are in {request.path}")
+    # All four, so that scripts find a zero where none ended that way.
     words = ("complete", "pruned", "too slow", "diverged")
     counts = {word: sum(trial["status"] == word for trial in study.trials) for word in words}
     found = {

@@ -1,4 +1,4 @@
-"""A job as the tuner sees it: the user's own problem and simulated cluster, and the metric to bring down."""
+"""A job as a tuning problem: the user's own problem and simulated cluster, and the metric to lower."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from asyncqn.parameters import from_json
 from asyncqn.types import Problem
 
 CYCLES_AT_MOST = 100.0
-"""The limit where no --max-time is given: so many times a worker's computation with its messages."""
+"""The default of --max-time, in cycles: a cycle is a worker's computation with its messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobProblem(TuningProblem):
-    """Sections of a job file, and its goal: plain data, which a study keeps and other processes are sent."""
+    """Sections of a job file and the goal, as plain data that a study stores and other processes receive."""
 
     problem: Mapping[str, Any]
     times: Mapping[str, Any]
@@ -53,19 +53,21 @@ class JobProblem(TuningProblem):
         return made
 
 
+# Trials of one process share the problem; building it from a file may take longer than a trial.
 @lru_cache(maxsize=2)
 def _made(section: str, allow_imports: bool) -> Problem:
     return make_problem(json.loads(section), allow_imports=allow_imports)
 
 
 def job_problem(algorithm: str, options: SettingOptions, runs: Mapping[str, int]) -> JobProblem:
-    """Return what is to be tuned; mistakes are found here, before the first trial."""
+    """Return the tuning problem; mistakes are found here, before the first trial."""
     setting = setting_of(options.job, options.overrides())
     cluster = from_json(Cluster, setting["cluster"], "[cluster]")
     run = from_json(RunOptions, setting["run"], "[run]")
     if run.target is None:
-        raise BadInput("a study needs a goal: say --target X, and --metric NAME where it is not fun.")
+        raise BadInput("a study needs a goal: give --target X, and --metric NAME unless it is fun.")
     require(math.isfinite(run.target), f"--target must be a finite number, not {run.target:g}.")
+    # The cycle of an average worker is the natural unit of a time limit.
     cycle = float(cluster.means().mean()) + cluster.message + cluster.master
     made = JobProblem(
         algorithm=algorithm,
@@ -80,5 +82,6 @@ def job_problem(algorithm: str, options: SettingOptions, runs: Mapping[str, int]
         allow_imports=options.allow_imports,
         **runs,
     )
+    # Build the problem once, so that a mistake in [problem] is found now.
     made.model()
     return made

@@ -1,4 +1,4 @@
-"""Compile kernels ahead, so that the first run does not wait for them."""
+"""Compile kernels in advance, so that the first run does not wait for the compiler."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from asyncqn.registry import Registry
 
 WHICH = ("defaults", "all")
 PLUGINS = Registry({}, group="asyncqn.warm")
-"""Functions without arguments by which other packages compile their own kernels."""
+"""Functions without arguments with which other packages compile their own kernels."""
 
 
 def compile_ahead(which: str, out: Output) -> None:
-    """Compile what the defaults run, or all algorithms; tell what took how long.
+    """Compile the kernels of the defaults, or of all algorithms, and print the times.
 
-    Compiled kernels stay on disk (`NUMBA_CACHE_DIR` says where else), for this processor and this version:
-    once is enough.
+    Compiled kernels stay on disk (in `NUMBA_CACHE_DIR`, if set) for this processor and this version, so doing
+    this once is enough.
 
     Parameters
     ----------
     which : {"defaults", "all"}
-        What the defaults of `minimize`, `simulate` and the plug-ins run; or every registered algorithm too.
+        The defaults of `minimize`, `simulate` and the plug-ins; or every registered algorithm as well.
     out : Output
-        Where the times go; with --json, those of every kernel as well.
+        Output for the times; with --json, those of every kernel as well.
     """
     require(which in WHICH, f"--warm must be {' or '.join(WHICH)}, not {which!r}.")
     from asyncqn.kernels.compile_times import listening
@@ -36,17 +36,18 @@ def compile_ahead(which: str, out: Output) -> None:
     parts = []
     for name, work in jobs(which == "all"):
         began = time.process_time()
+        # Processor time, not wall-clock time: an image is often built beside other work.
         with listening() as compiled:
             work()
         seconds = time.process_time() - began
         parts.append({"name": name, "seconds": seconds, "kernels": [row._asdict() for row in compiled]})
         out.show(f"{name:<28} {seconds:6.2f} s, {len(compiled)} compiled")
-    out.show(f"kept in {cache_folder()}")
+    out.show(f"the compiled code is in {cache_folder()}")
     out.result({"parts": parts, "folder": str(cache_folder())})
 
 
 def jobs(everything: bool) -> list[tuple[str, Callable[[], Any]]]:
-    """Return what is run to compile it, with the names it is shown by."""
+    """Return the runs that trigger compilation, with their names."""
     import numpy as np
 
     from asyncqn.cli.jobfile import load_job
@@ -72,7 +73,7 @@ def jobs(everything: bool) -> list[tuple[str, Callable[[], Any]]]:
 
 
 def examples() -> list[tuple[str, Callable[[], Any]]]:
-    """Every algorithm of the registry on the first problem that offers what it requires."""
+    """Return a run of every registered algorithm, on the first problem that offers what it requires."""
     from asyncqn.algorithms import ALGORITHMS
     from asyncqn.algorithms.fit import offers
     from asyncqn.cluster.cluster import Cluster
@@ -84,6 +85,7 @@ def examples() -> list[tuple[str, Callable[[], Any]]]:
     def run(kind: str) -> None:
         model: Any = ALGORITHMS[kind]
         needs = extra(model, "requires")
+        # On the class, `requires` may be a property instead of its value.
         needs = needs if isinstance(needs, tuple) else ()
         made = (problem.example("float64") for problem in PROBLEMS.values())
         problem = next(p for p in made if offers(p, needs))

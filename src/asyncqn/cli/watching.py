@@ -1,4 +1,4 @@
-"""A living run, followed from another terminal through its checkpoints."""
+"""Follow an active run from another terminal, through its checkpoints."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 def follow(folder: Path, out: Output, every: float, once: bool) -> None:
-    """Show a line for every new checkpoint of a run, until the run ends or dies; nothing is locked.
+    """Print a line for every new checkpoint of a run until the run ends or dies; take no lock.
 
-    With --json: one object, at the end.
+    With --json one object is printed, at the end.
 
     Parameters
     ----------
     folder : Path
         The folder of checkpoints of the run.
     out : Output
-        Where the lines go.
+        Output of the command.
     every : float
         The polling interval, in seconds.
     once : bool
-        Show the state of the moment and return.
+        Print the current state and return.
     """
     from asyncqn.errors import BadInput, require
     from asyncqn.runs.checkpoint_reading import load_checkpoint
@@ -37,16 +37,18 @@ def follow(folder: Path, out: Output, every: float, once: bool) -> None:
     require(every > 0, f"--every must be positive, not {every:g}.")
     last, saved = -1, None
     while True:
+        # Asked before the checkpoint is read, so that the last one of an ended run is never missed.
         owner = held_by(folder)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a generation that is being written is no damage
+                warnings.simplefilter("ignore")  # a generation that is being written is not damage
                 saved = load_checkpoint(folder)
         except BadInput:
             if owner is None or once:
                 raise
-            saved = None  # it lives, and has not written yet
+            saved = None  # the run is active, and has not written a checkpoint yet
         if saved is not None and int(saved.document["serial"]) != last:
+            # Serial numbers, not commits: a run may write twice at one commit, around a resume.
             last = int(saved.document["serial"])
             out.show(line(state(saved, owner is not None)))
         if owner is None or once:
@@ -54,12 +56,12 @@ def follow(folder: Path, out: Output, every: float, once: bool) -> None:
         time.sleep(every)
     assert saved is not None
     if not once:
-        out.say(f"nobody writes to {folder} any more.")
+        out.say(f"no process writes to {folder} any more.")
     out.result(state(saved, owner is not None))
 
 
 def state(saved: Saved, living: bool) -> dict[str, Any]:
-    """Return what a checkpoint tells of its run."""
+    """Return the facts in a checkpoint about its run."""
     import numpy as np
 
     from asyncqn.view.seen import of_checkpoint
@@ -68,6 +70,7 @@ def state(saved: Saved, living: bool) -> dict[str, Any]:
     recent = seen.schedule.worker[-RECENT:]
     stale = seen.schedule.staleness[-RECENT:]
     engine, numbers = seen.manifest["engine"], seen.numbers
+    # Simulated workers cannot be lost by accident, so their number is that of the cluster.
     wanted, simulated = int(engine.get("workers", 0)), engine.get("kind") == "simulator"
     return {
         **{key: value for key, value in numbers.items() if key not in ("status", "message")},
@@ -81,16 +84,16 @@ def state(saved: Saved, living: bool) -> dict[str, Any]:
 
 
 RECENT = 500
-"""Computations that say how a run fares just now."""
+"""Number of latest computations that describe the current state of a run."""
 
 
 def line(now: dict[str, Any]) -> str:
-    """The state in a line."""
+    """Return the state as one line."""
     share = now["commits"] / max(now["commits_wanted"], 1)
     what = f"error {now['error']:.4g}" if "error" in now else f"U {now['fun']:.6g}"
     slope = f", |grad U| {now['grad_norm']:.3g}" if "grad_norm" in now else ""
     begun = f"commit {now['commits']:,} of {now['commits_wanted']:,} ({share:.0%}), time {now['time']:.5g}: "
-    if now["engine"] == "simulator":  # its checkpoints leave out who computed what, for it is drawn again
+    if now["engine"] == "simulator":  # its checkpoints omit the schedule, which is simulated again
         return f"{begun}{what}{slope}, {now['workers']} simulated workers"
     there = headcount(now["workers"], now["workers_wanted"], now["workers_lost"])
     return f"{begun}{what}{slope}, staleness {now['staleness_recent']:.1f}, {there}"

@@ -2,7 +2,7 @@
 
 The compiled queues of `cluster.simulate` handle the stages that our own algorithms declare.  All other
 sequences are simulated here, with the very objects that the real engines use: `HandOut` chooses the part of
-the data for a computation, `WaitingAnswers` decides which updates make a commit.  It is slower, and it cannot
+the data for a computation, `WaitingUpdates` decides which updates make a commit.  It is slower, and it cannot
 disagree with the engines.
 
 Read `_Simulation.run` first: it pops events (a worker joins, an update arrives, a worker dies) in the order
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.handout import HandOut
-from asyncqn.cluster.waiting import ROUND, Answer, WaitingAnswers
+from asyncqn.cluster.waiting import ROUND, Arrival, WaitingUpdates
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.core.stages import Stages, stage_at, time_share
 from asyncqn.errors import require
@@ -31,7 +31,7 @@ gives the same times, because they are a function of the seed and the worker."""
 
 @dataclass(slots=True)
 class _Member:
-    """A worker that is there; `read` is the version it computes on, None while it does not."""
+    """A worker that is present; `read` is the version that it computes on, None while it is idle."""
 
     since: float = 0.0
     finish: float = 0.0
@@ -40,7 +40,7 @@ class _Member:
     part: int | None = None
     waiting: bool = False
     leaves: bool = False
-    """It has died, and its last answer is on its way."""
+    """The worker has died, and its last update is on its way."""
 
 
 @dataclass(slots=True)
@@ -53,13 +53,13 @@ class _Rows:
     time: list[float] = field(default_factory=list)
     part: list[int] = field(default_factory=list)
 
-    def add(self, answer: Answer, commit: int, time: float) -> None:
-        self.worker.append(answer.worker)
-        self.read.append(answer.read)
+    def add(self, arrival: Arrival, commit: int, time: float) -> None:
+        self.worker.append(arrival.worker)
+        self.read.append(arrival.read)
         self.commit.append(commit)
         self.time.append(time)
-        if answer.part is not None:
-            self.part.append(answer.part)
+        if arrival.part is not None:
+            self.part.append(arrival.part)
 
 
 def simulate_any(cluster: Cluster, stages: Stages, commits: int, seed: int) -> Schedule:
@@ -67,13 +67,13 @@ def simulate_any(cluster: Cluster, stages: Stages, commits: int, seed: int) -> S
     # The link would delay every message by those before it, which this simple queue does not model.
     require(
         cluster.link == 0.0,
-        "a link is simulated only for the stages of asyncqn's own algorithms: leave link out.",
+        "a link can be simulated only with the stages of asyncqn's own algorithms: set link to 0.",
     )
     return _Simulation(cluster, stages, seed).run(commits)
 
 
 class _Simulation:
-    """The master's queue, and what every worker does."""
+    """The event queue of the master and the state of every worker."""
 
     def __init__(self, cluster: Cluster, stages: Stages, seed: int) -> None:
         self.cluster, self.stages, self.seed = cluster, stages, seed
@@ -83,7 +83,7 @@ class _Simulation:
         """When the master is free."""
         self.stage = stage_at(stages, 0)
         self.handout = HandOut(stages, seed) if stages[0].parts is not None else None
-        self.waiting = WaitingAnswers(stages, self.handout, None, self.half, lambda update: update)
+        self.waiting = WaitingUpdates(stages, self.handout, None, self.half, lambda update: update)
         self.waiting.open_round(self.stage, 0.0)
         self.members: dict[int, _Member] = {}
         self.rows = _Rows()
@@ -96,7 +96,7 @@ class _Simulation:
             heapq.heappush(self.events, (time, worker, _DIES))
 
     def run(self, commits: int) -> Schedule:
-        """Follow the events up to the last commit."""
+        """Process events until the last commit is made."""
         # A deadline that changes nothing must not be looked at again, or the loop would not end.
         looked_at = -math.inf
         while self.version < commits and self.events:
@@ -117,44 +117,44 @@ class _Simulation:
             elif kind == _DIES:
                 self._die(worker, now)
             else:
-                self._answer(worker, now)
+                self._arrival(worker, now)
         rows = self.rows
         part = rows.part if self.handout is not None else None
         schedule = Schedule(rows.worker, rows.read, rows.commit, rows.time, part)  # type: ignore[arg-type]
         return schedule.until(self.version)
 
     def _deadline(self) -> float:
-        """Return when something is due although no answer comes: the end of a round, or a backup."""
+        """Return the time of the next event that needs no update: the end of a round, or a backup."""
         if self.handout is None:
             return self.waiting.round_ends
         some = any(member.waiting for member in self.members.values())
         return self.handout.next_backup if some else math.inf
 
-    def _answer(self, worker: int, now: float) -> None:
+    def _arrival(self, worker: int, now: float) -> None:
         member = self.members[worker]
         assert member.read is not None
-        answer = Answer(worker, member.read, member.part, None)
+        arrival = Arrival(worker, member.read, member.part, None)
         member.read = None
         # The worker died after it had sent this update, so the update still counts.
         if member.leaves:
             self._remove(worker, now)
-        ready = self.waiting.add(answer, self.stage, self.version, now - member.since)
+        ready = self.waiting.add(arrival, self.stage, self.version, now - member.since)
         # None: the update is dropped. A list: it completes a commit. Empty: it waits for others.
         if ready is None:
-            self.rows.add(answer, DROPPED, now)
+            self.rows.add(arrival, DROPPED, now)
         elif ready:
             self._commit(ready, now)
         else:
             self._close_round(now)
         self._ask(worker, max(now, self.free))
 
-    def _commit(self, answers: list[Answer], now: float) -> None:
-        """Make the next version, and send it to those who wait for it."""
+    def _commit(self, arrivals: list[Arrival], now: float) -> None:
+        """Make the next version, and send it to the workers that wait for it."""
         # The new version exists when the master has finished, not when the update arrived.
         self.free = now + self.cluster.master
         self.version += 1
-        for answer in answers:
-            self.rows.add(answer, self.version if answer.counts else DROPPED, self.free)
+        for arrival in arrivals:
+            self.rows.add(arrival, self.version if arrival.counts else DROPPED, self.free)
         self.stage = stage_at(self.stages, self.version)
         if self.handout is not None:
             self.handout.opened(self.version)
@@ -172,12 +172,12 @@ class _Simulation:
             self._assign(worker, now)
 
     def _hand_out(self, now: float) -> None:
-        """There may be parts of the data for those who wait."""
+        """Give parts of the data to waiting workers, where there are parts."""
         if self.handout is not None:
             self._assign_waiting(now)
 
     def _ask(self, worker: int, now: float) -> None:
-        """The worker is free: it gets the current version, or waits for the next."""
+        """Assign the current version to an idle worker, or let it wait for the next one."""
         member = self.members.get(worker)
         # The worker is gone, or `_commit` has already given it something to do.
         if member is None or member.read is not None:
@@ -209,7 +209,7 @@ class _Simulation:
         return self.cluster.recoveries.get(worker, math.inf) <= now
 
     def _draw(self, worker: int) -> float:
-        """The time of the worker's next computation of all that a cluster states."""
+        """Draw the time of the worker's next computation, before it is scaled to the rows of its stage."""
         k, drawn = self.computed[worker], self.times[worker]
         if k == len(drawn):
             # Times are redrawn from the start, so that those already used stay the same.

@@ -1,4 +1,8 @@
-"""Cluster: a timing model of workers, messages and a master, in one generic unit of time."""
+"""Cluster: a timing model of workers, messages and a master, in one unit of time that the user chooses.
+
+The class holds parameters and checks them; `cluster.simulate` draws a schedule from it, and `cluster.fit`
+finds the parameters of a recorded run.  It says nothing about numbers: those follow from the schedule.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ _ONE_OR_EACH = "one finite number of at least 0, or one per worker"
 
 
 def _run(value: Any) -> Any:
-    """A `Run`, which lives above this room."""
+    """Validate a `Run` by its attributes: its class lives in a higher room, which this one may not import."""
     if not (hasattr(value, "manifest") and hasattr(value, "schedule")) or isinstance(value, type):
         raise Refused
     return value
@@ -55,7 +59,7 @@ class Cluster(Checked):
     master : float, default 0.0
         mu_m: time that the master takes for one commit.
     deaths : mapping from int to float, default {}
-        Time of death, by worker number; workers that are not named live on.
+        Time of death, by worker number; workers that are not named never die.
     joins : mapping from int to float, default {}
         Time at which a worker joins, by worker number; workers that are not named are there from the start.
     times : TimeLaw or sequence of TimeLaw, optional
@@ -73,8 +77,9 @@ class Cluster(Checked):
         data pass them on; a reply to one worker costs one message. "free": only received messages occupy
         it.
     rows : float, optional
-        Number of rows that the computation times refer to; the simulator scales them by the rows that the
-        algorithm uses. Without it, every computation takes the drawn time, whatever its rows.
+        Number of rows that the computation times refer to; the simulator, and a real engine that has this
+        cluster as its timing model, scale them by the rows that the algorithm uses. Without it, every
+        computation takes the drawn time, whatever its rows.
     fixed : float, default 0.0
         Time that every computation takes on top, however few its rows.
 
@@ -192,7 +197,7 @@ class Cluster(Checked):
         )
 
     def _check_laws(self) -> None:
-        """One law, or one per worker."""
+        """Check that `times` is one law or one per worker, and excludes `worker_mean` and `worker_std`."""
         W = self.workers
         require(
             self.worker_mean == 1.0 and self.worker_std == 0.0,
@@ -204,7 +209,7 @@ class Cluster(Checked):
         )
 
     def _check_presence(self) -> None:
-        """Deaths, joins and recoveries."""
+        """Check the times of deaths, joins and recoveries."""
         W = self.workers
         for name in ("deaths", "joins", "recoveries"):
             for worker in getattr(self, name):
@@ -230,17 +235,33 @@ class Cluster(Checked):
         ] = None,
         per_worker: Annotated[bool, parameter("Whether every worker has a law of its own")] = False,
     ) -> Cluster:
-        """The cluster that a run on a real engine was made on, as far as its record tells; in the run's unit.
+        """Fit a cluster to a run.
 
-        The workers' times are log-normal, with the mean and the spread of the computations measured
-        (per_worker: of each worker by itself).  `master` and `link` are what the master was measured to spend
-        on commits and on other answers.  `message` is what is left: the value at which the simulated cluster
-        makes as many commits per time as the run did, or 0 where it makes fewer without any.
-        `rows` are those of the run's computations, where its algorithm says.  `fixed` is found where these
-        were of different sizes, as with samples that grow; else it is 0.
-        workers: how many the cluster shall have, by default as many as the run had; of a simulated run it is
-        the cluster that was simulated.
+        Parameters
+        ----------
+        run : Run
+            A run on a real engine.  For a simulated run the result is the cluster that was simulated.
+        workers : int, optional
+            Number of workers of the cluster; by default that of the run.
+        per_worker : bool, default False
+            Whether every worker has its own law of computation times, fitted to its own measurements.
 
+        Returns
+        -------
+        Cluster
+            In the run's unit of time.
+
+        Notes
+        -----
+        Computation times are log-normal with the measured mean and spread.  `master` and `link` are the
+        measured times that the master spends on commits and on other updates.  `message` is chosen so that
+        the simulated cluster makes the same number of commits per unit of time as the run; it is 0 if the
+        cluster is slower even without messages.  `rows` is taken from the run's algorithm if it states its
+        rows.  `fixed` can be estimated only where computations had different sizes, as with growing samples;
+        otherwise it is 0.
+
+        Examples
+        --------
         >>> import asyncqn as aq
         >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
         >>> run = aq.minimize(problem, aq.AsyncSGD(h=1e-4, batch=20), engine=aq.Threads(2), commits=300)
@@ -253,7 +274,8 @@ class Cluster(Checked):
         return fit(run, workers, per_worker)
 
     def __json__(self) -> Json:
-        """Plain data, with what is at its default left out where older versions do not know it."""
+        """Return plain data, without the newer fields that are at their defaults."""
+        # Runs saved by older versions must load in them, and equal clusters must give equal manifests.
         newer = ("times", "recoveries", "link", "rows", "fixed")
         unsaid = {"sending": "each"}
         plain: Json = {}
@@ -269,13 +291,13 @@ class Cluster(Checked):
         return plain
 
     def laws(self) -> tuple[TimeLaw, ...] | None:
-        """The law of every worker; None where worker_mean and worker_std say it."""
+        """Return the law of every worker, or None where `worker_mean` and `worker_std` describe the times."""
         if self.times is None:
             return None
         return self.times if isinstance(self.times, tuple) else (self.times,) * self.workers  # type: ignore[return-value]
 
     def scaled(self, by: float) -> Cluster:
-        """The same cluster with computations that take `by` times as long."""
+        """Return the cluster with computation times multiplied by `by`."""
         if by == 1.0:
             return self
         if self.times is not None:
@@ -287,26 +309,28 @@ class Cluster(Checked):
         return np.broadcast_to(np.asarray(getattr(self, name), np.float64), (self.workers,)).copy()
 
     def means(self) -> npt.NDArray[np.float64]:
-        """mu_w of every worker."""
+        """Return mu_w of every worker."""
         laws = self.laws()
         return self._per_worker("worker_mean") if laws is None else np.array([mean_of(law) for law in laws])
 
     def stds(self) -> npt.NDArray[np.float64]:
-        """sigma_w of every worker, where worker_mean and worker_std say how long workers take."""
+        """Return sigma_w of every worker, where `worker_mean` and `worker_std` describe the times."""
         return self._per_worker("worker_std")
 
     def time_law(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """(m, s) of every worker's times exp(m + s Z): s^2 = ln(1 + sigma^2/mu^2), m = ln mu - s^2/2.
+        """Return (m, s) of every worker's times exp(m + s Z): s^2 = ln(1 + sigma^2/mu^2), m = ln mu - s^2/2.
 
-        Where s = 0 the time is m itself, mu to the last bit, so that equal times are equal.
+        Where s = 0, m holds mu itself and not its logarithm, so that equal times are equal in every bit.
         """
         mean, std = self._per_worker("worker_mean"), self._per_worker("worker_std")
+        # The logarithm of a zero mean is never used, because s = 0 there; 1 avoids a warning.
         safe = np.where(mean > 0, mean, 1.0)
         s2 = np.log1p((std / safe) ** 2)
         return np.where(s2 > 0, np.log(safe) - s2 / 2, mean), np.sqrt(s2)
 
     def compute_times(self, seed: int, worker: int, count: int) -> npt.NDArray[np.float64]:
-        """The times of a worker's first `count` computations: by its law, a function of the seed."""
+        """Return the times of a worker's first `count` computations, a function of the seed and the
+        worker."""
         laws = self.laws()
         if laws is not None:
             return draw_times(laws[worker], seed, worker, count)

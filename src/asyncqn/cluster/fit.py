@@ -33,7 +33,7 @@ _HALVINGS = 40
 
 
 def fit(run: Run, workers: int | None, per_worker: bool) -> Cluster:
-    """See `Cluster.from_run`."""
+    """Fit a cluster to a run; see `Cluster.from_run` for the parameters."""
     engine = run.manifest["engine"]
     # A simulated run names its cluster, so there is nothing to fit.
     if engine["kind"] == "simulator":
@@ -42,10 +42,10 @@ def fit(run: Run, workers: int | None, per_worker: bool) -> Cluster:
     measured = engine.get("measured")
     if not measured or not measured["workers"]:
         raise BadInput(
-            "the run does not say how long its workers computed: record it again with this version."
+            "the run has no measured computation times (an older version recorded it): record it again."
         )
     if run.algorithm is None:
-        raise BadInput("the run's algorithm is not known: load it with load_run(algorithm=...).")
+        raise BadInput("the run's algorithm is unknown: pass it to load_run(algorithm=...).")
     laws = _laws(measured["workers"], per_worker)
     # A worker counts by its computations: one that joined late says little.
     counts = np.array([w["computations"] for w in measured["workers"].values()], float)
@@ -65,9 +65,9 @@ def fit(run: Run, workers: int | None, per_worker: bool) -> Cluster:
 
 
 def with_workers(cluster: Cluster, workers: int) -> Cluster:
-    """The same cluster with another number of workers, who all come at the start and stay.
+    """Return the cluster with another number of workers, all present from the start to the end.
 
-    Laws and speeds that differ are given to the new workers in turn.
+    Where laws or speeds differ between workers, the new workers receive them in turn.
     """
 
     def again(value: Any) -> Any:
@@ -79,7 +79,7 @@ def with_workers(cluster: Cluster, workers: int) -> Cluster:
 
 
 def _laws(workers: dict[str, Any], per_worker: bool) -> list[LogNormal]:
-    """One law per worker, or one for all; a few computations say little of one worker's spread."""
+    """Return one law per worker, or one for all: few computations say little of one worker's spread."""
     counts = np.array([w["computations"] for w in workers.values()], float)
     means = np.array([w["mean"] for w in workers.values()])
     spreads = np.array([w["log_std"] for w in workers.values()])
@@ -94,7 +94,7 @@ def _laws(workers: dict[str, Any], per_worker: bool) -> list[LogNormal]:
 
 
 def _master(measured: dict[str, Any]) -> tuple[float, float]:
-    """(link, master): an answer without a commit is two messages; a commit is what comes on top."""
+    """Return (link, master): an update without a commit is two messages; a commit takes the rest."""
     answer, commit = measured.get("answer"), measured.get("commit")
     exchange = answer["mean"] if answer else 0.0
     service = commit["mean"] if commit else 0.0
@@ -102,7 +102,7 @@ def _master(measured: dict[str, Any]) -> tuple[float, float]:
 
 
 def rows_stated(algorithm: Any, version: int, n_data: int) -> float | None:
-    """The rows of a computation whose time a cluster states; None where the algorithm does not say.
+    """Return the number of rows to which a cluster's times refer, or None if the algorithm is silent.
 
     Parts differ by a row where the rows cannot be cut evenly, so this is the mean over all parts.
     """
@@ -117,18 +117,18 @@ def rows_stated(algorithm: Any, version: int, n_data: int) -> float | None:
 
 
 def stretched_to(cluster: Cluster, algorithm: Any, commits: int, n_data: int) -> Cluster:
-    """The cluster with its times as the rows of the algorithm make them, where it tells them by rows."""
+    """Return the cluster with its times scaled to the rows that the algorithm uses."""
     if cluster.rows is None:
         return cluster
     rows, name = rows_stated(algorithm, commits, n_data), type(algorithm).__name__
     if rows is None:
-        raise BadInput(f"a cluster with rows needs a method rows_of, which {name} does not have.")
+        raise BadInput(f"a cluster with rows needs an algorithm with rows_of, unlike {name}: leave rows out.")
     return cluster.scaled(rows / cluster.rows)
 
 
 def _message(bare: Cluster, times: npt.NDArray[np.float64], stages: Stages) -> float:
-    """The message time at which the cluster keeps the pace of a run with these times of commits."""
-    require(times.size >= 2, "the run is too short to fit a cluster to: it made less than two commits.")
+    """Return the message time at which the cluster makes commits at the rate of a run."""
+    require(times.size >= 2, "the run is too short for a fit: it has fewer than two commits.")
     commits = min(times.size, _COMMITS)
     wanted = float(times[-1]) / times.size
 

@@ -1,12 +1,11 @@
-"""HandOut: which part of the data each computation gets, where a stage cuts the data into parts.
+"""HandOut: the assignment of parts of the data to computations, where a stage cuts the data.
 
 Real engines and the simulator share these rules, and the compiled queues call the same kernels.  Where each
-update is a commit, parts are handed out in turn, by age or at random (`kernels.part_order`).  Where all parts
-close a version (`kernels.block_rule`), a worker takes a block that nobody has begun and computes its pieces
-one by one; when every block is begun, it duplicates a piece that has been out for long.
+update is a commit, a rule chooses the next part: in turn, by age or at random (`kernels.part_order`).  Where
+all parts close a version (`kernels.block_rule`), a worker takes a block that no worker has begun and computes
+its pieces one by one.  When every block is begun, it duplicates a piece that is overdue.
 
-`opened` starts a version, `choose` hands out a part, and `taken`, `answered` and `lost` report what became
-of it.
+`opened` starts a version, `choose` assigns a part, and `taken`, `answered` and `lost` report its fate.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from asyncqn.kernels import block_rule, part_order
 
 
 class HandOut:
-    """The state of the hand-out; versions and times are told by the caller."""
+    """The state of the assignment; the caller passes versions and times in."""
 
     def __init__(self, stages: Stages, seed: int = 0) -> None:
         self.stages, self.seed = stages, seed
@@ -53,6 +52,7 @@ class HandOut:
         self.opened(schedule.commits)
         stage = stage_at(self.stages, schedule.commits)
         each = stage.closes is Closes.EACH_ANSWER
+        # A run may have changed its rule: only the computations of the present one count.
         asked = [stage_at(self.stages, read) for read in schedule.read.tolist()]
         mine = np.array([s is stage if each else s.closes is stage.closes for s in asked], bool)
         kept = mine & (schedule.commit != DROPPED)
@@ -65,12 +65,12 @@ class HandOut:
 
     @property
     def complete(self) -> bool:
-        """Return whether every part of the open version is answered."""
+        """Return whether an update of every part of the open version has arrived."""
         return not self._parts.block["missing"].any()
 
     @property
     def next_backup(self) -> float:
-        """Return when the next part will have been out for long."""
+        """Return when the next part will be overdue."""
         if self._last is None or self._last.closes is not Closes.ALL_PARTS:
             return math.inf
         part = self._parts.part
@@ -81,7 +81,7 @@ class HandOut:
         return float(block_rule.help_after(self._parts.times, stage.backup_after))
 
     def choose(self, worker: int, version: int, now: float) -> int | None:
-        """The part for an idle worker, handed out with this call; None: there is nothing to do yet."""
+        """Assign a part to an idle worker and return it, or None where there is nothing to compute yet."""
         stage = stage_at(self.stages, version)
         assert stage.blocks is not None
         if stage.closes is Closes.EACH_ANSWER:
@@ -100,11 +100,11 @@ class HandOut:
         return following
 
     def taken(self, part: int, read: int, *, kept: bool) -> None:
-        """An answer of a stage in which each is a commit came, and was kept or dropped."""
+        """Record the arrival of an update that is a commit by itself, and whether it was accepted."""
         part_order.take_back(self._order, part, read if kept else -1)
 
     def answered(self, part: int, read: int, version: int, took: float) -> bool:
-        """An answer to a version of blocks came; whether it is the first for its part."""
+        """Record an update for a version of blocks; return whether it is the first for its part."""
         stage = stage_at(self.stages, version)
         asked = stage_at(self.stages, read)
         # Durations on another sample would spoil the estimate of what is late.
@@ -115,7 +115,7 @@ class HandOut:
         return read == version and bool(block_rule.answer(self._parts, part, read, stage.pieces))
 
     def lost(self, worker: int, part: int, read: int, version: int) -> None:
-        """Whoever computed this part of the open version is gone, with the pieces in its hand."""
+        """Return to the pool the parts of the open version that a lost worker held."""
         following, last = self._own.pop(worker, (0, -1))
         stage = stage_at(self.stages, version)
         if stage.closes is Closes.EACH_ANSWER:
@@ -125,5 +125,5 @@ class HandOut:
         # The worker's current part and the pieces of its block that it had not begun.
         for q in {part, *range(following, last + 1)}:
             self._parts.part["copies"][q] -= 1
-            self._parts.part["handed"][q] = -math.inf  # nobody need wait for it
+            self._parts.part["handed"][q] = -math.inf  # overdue at once, so that any idle worker takes it
             block_rule.settle(self._parts, q // stage.pieces, stage.pieces)

@@ -3,13 +3,13 @@
 The normals of a worker are a function of the seed and of its number alone, so times replay; and two laws that
 increase with the normal give, from one seed, times that are long together.
 
-    LogNormal(mean, std)      exp(m + s z), with this mean and standard deviation
-    Exponential(mean)         -mean ln(1 - Phi(z))
-    Pareto(mean, shape)       x (1 - Phi(z))^(-1/shape), x = mean (shape - 1) / shape: few are very long
-    Constant(mean)            always the same
-    Trace(recorded)           recorded times one after the other, from a place drawn for each worker
+    LogNormal(mean, std)      exp(m + s z), with this mean and standard deviation.
+    Exponential(mean)         -mean ln(1 - Phi(z)).
+    Pareto(mean, shape)       x (1 - Phi(z))^(-1/shape), x = mean (shape - 1) / shape: a heavy tail.
+    Constant(mean)            The same time for every computation.
+    Trace(recorded)           Recorded times in their order, from a starting place drawn for each worker.
 
-A law of your own is any object with a method `times`; see `TimeLaw`.
+A user's own law is any object with a method `times`; see `TimeLaw`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SAMPLE = 4096
 
 @runtime_checkable
 class TimeLaw(Protocol):
-    """How long computations take; a protocol for laws of your own, as frozen dataclasses of plain numbers.
+    """A law of computation times; a protocol for your own laws, as frozen dataclasses of plain numbers.
 
     `times(z)` turns a worker's first standard normals into its first computation times, one for one.
     Further normals must not change earlier times: `times(z)[:k]` equals `times(z[:k])`. A law may therefore
@@ -58,7 +58,7 @@ class TimeLaw(Protocol):
     """
 
     def times(self, z: Times) -> Times:
-        """The first z.size times of a worker whose normals are z; positive and finite."""
+        """Return the first z.size times of a worker whose normals are z; positive and finite."""
 
 
 Mean = Annotated[float, parameter("Mean time of a computation", unit="of time", gt=0.0)]
@@ -66,7 +66,7 @@ Mean = Annotated[float, parameter("Mean time of a computation", unit="of time", 
 
 @dataclass(frozen=True)
 class LogNormal(Checked):
-    """Log-normal computation times: what `worker_mean` and `worker_std` of a `Cluster` describe.
+    """Log-normal computation times, as `worker_mean` and `worker_std` of a `Cluster` describe them.
 
     Parameters
     ----------
@@ -176,8 +176,8 @@ class Constant(Checked):
 class Trace(Checked):
     """Recorded computation times, which are repeated in their order.
 
-    A worker begins at a place of its own, drawn from its first normal, so that workers with the same trace
-    do not run in step. The order is kept, so spells of slow times stay together.
+    A worker begins at a random place, drawn from its first normal, so that workers with the same trace are
+    not synchronized. The order is kept, so a run of slow times stays together.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ class Trace(Checked):
 
 @dataclass(frozen=True)
 class Stretched:
-    """A user's law with times `by` times as long."""
+    """A user's law with times multiplied by `by`."""
 
     law: TimeLaw
     by: float
@@ -233,7 +233,8 @@ class Stretched:
 
 
 def stretched(law: TimeLaw, by: float) -> TimeLaw:
-    """The law of times that are `by` times as long."""
+    """Return the law of times multiplied by `by`."""
+    # Our own laws are closed under scaling, so that the result still saves and prints as one of them.
     if isinstance(law, LogNormal):
         return LogNormal(by * law.mean, by * law.std)
     if isinstance(law, Trace):
@@ -248,14 +249,14 @@ LAWS: dict[str, type[Any]] = {law.kind: law for law in (LogNormal, Exponential, 
 
 
 def upper_tails(z: Times) -> Times:
-    """1 - Phi(z) of every entry, with full relative precision where z is large."""
+    """Return 1 - Phi(z) of every entry, with full relative precision where z is large."""
     out = np.empty(z.size)
     fill_upper_tails(np.ascontiguousarray(z), out)
     return out
 
 
 def draw_times(law: TimeLaw, seed: int, worker: int, count: int) -> Times:
-    """A worker's first `count` times by a law, checked."""
+    """Draw a worker's first `count` times from a law, and check them."""
     z = np.empty(count)
     fill_normals(seed, 0, worker, DELAYS, z)
     times = np.asarray(law.times(z), np.float64)
@@ -264,19 +265,19 @@ def draw_times(law: TimeLaw, seed: int, worker: int, count: int) -> Times:
     require(times.shape == (count,), f"{name}.times must give one time per normal, not {times.shape}.")
     require(
         bool((np.isfinite(times) & (times > 0)).all()),
-        f"{name}.times must be positive and finite, all of them.",
+        f"{name}.times must return positive and finite times.",
     )
     return times
 
 
 def mean_of(law: TimeLaw) -> float:
-    """The law's own `mean`, else that of some thousand draws."""
+    """Return the law's own `mean`, or the mean of `_SAMPLE` draws."""
     mean = getattr(law, "mean", None)
     return float(mean) if mean is not None else float(draw_times(law, 0, 0, _SAMPLE).mean())
 
 
 def law_to_json(law: TimeLaw) -> Json:
-    """The law as plain data; of a user's law that is no dataclass of plain numbers, only the name."""
+    """Return the law as plain data; of a user's law with other than plain numbers, only the name."""
     kind = getattr(law, "kind", None)
     if kind in LAWS and type(law) is LAWS[kind]:
         return {"kind": kind, **to_json(law)}
@@ -285,7 +286,7 @@ def law_to_json(law: TimeLaw) -> Json:
 
 
 def law_from_json(data: Any, *, allow_imports: bool = False) -> TimeLaw:
-    """The inverse of `law_to_json`; a mistake gives one clear sentence."""
+    """Return the law that plain data describe; the inverse of `law_to_json`."""
     if not isinstance(data, Mapping):
         raise BadInput(
             f"a law is a table such as {{kind = 'pareto', mean = 40.0, shape = 1.5}}, not {data!r}."
@@ -301,7 +302,7 @@ def law_from_json(data: Any, *, allow_imports: bool = False) -> TimeLaw:
 
 
 def _law(value: Any) -> TimeLaw:
-    """A law, also of the plain data that stand for one in files."""
+    """Validate a law, or build one from the plain data that represent it in files."""
     if isinstance(value, Mapping):
         return law_from_json(value)
     if not isinstance(value, TimeLaw) or isinstance(value, type):

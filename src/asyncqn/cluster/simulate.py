@@ -22,9 +22,9 @@ from asyncqn.kernels.events import Columns, Timing
 from asyncqn.kernels.random import BLOCK
 from asyncqn.parameters import Seed, checked, parameter
 
-_FEW_TIMES = 256
+_TIMES_IN_ADVANCE = 256
 """Number of times drawn in advance for every worker whose times follow a law."""
-_LATER = 1 << 62
+_AFTER_WARM_UP = 1 << 62
 """Times after a warm-up are drawn with this bit of the seed flipped.  Seeds of users are below 2**63, and few
 use this bit, so both parts have streams of their own."""
 
@@ -83,7 +83,7 @@ def simulate(
 
 
 class _Clocks:
-    """What a queue asks of a cluster; times by laws are drawn in advance, and more where a worker ran out."""
+    """The timing of a cluster as a queue reads it; more times are drawn where a worker ran out of them."""
 
     def __init__(
         self,
@@ -93,7 +93,11 @@ class _Clocks:
         birth: np.ndarray | None = None,
         since: float = 0.0,
     ) -> None:
-        """longer: what computations are stretched by; birth: instead of joins; since: when time begins."""
+        """Fill the record of each worker.
+
+        longer: factor on computation times.  birth: joining times, instead of the cluster's.  since: the time
+        at which the queue's clock begins.
+        """
         W, worker = cluster.workers, np.zeros(cluster.workers, events.WORKER)
         # Log-normal times are drawn inside the queue: m and s are mean and standard deviation of their
         # logarithm, and a constant time has s = 0 and m itself.
@@ -101,6 +105,7 @@ class _Clocks:
         worker["m"] = np.where(s > 0, m + np.log(longer), m * longer) if longer != 1.0 else m
         worker["s"] = s
         worker["birth"] = [cluster.joins.get(w, 0.0) for w in range(W)] if birth is None else birth
+        # The queue's clock begins at `since`, so moments of the cluster's clock are shifted.
         worker["death"] = np.array([cluster.deaths.get(w, np.inf) for w in range(W)]) - since
         worker["rebirth"] = np.array([cluster.recoveries.get(w, np.inf) for w in range(W)]) - since
         self.timing = Timing(
@@ -117,7 +122,7 @@ class _Clocks:
         self._cluster, self._seed, self._longer = cluster, seed, longer
         self._counts = np.zeros(W, np.int64)
         if cluster.times is not None:
-            self._draw(np.full(W, _FEW_TIMES))
+            self._draw(np.full(W, _TIMES_IN_ADVANCE))
 
     def __len__(self) -> int:
         return self._cluster.workers
@@ -133,7 +138,7 @@ class _Clocks:
         self.timing = self.timing._replace(drawn=np.concatenate(drawn))
 
     def capacity(self, given: int, returned: int) -> int:
-        """The columns to try again with after a queue returned this; -1 where it had enough of everything."""
+        """Return the number of rows to try again with, or -1 where the queue had enough of everything."""
         # A queue returns a larger number of rows to try again with, -1 when it is done, or a code below -1
         # that names the worker whose times are used up.
         if returned >= -1:
@@ -145,13 +150,13 @@ class _Clocks:
 
 
 def _are_blocks(stages: Stages) -> bool:
-    """Return whether all close with all parts, of one and the same cut."""
+    """Return whether all stages close with all parts and cut the data in the same way."""
     cuts = {(stage.closes, stage.blocks, stage.pieces, stage.backup_after) for stage in stages}
     return len(cuts) == 1 and stages[0].closes is Closes.ALL_PARTS
 
 
 def _asynchronous(clocks: _Clocks, stage: Stage, commits: int, seed: int) -> tuple[Schedule, np.ndarray]:
-    """The schedule, and the part that each worker had in hand at its end."""
+    """Return the schedule, and the part that each worker was computing at its end."""
     # Fresh rounds are the same queue with a delay of 0: an update must have read the current version.
     oldest, answers = (stage.max_delay, 1) if stage.answers is None else (0, stage.answers)
     # Dropped updates take rows too; twice the delivered ones is a guess that the loop corrects.
@@ -169,6 +174,7 @@ def _asynchronous(clocks: _Clocks, stage: Stage, commits: int, seed: int) -> tup
 
 
 def _columns(rows: int) -> Columns:
+    # Zeros, not `empty`: a queue leaves the columns that it does not use untouched.
     worker, read, commit, part = (np.zeros(rows, np.int32) for _ in range(4))
     return Columns(worker, read, commit, np.zeros(rows), part)
 
@@ -196,7 +202,7 @@ def _in_order_of_time(columns: Columns, rows: int, *, with_parts: bool) -> Sched
 
 
 def _blocks(clocks: _Clocks, stages: Stages, commits: int, seed: int) -> Schedule:
-    """Versions one after the other; the cluster's times are those of a block of all rows."""
+    """Simulate versions one after the other; the cluster's times are those of a block of all rows."""
     stage, shares = stages[-1], np.ones(commits)
     early = np.repeat([s.share for s in stages[:-1]], [s.commits or 0 for s in stages[:-1]])[:commits]
     # Versions on samples come first, each with its share of the time.
@@ -221,10 +227,10 @@ def _blocks(clocks: _Clocks, stages: Stages, commits: int, seed: int) -> Schedul
 
 
 def _batches_then_blocks(cluster: Cluster, stage: Stage, rest: Stages, commits: int, seed: int) -> Schedule:
-    """The stages one after the other; the cluster's times are those of a batch.
+    """Simulate a warm-up on batches and then blocks; the cluster's times are those of a batch.
 
-    A block takes longer than a batch in the ratio of their sizes.  A worker takes up its first block when it
-    has answered what it was computing as the batches ended.
+    A block takes longer than a batch in the ratio of their sizes.  A worker takes its first block when it has
+    finished the batch that it was computing as the warm-up ended.
     """
     clocks = _Clocks(cluster, seed)
     assert stage.commits is not None
@@ -240,8 +246,8 @@ def _batches_then_blocks(cluster: Cluster, stage: Stage, rest: Stages, commits: 
         # The second queue counts time from the end of the first; a worker joins it when its last batch is
         # done.
         longer, birth = stage.blocks / rest[0].blocks, np.maximum(free - end, 0.0)
-        later = _Clocks(cluster, seed ^ _LATER, longer, birth, since=end)
-        second = _blocks(later, rest, commits - warm, seed ^ _LATER)
+        later = _Clocks(cluster, seed ^ _AFTER_WARM_UP, longer, birth, since=end)
+        second = _blocks(later, rest, commits - warm, seed ^ _AFTER_WARM_UP)
     else:
         second = Schedule.serial(0)
     # What was under way when the warm-up ended arrives later and is dropped.
@@ -267,7 +273,10 @@ def _batches_then_blocks(cluster: Cluster, stage: Stage, rest: Stages, commits: 
 def _under_way(
     cluster: Cluster, timing: Timing, first: Schedule, warm: int, end: float, seed: int
 ) -> tuple[np.ndarray, list[tuple[int, int, float]]]:
-    """When every worker is free after the batches, and what it computes till then: worker, version, time."""
+    """Return when each worker is free after the warm-up, and the batches then under way.
+
+    Each batch is a tuple (worker, version, time of arrival).
+    """
     half = cluster.message / 2.0
     free = timing.worker["birth"].copy()
     under_way: list[tuple[int, int, float]] = []
@@ -275,6 +284,8 @@ def _under_way(
         mine = np.flatnonzero(first.worker == w)
         begun = float(first.time[mine[-1]]) if mine.size else float(timing.worker["birth"][w])
         version = int(first.commit[mine[-1]]) if mine.size else int((first.time <= begun).sum())
+        # A worker whose update made the last version of the warm-up, or that joins later, computes nothing
+        # now.
         if version >= warm or begun > end:
             continue
         finish = (
@@ -285,6 +296,7 @@ def _under_way(
             + float(cluster.compute_times(seed, w, mine.size + 1)[-1])
         )
         death, again = timing.worker["death"][w], timing.worker["rebirth"][w]
+        # A death that the worker has already recovered from does not interrupt this computation.
         answers = finish <= death or again <= begun
         free[w] = finish + half if answers else again
         if answers:

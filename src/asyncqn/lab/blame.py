@@ -1,4 +1,8 @@
-"""Blame: what staleness and each worker cost a run, by what-if, with intervals over seeds."""
+"""blame: an estimate of what staleness and each worker cost a run, with intervals over seeds.
+
+Each change is compared with the unchanged run on the same seed.  The pair shares rows and noise, so its
+difference varies far less than two independent runs would.
+"""
 
 from __future__ import annotations
 
@@ -16,29 +20,29 @@ from asyncqn.runs.run import Run
 
 
 class Effect(NamedTuple):
-    """How much the metric at the end of the run differs where `what` is changed: changed less unchanged."""
+    """The change of the metric at the end of the run when `what` is removed: changed minus unchanged."""
 
     what: str
     difference: float
-    """The mean over the seeds; below zero: the run would have ended lower."""
+    """The mean over the seeds; negative: the run would have ended lower."""
     error: float
     """The standard error of that mean, from the pairs."""
     low: float
     high: float
-    """Within which the expected difference lies with 95 % (Student's t over the seeds)."""
+    """Ends of the 95 % confidence interval of the expected difference (Student's t over the seeds)."""
     independent_error: float
-    """The standard error that as many unpaired runs would have had."""
+    """The standard error that the same number of unpaired runs would have."""
 
 
 class Blame(NamedTuple):
-    """What `blame` finds; printed, it is the table of `asyncqn blame`."""
+    """The result of `blame`; printed, it is the table of `asyncqn blame`."""
 
     metric: str
     unchanged: float
-    """The metric at the end, mean over the seeds."""
+    """The metric at the end of the unchanged run, averaged over the seeds."""
     effects: tuple[Effect, ...]
     seeds: int
-    """How many seeds the means and intervals come from."""
+    """The number of seeds."""
 
     def __str__(self) -> str:
         lines = [
@@ -71,9 +75,9 @@ def blame(
 ) -> Blame:
     """Estimate what staleness, and each worker, cost a run.
 
-    For each of `seeds` seeds, the run's own first, the run is computed again on its schedule, then with
-    fresh reads, then without each of the workers. Runs are compared in pairs that share their rows and
-    their noise, so the standard error is that of the effect and not of the luck.
+    For each of `seeds` seeds, beginning with the run's own, the run is computed again on its schedule, then
+    with fresh reads, then without each of the workers. Runs are compared in pairs that share rows and noise,
+    so the standard error is that of the effect alone.
 
     Parameters
     ----------
@@ -113,11 +117,14 @@ def blame(
     """
     if metric not in run.metrics:
         raise BadInput(f"the run has no metric '{metric}': it has {', '.join(run.metrics)}.")
+    # An explicit worker that cannot be removed raises an error; by default such workers are skipped.
     taken = _removable(run) if workers is None else list(workers)
     own = int(run.manifest["seed"])
+    # The unchanged run is computed as well, because another seed gives another run.
     changes: list[dict[str, Any]] = [{}, {"fresh": True}, *({"without_worker": w} for w in taken)]
     table = np.empty((seeds, len(changes)))
     for done, (i, j) in enumerate(np.ndindex(table.shape), 1):
+        # Seeds wrap around at 2^63, the largest that Philox takes.
         again = run.what_if(seed=(own + i) % 2**63, **changes[j])
         table[i, j] = again.metrics[metric][-1]
         if tell is not None:
@@ -128,7 +135,7 @@ def blame(
 
 
 def _removable(run: Run) -> list[int]:
-    """The workers that can be taken out of the schedule."""
+    """Return the workers that can be removed from the schedule."""
     stages = run.algorithm.stages if run.algorithm is not None else ()
     if len(stages) != 1 or stages[0].closes is Closes.ALL_PARTS or run.schedule.workers == 1:
         return []
@@ -139,13 +146,14 @@ def _effect(what: str, unchanged: np.ndarray, changed: np.ndarray) -> Effect:
     n, difference = unchanged.size, changed - unchanged
     mean = float(difference.mean())
     error = float(difference.std(ddof=1)) / math.sqrt(n)
+    # Variances of independent runs add; in pairs most of them cancels.
     apart = math.sqrt(float(unchanged.var(ddof=1) + changed.var(ddof=1)) / n)
     wide = student(n - 1) * error
     return Effect(what, mean, error, mean - wide, mean + wide, apart)
 
 
 def student(degrees: int) -> float:
-    """The 97.5 % quantile of Student's t: where the density's integral from 0 is 0.475."""
+    """Return the 97.5 % quantile of Student's t: where the integral of the density from 0 is 0.475."""
     log_scale = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - 0.5 * math.log(degrees * math.pi)
     # With t = tan(a) sqrt(degrees) the density becomes cos(a)^(degrees - 1), smooth on a bounded interval.
     a = np.linspace(0.0, math.pi / 2, 20_001)

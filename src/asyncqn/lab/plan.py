@@ -1,4 +1,9 @@
-"""plan: a short real run, a cluster fitted to it, and simulated runs that say which workers pay."""
+"""plan: short real runs, clusters fitted to them, and simulated runs that predict how many workers pay.
+
+Read `plan` first.  It records each algorithm once, fits a cluster, and simulates every number of workers on
+it; `_check_optimum` and `_check_reach` refuse targets that cannot be reached before many simulations are
+made.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +32,14 @@ from asyncqn.runs.run import Run
 from asyncqn.types import Algorithm, Engine, Problem, extra
 
 Make = Callable[[Problem, int], Algorithm]
-"""The algorithm for a problem and so many workers."""
+"""Returns the algorithm for a problem and a number of workers."""
 
 DEFAULT_COMMIT_LIMIT = 200_000
-"""Commits of a stochastic method after which the target counts as missed, when the user does not say."""
+"""Commits after which a stochastic method has missed the target, by default; about a minute of simulation."""
 MIN_RECORDED_COMMITS = 20
-"""Commits that a recorded run has at least."""
+"""Smallest number of commits of a recorded run; fewer would say little about the times."""
 PAYS = 0.9
-"""More workers pay where they take the time below this share of what fewer need."""
+"""More workers pay if they reduce the time below this share of what fewer need."""
 
 
 def _blocks(problem: Problem, workers: int) -> Algorithm:
@@ -52,46 +57,47 @@ CANDIDATES: dict[str, Make] = {
     "growing-lbfgs": _growing,
     "table-lbfgs": table_algorithm,
 }
-"""The methods that need no step size, and so can be planned with for any problem."""
+"""The methods without a step size, which can be planned for any problem."""
 
 
 class Prediction(NamedTuple):
-    """How long an algorithm with so many workers needs to the target, over the seeds."""
+    """The predicted time of an algorithm with a number of workers to the target, over the seeds."""
 
     algorithm: str
     workers: int
     time: float
-    """The mean, in seconds; infinite where a seed did not reach the target."""
+    """The mean in seconds; infinite if a seed did not reach the target."""
     low: float
     high: float
-    """Within which the expected time lies with 95 %, as far as the cluster is right."""
+    """Ends of the 95 % interval of the expected time, assuming that the cluster is right."""
 
 
 class Checked(NamedTuple):
-    """A prediction beside what happened."""
+    """A prediction and the measured time."""
 
     algorithm: str
     workers: int
     predicted: float
     real: float
-    """Seconds to the target, on the run's clock; infinite where it was not reached."""
+    """Seconds to the target on the run's clock; infinite if it was not reached."""
 
     @property
     def ratio(self) -> float:
-        """Predicted over real."""
+        """Predicted time over measured time."""
         return self.predicted / self.real if self.real > 0 else math.nan
 
 
 class Plan(NamedTuple):
-    """What `plan` finds."""
+    """The result of `plan`."""
 
     clusters: dict[str, Cluster]
-    """By algorithm: the cluster fitted to its recorded run."""
+    """The cluster fitted to the recorded run, by algorithm."""
     predictions: tuple[Prediction, ...]
     best: Prediction
-    """The shortest time."""
+    """The prediction with the shortest time."""
     pays: int
-    """The most workers that pay with the best algorithm: each step up to them takes off at least a tenth."""
+    """The largest number of workers that pays with the best algorithm: each step up to it saves at least a
+    tenth."""
     checked: Checked | None = None
 
 
@@ -185,9 +191,11 @@ def plan(
     """
     _check(seeds, workers, record)
     say = tell or (lambda sentence: None)
+    # More workers than processors would slow each other down, which the fitted cluster could not know.
     many = recorded_workers or min(os.cpu_count() or 1, max(workers))
     if recorded and algorithms is None:
         algorithms = {name: planned(name, run) for name, run in recorded.items()}
+    # Our candidates that do not fit the problem are dropped; a user's own raise an error.
     makers = _makers(problem, algorithms or CANDIDATES, many)
     end: dict[str, Any] = {"target": target, "metric": metric}
     _check_optimum(problem, target, metric)
@@ -207,10 +215,12 @@ def plan(
     for name, make in makers.items():
         for count in sorted({*workers, many} if check else set(workers)):
             say(f"simulating {name} on {counted(count)}")
+            # Methods such as Block L-BFGS depend on the number of workers, so they are made anew.
             algorithm, cluster = make(problem, count), with_workers(clusters[name], count)
             different = range(seed, seed + seeds)
             found = _predicted(problem, name, algorithm, cluster, different, commits=commits, **end)
             predictions.append(found)
+    # With `check`, the recorded number of workers was simulated as well, but was perhaps not asked for.
     asked = [p for p in predictions if p.workers in workers]
     best = min(asked, key=lambda p: (p.time, p.workers))
     require(best.time < math.inf, _unreached(target, metric, lowest))
@@ -219,6 +229,7 @@ def plan(
         say("checking the best for real")
         mine = min((p for p in predictions if p.workers == many), key=lambda p: p.time)
         algorithm = makers[mine.algorithm](problem, many)
+        # A seed that no simulation used, so the check is not on data that the prediction has seen.
         real = _time_to(problem, algorithm, engine(many), seed=seed + seeds, commits=commits, **end)
         checked = Checked(mine.algorithm, many, mine.time, real)
     return Plan(clusters, tuple(asked), best, _pays(asked, best.algorithm), checked)
@@ -232,8 +243,9 @@ def _check(seeds: int, workers: Sequence[int], record: float) -> None:
 
 
 def _check_optimum(problem: Problem, target: float, metric: str) -> None:
-    """Refuse, before anything is recorded, a target below the known minimum."""
+    """Raise `BadInput`, before anything is recorded, for a target below the known minimum."""
     optimum = extra(problem, "optimum")
+    # For other metrics nothing is known about their minimum.
     least = {"fun": optimum, "error": 0.0}.get(metric) if optimum is not None else None
     require(
         least is None or target >= least,
@@ -252,7 +264,7 @@ def _check_reach(
     metric: str,
     **options: Any,
 ) -> None:
-    """Refuse a target that no algorithm reaches in one simulated run on the recorded number of workers."""
+    """Raise `BadInput` if no algorithm reaches the target in one simulated run on the recorded workers."""
     for name, make in makers.items():
         algorithm, engine = make(problem, workers), Simulator(with_workers(clusters[name], workers))
         run = _run_to(problem, algorithm, engine, target=target, metric=metric, **options)
@@ -270,30 +282,30 @@ def _unreached(target: float, metric: str, lowest: float) -> str:
 
 
 def _lowest(run: Run, name: str, metric: str) -> float:
-    """The lowest value that a run has seen of the metric."""
+    """Return the lowest value of the metric in a run."""
     columns = ", ".join(run.metrics.columns)
     require(metric in run.metrics, f"{name} has no column '{metric}' to plan for; it has {columns}.")
     return float(np.nanmin(run.metrics[metric], initial=math.inf))
 
 
 def counted(workers: int) -> str:
-    """So many workers, in words."""
+    """Return a phrase such as "3 workers"."""
     return f"{workers} worker{'s' * (workers != 1)}"
 
 
 def planned(name: str, run: Run) -> Make | Algorithm:
-    """The candidate of this name, or else the algorithm that the run was made with."""
+    """Return the candidate of this name, or else the algorithm of the run."""
     made: Make | Algorithm | None = CANDIDATES.get(name, run.algorithm)
     if made is None:
-        raise BadInput("the run's algorithm is not known: load it with load_run(algorithm=...).")
+        raise BadInput("the run's algorithm is unknown: pass it to load_run(algorithm=...).")
     return made
 
 
 def _recorded(problem: Problem, algorithm: Algorithm, engine: Engine, seed: int, seconds: float) -> Run:
-    """A run of so many seconds, or of a few commits where these take longer; convergence does not end it.
+    """Return a run of this duration, or of a few commits if they take longer; convergence does not end it.
 
-    Metrics are evaluated as often as in a run to a target: the clock stands still, but an evaluation leaves
-    the processor's caches full of other rows, which slows the small samples that follow.
+    Metrics are evaluated as often as in a run to a target.  The clock excludes evaluations, but they fill the
+    processor's caches with other rows, which slows the small samples that follow.
     """
     evaluate = _evaluate(algorithm)
     options: dict[str, Any] = {
@@ -312,7 +324,7 @@ def _recorded(problem: Problem, algorithm: Algorithm, engine: Engine, seed: int,
 
 
 def _makers(problem: Problem, given: Mapping[str, Make | Algorithm], workers: int) -> dict[str, Make]:
-    """Every algorithm as a function of the workers; of ours, those that fit the problem."""
+    """Return each algorithm as a function of the workers; our own candidates only if they fit the problem."""
 
     def fixed(algorithm: Any) -> Make:
         return lambda problem, workers: algorithm
@@ -329,8 +341,8 @@ def _makers(problem: Problem, given: Mapping[str, Make | Algorithm], workers: in
 
 
 def _evaluate(algorithm: Algorithm) -> int | None:
-    """Exact methods are looked at after every commit, a table of many parts twenty times in a pass; a
-    stochastic method as seldom as it is by default."""
+    """Return the commits between two evaluations: 1 for exact methods, a twentieth of a pass for a table of
+    many parts, and the default of `minimize` for stochastic methods."""
     if extra(algorithm, "standing") is None:
         return None
     first = algorithm.stages[0]
@@ -340,7 +352,7 @@ def _evaluate(algorithm: Algorithm) -> int | None:
 def _time_to(
     problem: Problem, algorithm: Algorithm, engine: Engine, *, commits: int | None, **options: Any
 ) -> float:
-    """When a run reaches its target; infinite where it ends before, if only because it has converged."""
+    """Return the time at which a run reaches its target, or infinity if it ends before."""
     run = _run_to(problem, algorithm, engine, commits=commits, **options)
     return run.time if run.metrics[options["metric"]][-1] <= options["target"] else math.inf
 
@@ -348,7 +360,7 @@ def _time_to(
 def _run_to(
     problem: Problem, algorithm: Algorithm, engine: Engine, *, commits: int | None, **options: Any
 ) -> Run:
-    """A run to a target, which a stochastic method has missed after `LONGEST` commits."""
+    """Run to a target; a stochastic method misses it after `DEFAULT_COMMIT_LIMIT` commits."""
     if commits is None and extra(algorithm, "standing") is None:
         commits = DEFAULT_COMMIT_LIMIT
     evaluate = _evaluate(algorithm)
@@ -362,7 +374,7 @@ def _predicted(
     engine, times = Simulator(cluster), []
     for seed in seeds:
         times.append(_time_to(problem, algorithm, engine, seed=seed, check=False, **options))
-        if times[-1] == math.inf:  # no other seed can mend the mean
+        if times[-1] == math.inf:  # the mean is infinite whatever the other seeds give
             return Prediction(name, cluster.workers, math.inf, math.inf, math.inf)
     mean = float(np.mean(times))
     wide = student(len(times) - 1) * float(np.std(times, ddof=1)) / math.sqrt(len(times))
@@ -370,7 +382,7 @@ def _predicted(
 
 
 def _pays(predictions: Sequence[Prediction], algorithm: str) -> int:
-    """The most workers to which each step of the list takes off at least a tenth of the time."""
+    """Return the largest number of workers up to which each step of the list saves at least a tenth."""
     mine = sorted((p for p in predictions if p.algorithm == algorithm), key=lambda p: p.workers)
     most, time = mine[0].workers, mine[0].time
     for prediction in mine[1:]:

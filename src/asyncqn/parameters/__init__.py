@@ -1,11 +1,11 @@
 """Public parameters, each described once: its type, its range, its unit and its meaning.
 
-A description is a type annotation, on a field of a dataclass or on an argument of a function:
+A description is a type annotation on a field of a dataclass or on an argument of a function:
 
     h: Annotated[float, parameter("Step size for the sum U", unit="1 / curvature", gt=0.0)]
 
-The check, the message that refuses a wrong value, the conversion of values in files and the JSON schema of
-job files all follow from it.  Dataclasses derive from `Checked`; functions are decorated with `checked`.
+The check, the sentence about a wrong value, the conversion of values in files and the JSON schema of job
+files all follow from it.  Dataclasses derive from `Checked`; functions are decorated with `checked`.
 
 A bool is not a number.  NumPy scalars are converted to the Python numbers that they hold.  Integers have 64
 bits.  A described number is finite unless its description says otherwise, and never NaN.
@@ -66,20 +66,20 @@ class Parameter(NamedTuple):
 
     kind: Kind
     default: Any
-    """`inspect.Parameter.empty` where it must be given."""
+    """`inspect.Parameter.empty` if the parameter is required."""
 
     @property
     def needed(self) -> bool:
         return self.default is inspect.Parameter.empty
 
     def checked(self, name: str, value: Any) -> Any:
-        """The value, converted; `BadInput` where it is not of the parameter's kind."""
+        """Return the converted value; raise `BadInput` if it is not of the parameter's kind."""
         try:
             return self.kind.convert(value)
         except Refused as refusal:
             shown = str(refusal) or brief(value)
             raise BadInput(f"{name} must be {self.kind.sentence}, not {shown}.") from None
-        except BadInput as error:  # of an object that was to be made of a mapping
+        except BadInput as error:  # from building an object out of a mapping
             raise BadInput(f"{name}: {error}") from None
 
 
@@ -96,11 +96,11 @@ def parameter(
     Parameters
     ----------
     description : str
-        What the parameter means.
+        Meaning of the parameter.
     unit : str, optional
         Unit of a number.
     words : str, optional
-        What a value must be, where type and limits do not say it well.
+        Description of valid values, where type and limits do not describe them well.
     infinite : bool, default False
         Whether infinity is allowed.
     **limits
@@ -111,6 +111,7 @@ def parameter(
     msgspec.Meta
         The annotation.
     """
+    # JSON schemas have no field for units, so they are part of the description.
     told = description if unit is None else f"{description} (unit: {unit})"
     return msgspec.Meta(description=told, extra={"words": words, "infinite": infinite}, **limits)
 
@@ -124,7 +125,7 @@ class Checked:
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """Check, and convert, the arguments of a function before it is called."""
+    """Return a function that checks and converts its arguments before the call."""
     signature = inspect.signature(function)
 
     @wraps(function)
@@ -133,6 +134,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             bound = signature.bind(*given, **named)
         except TypeError as error:
             raise TypeError(f"{function.__name__}() {error}") from None
+        # At the first call and not at import: annotations may refer to names that are defined later.
         described = parameters_of(function)
         for name in bound.arguments.keys() & described.keys():
             bound.arguments[name] = described[name].checked(name, bound.arguments[name])
@@ -142,11 +144,12 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def from_json(make: Callable[..., Any], data: Mapping[str, Any], what: str) -> Any:
-    """Call `make`, a class or a function, with JSON data; a mistake gives one clear sentence."""
+    """Call `make`, a class or a function, with JSON data; raise `BadInput` for any mistake in them."""
     values = arguments_from_json(make, data, what)
+    # After the given values: a wrong value is reported before a missing one.
     missing = [name for name, about in parameters_of(make).items() if about.needed and name not in data]
     if missing:
-        raise BadInput(f"{what} needs the parameter{'s' * (len(missing) > 1)} {', '.join(missing)}.")
+        raise BadInput(f"{what} lacks the parameter{'s' * (len(missing) > 1)} {', '.join(missing)}.")
     try:
         return make(**values)
     except TypeError as error:
@@ -154,7 +157,7 @@ def from_json(make: Callable[..., Any], data: Mapping[str, Any], what: str) -> A
 
 
 def arguments_from_json(make: Callable[..., Any], data: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """JSON data as arguments of `make`, some of which may still be lacking."""
+    """Return JSON data as arguments of `make`, which may be incomplete."""
     known, values = parameters_of(make), {}
     for name, value in data.items():
         if name not in known:
@@ -168,21 +171,21 @@ def arguments_from_json(make: Callable[..., Any], data: Mapping[str, Any], what:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """The known name that was probably meant, or all of them."""
+    """Return a hint: the known name that was probably meant, or all known names."""
     near = difflib.get_close_matches(name, list(known), 1)
     return f"perhaps '{near[0]}' is meant" if near else f"it knows {', '.join(known)}"
 
 
 @cache
 def fields_of(cls: type[Any]) -> dict[str, Parameter]:
-    """The fields that the constructor of a dataclass takes, by name."""
+    """Return the fields that the constructor of a dataclass takes, by name."""
     names = [field.name for field in dataclasses.fields(cls) if field.init]
     return {name: Parameter(kind_of(_hint(cls.__mro__, name)), None) for name in names}
 
 
 @cache
 def parameters_of(make: Callable[..., Any]) -> dict[str, Parameter]:
-    """Every parameter of a class or a function, by name."""
+    """Return every parameter of a class or a function, by name."""
     function: Any = make.func if isinstance(make, partial) else make
     call = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
     owners: Iterable[Any] = [inspect.unwrap(call)]
@@ -195,11 +198,11 @@ def parameters_of(make: Callable[..., Any]) -> dict[str, Parameter]:
 
 @cache
 def file_type(make: Callable[..., Any], kind: str | None = None) -> Any:
-    """Return what a file says of an object, as a structure of msgspec: its parameters, and its kind."""
+    """Return the msgspec structure of an object in a file: its parameters, and its kind."""
     fields: list[Any] = []
     for name, about in parameters_of(make).items():
         hint = Any if about.kind.in_files is None else about.kind.in_files
-        endless = isinstance(about.default, float) and not math.isfinite(about.default)  # which JSON has not
+        endless = isinstance(about.default, float) and not math.isfinite(about.default)  # absent from JSON
         if about.needed:
             fields.append((name, hint))
         elif isinstance(about.default, int | float | str | None) and not endless:
@@ -217,7 +220,7 @@ def file_type(make: Callable[..., Any], kind: str | None = None) -> Any:
 
 
 def _hint(owners: Iterable[Any], name: str) -> Any:
-    """The annotation of a parameter; Any where there is none, or one that only a type checker can read."""
+    """Return the annotation of a parameter; Any if there is none, or if only a type checker can read it."""
     for owner in owners:
         own = vars(owner).get("__annotations__", {}) if isinstance(owner, type) else owner.__annotations__
         if name in own:
@@ -233,14 +236,16 @@ def _hint(owners: Iterable[Any], name: str) -> Any:
 
 
 def kind_of(hint: Any) -> Kind:
-    """The kind of values that an annotation describes."""
+    """Return the kind of values that an annotation describes."""
     metas: list[Any] = []
     if typing.get_origin(hint) is Annotated:
         hint, *metas = typing.get_args(hint)
     parts = typing.get_args(hint)
+    # An explicit kind replaces what the type alone would give.
     own = [meta for meta in metas if isinstance(meta, Kind)]
     notes = [meta for meta in metas if isinstance(meta, msgspec.Meta)]
-    if not own and typing.get_origin(hint) in (typing.Union, UnionType):  # limits are those of its numbers
+    if not own and typing.get_origin(hint) in (typing.Union, UnionType):  # limits apply to its numbers
+        # Limits of `int | None` apply to the int.
         numbers = [part in (int, float) and bool(notes) for part in parts]
         kind = kinds.union(
             [kind_of(Annotated[part, *notes] if yes else part) for part, yes in zip(parts, numbers)]
@@ -286,7 +291,7 @@ def _plain_kind(hint: Any, notes: list[msgspec.Meta]) -> Kind:
 
 
 def _sequence(parts: tuple[Any, ...]) -> Kind:
-    """A list, tuple or vector of values of one kind; it becomes a tuple."""
+    """Return the kind of lists, tuples and vectors of one kind, which become tuples."""
     item = kind_of(parts[0] if parts else Any)
 
     def convert(value: Any) -> Any:
@@ -301,7 +306,7 @@ def _sequence(parts: tuple[Any, ...]) -> Kind:
 
 
 def _tuple(parts: tuple[Any, ...]) -> Kind:
-    """So many values, each of its kind; or any number of one kind."""
+    """Return the kind of tuples of given kinds, or of any length of one kind."""
     if parts[-1] is Ellipsis:
         return _sequence(parts)
     kinds = [kind_of(part) for part in parts]
@@ -318,8 +323,9 @@ def _tuple(parts: tuple[Any, ...]) -> Kind:
 
 
 def _mapping(parts: tuple[Any, ...]) -> Kind:
-    """A mapping; a key that is an integer may be told as a text, as JSON has it."""
+    """Return the kind of mappings; an integer key may be a text, because JSON has no other keys."""
     key, item = (kind_of(part) for part in parts or (Any, Any))
+    # JSON and TOML have only texts as keys.
     numbered = key.words[0].startswith("an integer")
 
     def convert(value: Any) -> Any:
@@ -346,7 +352,8 @@ _COLLECTIONS: dict[Any, Callable[[tuple[Any, ...]], Kind]] = {
 
 
 def _instance(cls: type[Any]) -> Kind:
-    """An object of a class, or of a dataclass its fields as a mapping; of a protocol any with its members."""
+    """Return the kind of instances of a class; a dataclass accepts a mapping, a protocol any fitting
+    object."""
     name, protocol = cls.__name__, getattr(cls, "_is_protocol", False)
     words = f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
     members = [each for each in vars(cls) if not each.startswith("_")] if protocol else []
@@ -354,9 +361,10 @@ def _instance(cls: type[Any]) -> Kind:
     def convert(value: Any) -> Any:
         if isinstance(value, Mapping) and dataclasses.is_dataclass(cls):
             return from_json(cls, value, name)
+        # A protocol is checked by its members, because users need not derive from it.
         lacking = [each for each in members if not _has(value, each)]
         if isinstance(value, type) and (not lacking if protocol else issubclass(value, cls)):
-            raise Refused(f"the class {value.__name__}: make an object of it, {value.__name__}(...)")
+            raise Refused(f"the class {value.__name__}: create an object, {value.__name__}(...)")
         if lacking:
             raise Refused("" if lacking == members else f"{brief(value)}, which has no {lacking[0]}")
         return value if protocol else kinds.that(lambda given: isinstance(given, cls), value)
@@ -365,12 +373,12 @@ def _instance(cls: type[Any]) -> Kind:
 
 
 def _has(value: Any, name: str) -> bool:
-    """Return whether an object has a member; one whose computation fails tells so where it is used."""
+    """Return whether an object has a member; a property that raises counts as present."""
     try:
         getattr(value, name)
     except AttributeError:
         return False
-    except Exception:  # a user's class may do anything
+    except Exception:  # a user's property may raise anything, and reports it where it is used
         return True
     return True
 
@@ -409,7 +417,7 @@ File = Annotated[str | Path, Kind(("the path of a file",), kinds.path, str)]
 
 
 def _with_infinities(value: Any) -> Any:
-    """The words of `to_json` as the numbers they stand for."""
+    """Return the value with the words of `to_json` for infinities replaced by numbers."""
     if isinstance(value, Mapping):
         return {key: _with_infinities(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -44,7 +44,7 @@ SCHEMA = {
 
 
 class RunDocument(msgspec.Struct):
-    """What run.json must at least say."""
+    """The entries that run.json must have."""
 
     status: str
     message: str
@@ -54,7 +54,7 @@ class RunDocument(msgspec.Struct):
 
 
 def save_run(run: Run, folder: str | Path) -> Path:
-    """Write the run to `folder`, whole or not at all; an older run there is replaced."""
+    """Write the run to `folder`, completely or not at all; an older run there is replaced."""
     arrays: dict[str, npt.NDArray[Any]] = {
         "theta": run.theta,
         "theta0": run.theta0,
@@ -66,6 +66,7 @@ def save_run(run: Run, folder: str | Path) -> Path:
     document: dict[str, Any] = {
         "status": str(run.status),
         "message": run.message,
+        # NaN and infinity have no JSON literal; `to_json` writes them as words.
         "fun": to_json(run.fun),
         "counters": run.counters,
         "manifest": run.manifest,
@@ -125,7 +126,7 @@ def load_run(
         status = outcome_of(said.status)
         if status is None:
             raise DamagedFile(
-                f"{folder} is damaged: its status is {said.status[:40]!r}, which is no outcome of a run."
+                f"{folder} is damaged: its status {said.status[:40]!r} is not an outcome of a run."
             )
         # After the file has been checked: rebuilding a problem may read data or run code.
         problem, algorithm = rebuild_inputs(folder, plain, problem, algorithm, allow_imports)
@@ -150,10 +151,11 @@ def load_run(
 def _read_stored(
     folder: str | Path,
 ) -> tuple[RunDocument, dict[str, Any], dict[str, npt.NDArray[Any]], Draws | None]:
-    """The document, its manifest as plain data, the arrays and the draws of a saved run."""
+    """Return the document, its manifest as plain data, the arrays and the draws of a saved run."""
     document = read_with_manifest(folder, RUN)
     with storage.telling_damage(folder, RUN):
         said = document.typed(RunDocument)
+        # The document states dim, and every array must have it.
         sizes = {"dim": said.manifest.problem.dim}
         arrays = document.arrays("arrays.npz", SCHEMA, sizes)
         # The schema allows float64 and float32 for each of them, but both are of one problem.
@@ -163,16 +165,19 @@ def _read_stored(
         keep = None
         if "draws.npy" in document.files:
             theta = document.mapped("draws.npy", "draws", SCHEMA, sizes)
+            # The interval is in the manifest, because it is an argument of the run and not a property of the
+            # file.
             keep = Draws(int(plain["keep"]), theta)
         return said, plain, arrays, keep
 
 
 def _schedule(folder: str | Path, columns: dict[str, npt.NDArray[Any]], commits: int) -> Schedule:
-    """The stored schedule; one that breaks a schedule's rules was not written by us."""
+    """Return the stored schedule; raise `DamagedFile` where it breaks a rule that we always keep."""
     try:
         schedule = Schedule.from_arrays(columns)
     except BadInput as error:
         raise DamagedFile(f"{folder} is damaged: {error}") from None
+    # There is one fingerprint per commit, so the two must end together.
     if schedule.commits != commits:
         raise DamagedFile(f"{folder} is damaged: its arrays do not fit together (fingerprints and commits).")
     return schedule

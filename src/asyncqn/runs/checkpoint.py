@@ -61,7 +61,8 @@ _LOG_NAME = re.compile(r"(schedule|fingerprints|metrics|draws)-[0-9a-f]{12}\.log
 
 
 class CheckpointWarning(UserWarning):
-    """The newest checkpoint could not be used, one could not be written, or nothing locks the folder."""
+    """The newest checkpoint cannot be used, a checkpoint cannot be written, or the folder cannot be
+    locked."""
 
 
 def with_prefix(prefix: str, arrays: Arrays) -> Arrays:
@@ -70,7 +71,7 @@ def with_prefix(prefix: str, arrays: Arrays) -> Arrays:
 
 
 def metrics_of(place: str | Path, arrays: Arrays) -> Table:
-    """The stored table of metrics; it is empty, or has the columns that every evaluation writes."""
+    """Return the stored metric table; it is empty, or has the columns that every evaluation writes."""
     columns = with_prefix("metrics.", arrays)
     missing = {"commit", "time", "fun"} - set(columns)
     if columns and missing:
@@ -79,7 +80,7 @@ def metrics_of(place: str | Path, arrays: Arrays) -> Table:
 
 
 def flatten(name: str, tree: Any) -> Arrays:
-    """The leaves of a state as copies, by path."""
+    """Return copies of the leaves of a state, by path."""
     if isinstance(tree, tuple):
         return {
             key: leaf for i, child in enumerate(tree) for key, leaf in flatten(f"{name}.{i}", child).items()
@@ -87,9 +88,11 @@ def flatten(name: str, tree: Any) -> Arrays:
     if tree is None:
         return {}
     if isinstance(tree, frozenset):
+        # Sorted, so that equal states give equal bytes.
         return {name: np.array(sorted(tree), np.int64)}
     if isinstance(tree, (np.ndarray, np.generic, bool, int, float)):
         leaf = np.array(tree, copy=True)
+        # Only plain numbers are stored: an object would need pickle to come back.
         if leaf.dtype.kind in "biuf":
             return {name: leaf}
     raise BadInput(
@@ -108,10 +111,11 @@ def unflatten(name: str, template: Any, arrays: Arrays, *, in_place: bool = True
             unflatten(f"{name}.{i}", child, arrays, in_place=in_place) for i, child in enumerate(template)
         ]
         tree = template._make(children) if hasattr(template, "_make") else tuple(children)
+        # The shape alone does not protect: a kernel would read beyond its arrays.
         # A state may define `sound` to test values that its kernels use as indices.
         sound = getattr(tree, "sound", None)
         if sound is not None and not sound():
-            raise DamagedFile(f"the checkpoint is damaged: '{name}' holds numbers that it cannot have.")
+            raise DamagedFile(f"the checkpoint is damaged: '{name}' holds impossible numbers.")
         return tree
     if name not in arrays:
         # An older version may not have had a field that is empty here.
@@ -120,7 +124,7 @@ def unflatten(name: str, template: Any, arrays: Arrays, *, in_place: bool = True
         raise DamagedFile(f"the checkpoint lacks '{name}': it was written with another algorithm.")
     stored = arrays[name]
     if isinstance(template, frozenset):
-        _require_leaf(name, stored.ndim == 1 and stored.dtype == np.int64 and stored.size <= MOST_MEMBERS)
+        _require_leaf(name, stored.ndim == 1 and stored.dtype == np.int64 and stored.size <= MAX_SET_SIZE)
         return frozenset(stored.tolist())
     if isinstance(template, np.ndarray):
         _require_leaf(name, template.shape == stored.shape and template.dtype == stored.dtype)
@@ -130,18 +134,19 @@ def unflatten(name: str, template: Any, arrays: Arrays, *, in_place: bool = True
         return np.array(stored, order="C").reshape(template.shape)
     if template is None:
         return stored[()]
+    # An integer may have been stored where a float is expected, but not the reverse.
     like = np.asarray(template).dtype.kind
     _require_leaf(name, stored.shape == () and stored.dtype.kind in ("fiu" if like == "f" else like))
     return stored[()] if isinstance(template, np.generic) else type(template)(stored[()])
 
 
-MOST_MEMBERS = 1 << 24
+MAX_SET_SIZE = 1 << 24
 """The largest set of integers that is read: sets hold numbers of workers or parts, of which there are at most
 about a million, and a damaged file must not fill the memory."""
 
 
 def _require_leaf(name: str, fits: bool) -> None:
-    """Kernels take a state's shapes and dtypes for granted: a leaf that differs must never reach them."""
+    """Raise `DamagedFile` where a leaf does not fit: kernels rely on shapes and dtypes without a check."""
     if not fits:
         raise DamagedFile(
             f"the checkpoint's '{name}' has another shape or type than this run's: it is damaged, or was "
@@ -151,10 +156,10 @@ def _require_leaf(name: str, fits: bool) -> None:
 
 @dataclass(frozen=True)
 class Saved:
-    """One checkpoint: numbers and words in `document`, arrays, and `logs` of what only grows.
+    """One checkpoint: plain data in `document`, arrays, and `logs` of what only grows.
 
-    One that was loaded has the content of its logs in `arrays`; `files` are those logs, to continue with,
-    and `seen` is what the folder's documents were.
+    In a loaded checkpoint `arrays` has the content of the logs as well, `files` are those logs, to append to,
+    and `seen` holds the checksums of the folder's documents at the time.
     """
 
     document: dict[str, Any]
@@ -168,49 +173,60 @@ class Saved:
         return int(self.document["commit"])
 
     def tree(self, name: str, template: Any, *, in_place: bool = True) -> Any:
-        """The state stored as `name`, shaped like `template`, whose arrays are filled in place or left."""
+        """Return the state stored as `name`, shaped like `template`; `in_place` fills the template's
+        arrays."""
         return unflatten(name, template, self.arrays, in_place=in_place)
 
     def of_worker(self, worker: int) -> Arrays:
-        """The arrays of a worker's state, by their names here."""
+        """Return the arrays of a worker's state, by their names in this checkpoint."""
         return {name: a for name, a in self.arrays.items() if name.startswith(f"worker.{worker}.")}
 
     def schedule(self) -> Schedule:
-        """Return what was recorded so far; computations under way count as dropped."""
+        """Return the recorded schedule so far; computations under way count as dropped."""
         columns = with_prefix("schedule.", self.arrays)
         return Schedule.from_arrays(columns) if columns else Schedule.serial(0)  # before the first commit
 
 
 class Checkpoints:
-    """A folder of checkpoints, when to write the next, and where to start.
+    """A folder of checkpoints: when the next one is due, how it is written, and where a run starts.
 
-    every: an integer counts commits, a float seconds between two checkpoints.
-    The generations a and b are written in turn: at any moment at least one of them is whole.
-    From `prepare` to `close` nobody else can write to the folder.
+    The generations a and b are written in turn, so that at any moment at least one of them is complete.
+    From `prepare` to `close` no other process can write to the folder.
+
+    Parameters
+    ----------
+    folder : str or path
+        The folder; it is created, and must hold nothing else.
+    every : int or float, default 30.0
+        Interval between two checkpoints: an integer counts commits, a float counts seconds.
+    start : Saved, optional
+        The checkpoint that the run continues from.
     """
 
     def __init__(self, folder: str | Path, every: int | float = 30.0, start: Saved | None = None) -> None:
         self.folder, self.every, self.start = Path(folder).absolute(), every, start
         about = start.document if start is not None else {}
         self.run = str(about.get("run") or uuid.uuid4().hex)
-        """Names the run in each of its checkpoints."""
+        """Identifier of the run, stored in each of its checkpoints."""
         self._last_commit = start.commit if start is not None else 0
+        # A monotonic clock, because the system's clock may be set while a run lasts.
         self._last_time = time.monotonic()
         self._serial = int(about.get("serial", 0))
         self.interrupted = 0
-        """The signal, set by whoever hears it: the engine finishes the current commit, writes, and ends."""
+        """The signal number, set by the signal handler: the engine finishes the commit, writes, and ends."""
         self.hurry = False
-        """Set by a second signal: workers that still compute are not waited for, and not kept."""
+        """Set by a second signal: the engine does not wait for workers that still compute, nor save them."""
         self.writing = False
+        # The older generation is overwritten next; a new folder begins with a.
         self._previous = str(about.get("generation", GENERATIONS[1]))
         self._files: dict[str, LogFile] = dict(start.files) if start is not None else {}
         self._lock = FolderLock(self.folder, self.run)
 
     def prepare(self) -> None:
-        """Make the folder and lock it; refuse one that holds another run's checkpoints, or anything else.
+        """Create and lock the folder; refuse one with another run's checkpoints or any other file.
 
-        A run never writes over the checkpoints of another: a new run wants an empty folder, and a
-        resumed one the folder as it was when its checkpoint was loaded.
+        A run never overwrites the checkpoints of another.  A new run needs an empty folder; a resumed one
+        needs the folder unchanged since its checkpoint was loaded.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -220,7 +236,7 @@ class Checkpoints:
                 self._lock.take()
             except NoLocks as error:
                 warnings.warn(
-                    f"{self.folder} cannot be locked ({error}): see to it that no other run writes there.",
+                    f"{self.folder} cannot be locked ({error}): make sure that no other run writes there.",
                     CheckpointWarning,
                     stacklevel=2,
                 )
@@ -229,7 +245,7 @@ class Checkpoints:
             if isinstance(error, BadInput):
                 raise
             reason = getattr(error, "strerror", None) or error
-            raise BadInput(f"no checkpoints can be kept in {str(self.folder)[:200]}: {reason}.") from None
+            raise BadInput(f"checkpoints cannot be written to {str(self.folder)[:200]}: {reason}.") from None
         # Never overwrite the checkpoints of another run.
         if self.start is None and now:
             self.close()
@@ -239,21 +255,22 @@ class Checkpoints:
         # Between loading and locking, somebody else may have resumed the same run.
         if self.start is not None and self.start.seen not in ({}, now):
             self.close()
-            raise BadInput(f"another process has gone on with the run in {self.folder}: resume it again.")
+            raise BadInput(f"another process has continued the run in {self.folder}: resume it again.")
         self._remove_debris()
 
     def close(self) -> None:
-        """Let others write to the folder."""
+        """Release the lock on the folder."""
         self._lock.release()
 
     def _refuse_other_files(self) -> None:
         for name in GENERATIONS:
             require_real_folder(self.folder / name)
         for name in sorted(os.listdir(self.folder)):
+            # Refusing anything else keeps a mistyped folder of the user's safe from being written to.
             ours = name in (*GENERATIONS, FolderLock.NAME) or name.startswith(".draft-")
             if not ours and _LOG_NAME.fullmatch(name) is None:
                 raise BadInput(
-                    f"{self.folder} holds other files ({name}): choose a folder for checkpoints only."
+                    f"{self.folder} holds other files ({name}): choose a folder for checkpoints alone."
                 )
 
     def _remove_debris(self) -> None:
@@ -280,14 +297,15 @@ class Checkpoints:
     def ending(self, commit: int) -> tuple[Outcome, str]:
         """Return outcome and message of a run that a signal ended after `commit`."""
         outcome = Outcome.TERMINATED if self.interrupted == signal.SIGTERM else Outcome.INTERRUPTED
-        return outcome, f"{outcome} after commit {commit}; go on with: asyncqn resume {self.folder}"
+        return outcome, f"{outcome} after commit {commit}; continue with: asyncqn resume {self.folder}"
 
     def write(self, saved: Saved) -> None:
-        """Write a generation: what is new to the logs, then the states, beside the older generation.
+        """Write a generation, beside the older one: first the new records of the logs, then the states.
 
-        A signal does not break into it.
+        Signal handlers only set a flag, so a signal does not interrupt the write.
         """
         self.writing = True
+        # The generation that was not written last; the newer one stays untouched until this one is complete.
         target = GENERATIONS[1 - GENERATIONS.index(self._previous)]
         self._serial += 1
         try:
@@ -296,6 +314,7 @@ class Checkpoints:
                 if log.length:
                     self._append(name, log)
             logs = {n: msgspec.to_builtins(self._files[n].entry) for n in saved.logs if n in self._files}
+            # The serial number decides which generation is newer.
             document = {
                 **saved.document,
                 "serial": self._serial,
@@ -319,7 +338,7 @@ class Checkpoints:
             self.writing = False
 
     def _append(self, name: str, log: Log) -> None:
-        """Append to a log what it lacks; records of other columns than before begin a new one."""
+        """Append the new records to a log; records with other columns start a new log."""
         file = self._files.get(name)
         if file is None or file.dtype != log.dtype:
             # A table that gains a column needs other records; the old log stays for the older generation.
@@ -328,13 +347,13 @@ class Checkpoints:
 
 
 def documents_in(folder: Path) -> dict[str, str]:
-    """Checksums of the documents of the generations that are there: they change with every checkpoint."""
+    """Return checksums of the documents of all generations: they change with every checkpoint."""
     texts = {name: _text(folder / name / CHECKPOINT.document) for name in GENERATIONS}
     return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items() if text}
 
 
 def _text(path: Path) -> str:
-    """The text of a document, or what is wrong with one that is no file of ours; empty if there is none."""
+    """Return the text of a document, or the sentence about its damage; empty where there is none."""
     try:
         require_real_folder(path.parent)
         return read_own(path, LONGEST_DOCUMENT).decode(errors="replace")

@@ -47,7 +47,7 @@ SCHEMA = {
 
 
 class CheckpointDocument(msgspec.Struct):
-    """What checkpoint.json must at least say; `workers` counts the steps of each worker."""
+    """The entries that checkpoint.json must have; `workers` holds the number of steps of each worker."""
 
     commit: Count
     serial: Count
@@ -68,7 +68,7 @@ class CheckpointDocument(msgspec.Struct):
 
 
 def load_checkpoint(folder: str | Path) -> Saved:
-    """The newest whole checkpoint in `folder`; a damaged one is passed over with a warning."""
+    """Return the newest complete checkpoint in `folder`; warn about a damaged one and use the other."""
     folder = Path(folder)
     whole, troubles = storage.read_settled(
         lambda: documents_in(folder), lambda: _read_all(folder), lambda found: not found[1]
@@ -88,13 +88,14 @@ def load_checkpoint(folder: str | Path) -> Saved:
 
 
 def _read_all(folder: Path) -> tuple[list[Saved], list[str]]:
-    """The generations that are whole, and what is wrong with the others."""
+    """Return the complete generations, and sentences about what is wrong with the others."""
     seen = documents_in(folder)
     if not seen:
-        raise BadInput(f"{folder} holds no checkpoint.")
+        raise BadInput(f"{folder} holds no checkpoint: give the folder that minimize(checkpoint=...) wrote.")
     whole: list[Saved] = []
     troubles: list[str] = []
     for name in GENERATIONS:
+        # A dangling symbolic link is suspicious, not absent: `exists` would overlook it.
         if os.path.lexists(folder / name):
             try:
                 storage.require_real_folder(folder / name)
@@ -123,13 +124,14 @@ def _read(path: Path, seen: dict[str, str]) -> Saved:
 
 
 def unpack_log(name: str, records: npt.NDArray[Any], arrays: Arrays) -> None:
-    """Put the records of a log where older formats had them: in named columns."""
+    """Convert the records of a log to named columns, as older formats stored them."""
     if name == "fingerprints" and records.dtype == FINGERPRINT:
         arrays["fingerprints"] = records["fingerprint"].copy()
     elif name == "draws" and records.dtype.names == ("theta",):
         arrays["draws"] = records["theta"].copy()
     elif name == "metrics":
         for column in records.dtype.names or ():
+            # A log stores all metrics as float64; commits are integers in a table.
             kind = np.int64 if column == "commit" else np.float64
             arrays[f"metrics.{column}"] = records[column].astype(kind)
     elif name == "schedule" and records.dtype in (ROW, ROW_OF_PART):
@@ -139,11 +141,12 @@ def unpack_log(name: str, records: npt.NDArray[Any], arrays: Arrays) -> None:
         schedule = Schedule.from_rows(np.concatenate([records, under_way]))
         arrays |= {f"schedule.{column}": a for column, a in schedule.arrays().items()}
     else:
-        raise DamagedFile(f"the log of the {name} was not written by asyncqn.")
+        raise DamagedFile(f"the log '{name}' was not written by asyncqn.")
 
 
 def _check_lengths(path: Path, commit: int, arrays: Arrays) -> None:
-    """Fingerprints and the schedule, where there is one, must end at the checkpoint's commit."""
+    """Check that the fingerprints and the schedule, where there is one, end at the checkpoint's commit."""
+    # Before the first commit there is no log of fingerprints.
     arrays.setdefault("fingerprints", np.empty(0, np.uint32))
     schedule = arrays.get("schedule.commit")
     if arrays["fingerprints"].size != commit or (

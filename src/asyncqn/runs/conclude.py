@@ -1,4 +1,4 @@
-"""The end of a run: the point that it reports, how it ended, and the `Run` that holds both.
+"""The end of a run: the point that it reports, its outcome, and the `Run` that holds both.
 
 `conclude` is called once for every run, on every engine and in a replay.  `answer` chooses the point and
 `judge` decides the outcome of a run that made all its commits.
@@ -23,7 +23,7 @@ from asyncqn.types import Array, extra
 
 
 def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
-    """Return the `Run` of a master that has made its last commit, on whatever engine."""
+    """Return the `Run` of a master that has made its last commit, on any engine."""
     master, schedule, locals_, outcome, message = finished
     # A run that ended for another reason may still have an objective that is not finite at its last point.
     if outcome is not Outcome.DIVERGED and (diverged := _evaluate_the_end(master)) is not None:
@@ -40,6 +40,7 @@ def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
         message += (
             f" theta is that of commit {best.commit}, with the best {best.rule.metric}: {best.value:.6g}."
         )
+    # Before `flush` moves the last rows: the table must contain them.
     totals = master.algorithm.counters(master.iterate, locals_)
     master.flush()
     return Run(
@@ -50,6 +51,7 @@ def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
         schedule=schedule,
         metrics=Table.from_records(master.records),
         counters={
+            # Every run has these two counters, so that tables of runs can be compared.
             "pairs_accepted": 0,
             "pairs_rejected": 0,
             **{name: int(total) for name, total in totals.items()},
@@ -77,7 +79,7 @@ def _results(master: Master) -> dict[str, Array]:
 
 
 def _evaluate_the_end(master: Master) -> Ended | None:
-    """Add the last row of the metric table where it is missing; the end by divergence, if U is not finite."""
+    """Add the last row of the metric table if it is missing; return a divergence if U is not finite there."""
     # The run has ended: a callback could no longer stop it.
     master.callback = None
     try:
@@ -92,8 +94,8 @@ def judge(finished: Finished, fun: float, manifest: dict[str, Any]) -> tuple[Out
     """Return the outcome and the message of a run that made all its commits and reports a U of `fun`.
 
     A stochastic run has diverged where U is above its start by more than its noise explains
-    (`core.outcome.risen`).  The start is judged by the problem of the end, where a
-    resumed run changed it.  A run that missed its target, or its convergence, was stopped by its last commit.
+    (`core.outcome.risen`).  If a resumed run changed its problem, the start is judged by the new one.  A
+    run that missed its target or did not converge counts as stopped by its last commit.
     """
     master, message = finished.master, finished.message
     standing, rule = master.standing(), master.stopping
@@ -109,12 +111,12 @@ def judge(finished: Finished, fun: float, manifest: dict[str, Any]) -> tuple[Out
     if rule.target is not None:
         return Outcome.STOPPED, f"{rule.metric} did not reach the target {rule.target:g}: {message}"
     if manifest.get("open_ended") and manifest.get("exact"):
-        return Outcome.STOPPED, f"it has not converged: {message}"
+        return Outcome.STOPPED, f"the run has not converged: {message}"
     return Outcome.COMPLETED, message
 
 
 def _noise(master: Master) -> float:
-    """Return how far the noise that the algorithm adds may lift U; where beta changes, its lowest counts."""
+    """Return how far the algorithm's own noise may lift U, at the highest temperature of the run."""
     temperature = extra(master.algorithm, "temperature")
     if temperature is None:
         return 0.0
@@ -124,11 +126,12 @@ def _noise(master: Master) -> float:
 
 
 def answer(master: Master, outcome: Outcome | None = None) -> tuple[Array, float]:
-    """The point that a run reports, and U there: at its target, where it converged, or the lowest offered.
+    """Return the point that a run reports, and U there.
 
-    Where the run's patience keeps the best row, it is the point of that row, however the run ended.
-
-    Where the end is not to be evaluated it is the point that the method judged last, and what it says of U.
+    If the run's patience keeps the best row, the point is that of this row, however the run ended.  Otherwise
+    it is the point that reached the target, the point at which the method converged or stalled, or the lowest
+    candidate that the method offers.  A run without evaluations reports the method's last point and its own
+    U.
     """
     # A `Patience` that keeps the best row decides, however the run ended.
     if master.best is not None and master.best.theta is not None:

@@ -21,18 +21,19 @@ import numpy.typing as npt
 from asyncqn.core.problem import is_ours
 
 _BLOCKS, _BLOCK = 64, 2**18
-"""Number and bytes of the blocks that are read of a large array: 16 MB together, a few milliseconds."""
-_SMALL, _COLUMNS = 2**17, 4093
-"""Bytes that are hashed as they are, and the sums of words into which more of them are folded: a prime,
-so that rows that change places fall on other sums."""
+"""Number and size in bytes of the blocks that are read of a large array: 16 MB, a few milliseconds."""
+_DIRECT_BYTES, _COLUMNS = 2**17, 4093
+"""Largest number of bytes that is hashed directly, and the number of sums into which a larger array is
+folded. The latter is prime, so that rows that swap places contribute to other sums."""
 _DEPTH, _ITEMS = 4, 256
-"""How deep containers are entered, and how many items of each."""
+"""Depth to which containers are entered, and number of items of each."""
 
 
 def data_digest(problem: Any) -> str:
     """Return a digest of all arrays of a problem, in hexadecimal; empty where none is known."""
     digest = hashlib.blake2b(digest_size=16)
     found = False
+    # The path, type and shape are hashed too: the same bytes in another place are other data.
     for path, array in _arrays("", problem, _DEPTH, root=True):
         found = True
         digest.update(f"{path} {array.dtype.str} {array.shape}\n".encode())
@@ -42,7 +43,7 @@ def data_digest(problem: Any) -> str:
 
 
 def is_reliable(problem: Any) -> bool:
-    """Return whether equal data have equal digests: those of a user's class may hold scratch arrays."""
+    """Return whether equal data have equal digests; a user's class may hold scratch arrays."""
     return is_ours(type(problem))
 
 
@@ -82,16 +83,18 @@ def _arrays(
 
 def _attributes(value: Any) -> dict[str, Any]:
     """Return the attributes of an object by name, but for those that are computed on demand."""
+    # The MRO, not the class alone: a subclass keeps the lazily computed values of its bases out as well.
     kinds = type(value).__mro__
     computed = {name for kind in kinds for name, x in vars(kind).items() if isinstance(x, cached_property)}
     computed |= {name for kind in kinds for name in vars(kind).get("computed_on_demand", ())}
+    # A class with __slots__ has no __dict__, and its arrays would be overlooked.
     slots = [name for kind in kinds for name in getattr(kind, "__slots__", ()) if hasattr(value, name)]
     names = sorted({*getattr(value, "__dict__", {}), *slots} - computed - {"__dict__", "__weakref__"})
     return {name: getattr(value, name) for name in names}
 
 
 def _referred_to(function: Any) -> dict[str, Any]:
-    """Return what a function refers to: its closure, defaults, and the global arrays that it names."""
+    """Return the objects that a function refers to: closure, defaults, and global data that it names."""
     bound = getattr(function, "__self__", None)
     function = getattr(function, "__func__", function)
     parts: dict[str, Any] = {} if bound is None else {"self": _attributes(bound)}
@@ -99,9 +102,10 @@ def _referred_to(function: Any) -> dict[str, Any]:
     for name, cell in zip(code.co_freevars, function.__closure__ or ()):
         try:
             parts[name] = cell.cell_contents
-        except ValueError:  # not set yet
+        except ValueError:  # the cell is empty: the enclosing function has not assigned the name yet
             continue
     parts["defaults"] = function.__defaults__ or ()
+    # Functions and modules are code, which `code_digest` covers.
     named = {name: function.__globals__.get(name) for name in code.co_names}
     parts["globals"] = {
         name: x for name, x in named.items() if not callable(x) and not hasattr(x, "__path__")
@@ -110,11 +114,11 @@ def _referred_to(function: Any) -> dict[str, Any]:
 
 
 def _blocks(array: npt.NDArray[Any]) -> Iterator[memoryview]:
-    """Yield the bytes of a small array, sums over a larger one, or 64 blocks where there are many bytes."""
+    """Yield the bytes of a small array, column sums of a larger one, or 64 blocks of a very large one."""
     if array.nbytes <= _BLOCKS * _BLOCK:
         flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        summed = flat.size // (8 * _COLUMNS) * 8 * _COLUMNS if flat.size > _SMALL else 0
-        if summed:  # a hash of all would take ten times as long
+        summed = flat.size // (8 * _COLUMNS) * 8 * _COLUMNS if flat.size > _DIRECT_BYTES else 0
+        if summed:  # hashing all bytes would take ten times as long
             yield np.add.reduce(flat[:summed].view(np.uint64).reshape(-1, _COLUMNS), axis=0).data
         yield flat[summed:].data
         return
@@ -124,5 +128,6 @@ def _blocks(array: npt.NDArray[Any]) -> Iterator[memoryview]:
         for start in np.linspace(0, flat.size - _BLOCK, _BLOCKS).astype(np.int64):
             yield flat[start : start + _BLOCK].data
         return
+    # A strided array cannot be viewed as bytes, so single rows are copied.
     for row in np.linspace(0, len(array) - 1, min(len(array), 4096)).astype(np.int64):
         yield np.ascontiguousarray(array[row]).reshape(-1).view(np.uint8)[:_BLOCK].data

@@ -76,17 +76,19 @@ class Draws:
         try:
             from arviz_base import from_dict
         except ImportError:
-            raise BadInput("this needs ArviZ: pip install 'asyncqn[arviz]'.") from None
+            raise BadInput("to_arviz needs ArviZ: pip install 'asyncqn[arviz]'.") from None
         chains = (self, *others)
         require(
             all(isinstance(draws, Draws) and draws.theta.shape[1] == self.theta.shape[1] for draws in chains),
             "the chains must be the draws of runs of one problem, as in run.keep.to_arviz(other.keep).",
         )
+        # ArviZ needs a rectangular array; chains of one run may differ by a draw.
         shortest = min(map(len, chains))
         require(
             0 <= burn_in < shortest,
-            f"burn_in must leave something of the shortest chain, of {shortest} draws, not {burn_in!r}.",
+            f"burn_in must be at least 0 and below the shortest chain ({shortest} draws), not {burn_in!r}.",
         )
+        # The stack is a copy in memory of draws that may be memory maps.
         theta = np.stack([draws.theta[burn_in:shortest] for draws in chains])
         return from_dict(
             {"posterior": {"theta": theta}},
@@ -96,6 +98,6 @@ class Draws:
 
 
 def rows_to_keep(request: Request) -> GrowingRows | None:
-    """Return an empty place for the iterates that a run is to keep, or None where it keeps none."""
+    """Return an empty store for the iterates that a run is to keep, or None where it keeps none."""
     theta0 = request.theta0
     return None if request.keep is None else GrowingRows(theta0.size, theta0.dtype)

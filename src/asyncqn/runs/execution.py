@@ -1,4 +1,4 @@
-"""Execute a schedule by the numerical loop and return a `Run`, with checkpoints where they are wanted.
+"""Execute a schedule in the numerical loop and return a `Run`, with checkpoints where they are requested.
 
 The simulator and the replay end here.  `core.execute` computes the numbers and knows nothing of files;
 `CheckpointWriter` watches its loop and writes them.
@@ -34,15 +34,16 @@ def run_schedule(
     Parameters
     ----------
     request : Request
-        What is run; its checkpoints are written, and the run continues from theirs.
+        The arguments of the run; its checkpoints are written, and it continues from their last one.
     schedule : Schedule
         Who reads which version, and which commit delivers it.
     engine : EngineManifest
-        What the manifest says of the engine; `workers` and `wire` count here.
-    segments : sequence of Segment, optional
-        The segments of a run that was resumed with something else, in their order.
+        The manifest's entry for the engine; `workers` and `wire` affect the numbers.
+        segments : sequence of Segment, optional
+            The segments, in their order, of a run that was resumed with other inputs.
     """
     manifest, checkpoints = run_manifest(request, engine), request.checkpoints
+    # The wire matters in a replay, too: float32 messages were rounded, and the numbers follow from that.
     finished = execute(
         request,
         schedule,
@@ -55,13 +56,13 @@ def run_schedule(
 
 
 class CheckpointWriter:
-    """Writes the checkpoints of a loop, and sets it to the one that the run continues from."""
+    """Writes the checkpoints of a loop, and restores the loop from the one that the run continues from."""
 
     def __init__(self, checkpoints: Checkpoints, manifest: dict[str, Any]) -> None:
         self.checkpoints, self.manifest = checkpoints, manifest
 
     def begin(self, loop: Loop) -> None:
-        """Make the folder ready; continue from its checkpoint, where there is one."""
+        """Prepare the folder, and restore the loop from its checkpoint, if there is one."""
         self.checkpoints.prepare()
         start = self.checkpoints.start
         if start is not None:
@@ -70,7 +71,7 @@ class CheckpointWriter:
                 self.manifest["segments"] = changed
 
     def committed(self, loop: Loop) -> None:
-        """Write a checkpoint where one is due; after a signal, end the run with it."""
+        """Write a checkpoint if one is due; after a signal, end the run with it."""
         checkpoints, version = self.checkpoints, loop.master.version
         if checkpoints.interrupted or checkpoints.due(version):
             checkpoints.write(save_loop(loop, self.manifest))
@@ -79,5 +80,5 @@ class CheckpointWriter:
                 raise Ended(*checkpoints.ending(version))
 
     def stopped(self, loop: Loop) -> None:
-        """Write the checkpoint of the end that the callback asked for."""
+        """Write a last checkpoint, after the callback has ended the run."""
         self.checkpoints.write(save_loop(loop, self.manifest))

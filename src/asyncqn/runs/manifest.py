@@ -1,4 +1,4 @@
-"""The manifest: what was run, with what and where, as plain data.
+"""The manifest: a description of a run in plain data: problem, algorithm, engine, seed and software.
 
 `run_manifest` writes it, the `msgspec` structures check it, and `rebuild_inputs` and `request_again` turn it
 back into a problem, an algorithm and a request.  The structures name only what is needed, so that files of
@@ -26,12 +26,12 @@ from asyncqn.storage.serialise import is_own, to_json
 from asyncqn.types import Algorithm, Array, Problem, extra
 
 EngineManifest: TypeAlias = Mapping[str, Any]
-"""What a manifest says of the engine: its `kind`, its parameters, and what it measured."""
+"""The engine's entry: its `kind`, its parameters, and the times that it measured."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
 class ProblemEntry(msgspec.Struct):
-    """What a manifest says of the problem."""
+    """The entry of the problem; `reference` is None if it cannot be rebuilt from the manifest."""
 
     name: str
     dim: Count
@@ -40,14 +40,14 @@ class ProblemEntry(msgspec.Struct):
 
 
 class AlgorithmEntry(msgspec.Struct):
-    """What a manifest says of the algorithm."""
+    """The entry of the algorithm; `parameters` is None for a user's class with other than plain numbers."""
 
     kind: str
     parameters: dict[str, Any] | None
 
 
 class EngineEntry(msgspec.Struct):
-    """What a manifest says of the engine, as far as a replay or a resumed run needs it."""
+    """The entry of the engine, as far as a replay or a resumed run needs it."""
 
     kind: str
     workers: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] = 0
@@ -55,7 +55,7 @@ class EngineEntry(msgspec.Struct):
 
 
 class SegmentEntry(msgspec.Struct):
-    """What a manifest says of a part of the run; see `runs.segments`."""
+    """The entry of a segment of the run; see `runs.segments`."""
 
     from_commit: Count
     from_row: Count | None
@@ -66,7 +66,7 @@ class SegmentEntry(msgspec.Struct):
 
 
 class Manifest(msgspec.Struct):
-    """What a loaded manifest must at least say."""
+    """The entries that a loaded manifest must have; further ones are ignored."""
 
     problem: ProblemEntry
     algorithm: AlgorithmEntry
@@ -80,7 +80,7 @@ class Manifest(msgspec.Struct):
 
 
 def problem_entry(problem: Problem) -> dict[str, Any]:
-    """Return what a manifest says of the problem."""
+    """Return the manifest's entry for a problem."""
     return {
         "name": type(problem).__name__,
         "reference": reference_of(problem),
@@ -90,12 +90,13 @@ def problem_entry(problem: Problem) -> dict[str, Any]:
 
 
 def run_manifest(request: Request, engine: EngineManifest, data: str | None = None) -> dict[str, Any]:
-    """Return what was run, with what, and where: enough to run it again.
+    """Return the manifest of a request: enough to run it again.
 
-    data: the digest of the problem's data, where it was computed before.
+    `data` is the digest of the problem's data, if the caller has computed it already.
     """
     data = data_digest(request.problem) if data is None else data
     return {
+        # Entries at their defaults are left out, so that manifests of older versions stay comparable.
         "problem": problem_entry(request.problem),
         **({"data": data} if data else {}),
         "algorithm": algorithm_to_json(request.algorithm),
@@ -105,6 +106,7 @@ def run_manifest(request: Request, engine: EngineManifest, data: str | None = No
         "seed": request.seed,
         "commits": int(request.commits),
         "evaluate": to_json(request.evaluate),
+        # Only what deviates from the default is stored.
         **({} if request.keep is None else {"keep": int(request.keep)}),
         **({"every_version": True} if request.every_version else {}),
         **({"open_ended": True} if request.open_ended else {}),
@@ -115,7 +117,7 @@ def run_manifest(request: Request, engine: EngineManifest, data: str | None = No
 
 
 def _plug_in_code(problem: Problem) -> dict[str, str]:
-    """The digest of the package that a registered problem comes from, where that is not asyncqn itself."""
+    """Return the digest of the package that a registered problem comes from, unless that is asyncqn."""
     package, registered = (
         type(problem).__module__.partition(".")[0],
         getattr(problem, "kind", None) in PROBLEMS,
@@ -124,7 +126,7 @@ def _plug_in_code(problem: Problem) -> dict[str, str]:
 
 
 def read_with_manifest(folder: str | Path, kind: storage.Kind) -> storage.Document:
-    """Read a document that contains a manifest; one of version 0.3 or earlier is put into today's words."""
+    """Read a document that contains a manifest, and rename the entries of version 0.3 or earlier."""
     document = storage.read_document(folder, kind)
     manifest = document.plain.get("manifest")
     entries = [manifest, *manifest.get("segments", [])] if isinstance(manifest, dict) else []
@@ -142,7 +144,7 @@ def rebuild_inputs(
     algorithm: Algorithm | None,
     allow_imports: bool,
 ) -> tuple[Problem | None, Algorithm | None]:
-    """Return the inputs that are given, else rebuilt from the manifest; None where it does not say how."""
+    """Return the given inputs, or those rebuilt from the manifest; None where it does not describe them."""
     if algorithm is None:
         try:
             algorithm = algorithm_from_json(manifest["algorithm"], allow_imports=allow_imports)
@@ -157,21 +159,22 @@ def _rebuilt(folder: str | Path, reference: Any, allow_imports: bool) -> Problem
     kind = reference.get("kind") if isinstance(reference, Mapping) else None
     try:
         return rebuild(reference, allow_imports=allow_imports)
+    # Parameters come from a file, so a constructor may fail in any of these ways.
     except (BadInput, TypeError, ValueError, KeyError, OverflowError, MemoryError) as error:
         if not isinstance(kind, str):
-            raise DamagedFile(f"{folder} cannot be used: it names no problem, but {kind!r}.") from None
+            raise DamagedFile(f"{folder} cannot be used: the kind of its problem is {kind!r}.") from None
         # The file itself is not at fault where the problem needs a package or a data set that is not here.
         elsewhere = kind not in PROBLEMS or "source" in reference
         if is_own(kind) or (isinstance(error, BadInput) and elsewhere):
             raise  # of a user's class, of a newer version, or of ratings that are not here
         words = " ".join(str(error).split())[:300]
-        raise DamagedFile(f"{folder} cannot be used: its problem cannot be made: {words}") from None
+        raise DamagedFile(f"{folder} cannot be used: its problem cannot be rebuilt: {words}") from None
 
 
 def request_again(
     manifest: Mapping[str, Any], problem: Problem, algorithm: Algorithm, theta0: Array, **changes: Any
 ) -> Request:
-    """What the run of a manifest was asked for, but for what changes; format 2 did not say when to stop."""
+    """Return the request of a recorded run with `changes`; format 2 had no stopping rule."""
     try:
         stopping = from_json(Stopping, manifest.get("stopping", {}), "the stopping rule")
     except BadInput as error:

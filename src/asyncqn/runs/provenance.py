@@ -1,6 +1,6 @@
-"""What the bits of a run may depend on besides its inputs: the package's own code, versions, the processor.
+"""Provenance: what the bits of a run depend on besides its inputs: code, versions, the processor.
 
-A replay that differs names what has changed of these since the recording (`runs.replay`).
+A replay that differs names which of these have changed since the recording (`runs.replay`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import numpy as np
 def code_digest(package: str = "asyncqn") -> str:
     """Return the sha256 of the paths and contents of all Python files of a package, in the order of paths.
 
-    Line ends are those of Unix, so that a checkout on another system gives the same.
+    Line ends are converted to those of Unix, so that checkouts on different systems have the same digest.
     """
     root = Path(sys.modules[package].__file__ or "").resolve().parent
     digest = hashlib.sha256()
     for name in sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py")):
         content = (root / name).read_bytes().replace(b"\r\n", b"\n")
+        # Name and length separate the files: moving bytes from one file to the next changes the digest.
         digest.update(f"{name}\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()
@@ -31,7 +32,7 @@ def code_digest(package: str = "asyncqn") -> str:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions and machine; looked up once, for it takes longer than a short run."""
+    """Return versions and machine; cached, because the lookup takes longer than a short run."""
     import numba
 
     from asyncqn import __version__
@@ -47,12 +48,13 @@ def versions() -> dict[str, str]:
 
 
 def _processor() -> str:
-    """The processor that kernels are compiled for: those with vectorised sums give other bits on another.
+    """Return the processor that kernels are compiled for: vectorised sums have other bits on another one.
 
-    NUMBA_CPU_NAME and NUMBA_CPU_FEATURES name another than the one at hand.
+    NUMBA_CPU_NAME and NUMBA_CPU_FEATURES override the processor of this machine.
     """
     import numba
     from llvmlite import binding
 
     name, features = (getattr(numba.config, f"CPU_{what}") for what in ("NAME", "FEATURES"))
+    # LLVM's name of the processor: it decides the vector width, and thereby the order of sums.
     return f"{name or binding.get_host_cpu_name()}{f' with {features}' if features else ''}"

@@ -86,6 +86,7 @@ def replay(
         if isinstance(run, Run)
         else load_run(run, problem=problem, algorithm=algorithm, allow_imports=allow_imports)
     )
+    # An explicit argument wins over what the run describes.
     problem = problem if problem is not None else recorded.problem
     algorithm = algorithm if algorithm is not None else recorded.algorithm
     if problem is None:
@@ -107,6 +108,7 @@ def replay(
         commits=manifest["commits"] if recorded.status is Outcome.COMPLETED else recorded.schedule.commits,
         keep=manifest.get("keep") if keep is None else keep,
     )
+    # A run that was resumed with other inputs is replayed segment by segment, from theta0 on.
     segments = _segments(recorded, problem, algorithm, earlier, allow_imports)
     again = run_schedule(request, recorded.schedule, engine=manifest["engine"], segments=segments)
     difference = first_difference(recorded, again)
@@ -120,7 +122,7 @@ def replay(
 
 
 def needs_problem(what: str, call: str, manifest: dict[str, Any]) -> str:
-    """The sentence for a run or a checkpoint whose problem cannot be made again."""
+    """Return the sentence for a run or a checkpoint whose problem cannot be rebuilt."""
     entry = manifest["problem"]
     kind = (entry["reference"] or {}).get("kind")
     if is_own(kind):
@@ -130,7 +132,7 @@ def needs_problem(what: str, call: str, manifest: dict[str, Any]) -> str:
 
 
 def needs_algorithm(what: str, call: str, manifest: dict[str, Any]) -> str:
-    """The sentence for a run or a checkpoint whose algorithm cannot be made again."""
+    """Return the sentence for a run or a checkpoint whose algorithm cannot be rebuilt."""
     kind = manifest["algorithm"]["kind"]
     if is_own(kind):
         return f"the {what}'s algorithm is your own class {kind}: {_allow(call)}."
@@ -148,7 +150,7 @@ def _segments(
     given: Sequence[tuple[Problem | None, Algorithm | None]],
     allow_imports: bool,
 ) -> list[Segment]:
-    """The segments of a run that has several, of which the last is computed by what is given."""
+    """Return the segments of a run that has several; the last one uses the given problem and algorithm."""
     entries = recorded.manifest.get("segments") or []
     segments = []
     for i, entry in enumerate(entries):
@@ -176,7 +178,9 @@ def _segments(
 def first_difference(recorded: Run, again: Run) -> str | None:
     """Return where two runs of one schedule first differ, as a sentence, or None where every bit agrees."""
     a, b = recorded.fingerprints, again.fingerprints
+    # The two may have different lengths if the replay ended at another commit.
     n = min(a.size, b.size)
+    # 32 bits may collide, so the final theta is compared as well.
     parted = np.flatnonzero(a[:n] != b[:n])
     if not parted.size and a.size == b.size and recorded.theta.tobytes() == again.theta.tobytes():
         return None
@@ -188,23 +192,25 @@ def first_difference(recorded: Run, again: Run) -> str | None:
 
 
 def _cause(recorded: Run, again: Run) -> str:
-    """Return what changed between a recording and its replay, as far as the two can tell."""
+    """Return a phrase about what changed between a recording and its replay, as far as both manifests
+    tell."""
     old, new = recorded.manifest, again.manifest
     # Other data explain every difference, so nothing else is worth naming.
     if old.get("data") and new.get("data") and old["data"] != new["data"]:
         return "the problem holds other data than the recording: pass the data that were minimised"
     changed = []
     if "code" not in old:
-        changed.append("asyncqn's own code may have changed, for the recording does not name it")
+        changed.append("asyncqn's own code may have changed (the recording does not identify it)")
     elif old["code"] != new["code"]:
         changed.append("asyncqn's own code changed")
+    # A recording without this entry is not evidence of a change.
     if old.get("problem_code", new.get("problem_code")) != new.get("problem_code"):
         changed.append("the code of the package that the problem comes from changed")
     before, now = old["versions"], new["versions"]
     changed += [
         f"{name} {before.get(name)} is now {now[name]}" for name in now if before.get(name) != now[name]
     ]
-    changed += [f"the {part} is another" for part in ("problem", "algorithm") if old[part] != new[part]]
+    changed += [f"the {part} differs" for part in ("problem", "algorithm") if old[part] != new[part]]
     start, start_again = value_at_start(recorded.metrics), value_at_start(again.metrics)
     if start != start_again:
         changed.append(f"U at the start is {start_again!r} instead of {start!r}")
@@ -219,5 +225,5 @@ def _cause(recorded: Run, again: Run) -> str:
         )
     unchanged = "code, versions and machine are as recorded, and so is U at the start"
     if is_ours(type(again.problem)):
-        return f"{unchanged}: the files of the run were altered, or this is a mistake of asyncqn to report"
+        return f"{unchanged}: the run's files were altered, or this is a defect of asyncqn: please report it"
     return f"{unchanged}: the problem's gradient is not a function of its arguments, or its code changed"

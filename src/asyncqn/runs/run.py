@@ -1,4 +1,4 @@
-"""Run: what a minimisation returns.
+"""Run: the result of a minimisation, on any engine.
 
 A `Run` is plain data: it can be saved (`runs.archive`), replayed (`runs.replay`), changed (`runs.what_if`)
 and drawn (`view.plots`); the methods below import these modules only when they are called.
@@ -75,8 +75,7 @@ class Run:
     theta: Array
     fun: float
     status: Outcome
-    """How the run ended, an `Outcome`, which is also a string: "converged", "completed", "stopped",
-    "stalled", "diverged", "interrupted" or "terminated".  `message` says why in a sentence."""
+    """See `core.outcome.Outcome`.  It is also a string, so `run.status == "converged"` works."""
     message: str
     schedule: Schedule
     metrics: Table
@@ -99,13 +98,13 @@ class Run:
 
     @property
     def x(self) -> Array:
-        """theta, by SciPy's name."""
+        """The final point, under SciPy's name."""
         return self.theta
 
     @property
     def success(self) -> bool:
-        """Whether the run converged or reached its target; for a stochastic method, whether it made all
-        commits without ending above its start (`core.outcome`)."""
+        """True where the run converged or reached its target; a stochastic method must have made all commits
+        without ending above its start (`core.outcome`)."""
         return self.status.is_success(exact=bool(self.manifest.get("exact")))
 
     @property
@@ -115,15 +114,16 @@ class Run:
 
     @property
     def passes(self) -> float:
-        """Rows whose gradient was computed, over n_data; NaN where the algorithm does not say."""
+        """Rows whose gradient was computed, over n_data; NaN if the algorithm does not report its rows."""
         if extra(self.algorithm, "rows_of") is None:
             return math.nan
+        # The manifest and not `problem`: a loaded run may have no problem.
         n_data = int(self.manifest["problem"]["n_data"])
         return float(rows_computed(self.algorithm, self.schedule, n_data).sum()) / n_data
 
     @property
     def grad_norm(self) -> float:
-        """|grad U| at the last point kept by a method with exact gradients; NaN for others."""
+        """|grad U| at the last accepted point of a method with exact gradients; NaN for other methods."""
         found = self.metrics.get("grad_norm")
         return float(found[-1]) if found is not None and len(found) else math.nan
 
@@ -181,6 +181,7 @@ class Run:
         >>> run.what_if(without_worker=3).schedule.commits < 300
         True
         """
+        # Imported here, because these modules import this one.
         from asyncqn.runs.what_if import Change, changed
 
         return changed(self, Change(fresh, without_worker, workers, cluster, algorithm, seed))
@@ -211,7 +212,8 @@ class Run:
         return overview(self)
 
     def summary(self) -> dict[str, Any]:
-        """The numbers that the command line prints as JSON."""
+        """Return the numbers that the command line prints as JSON."""
+        # Numbers that are NaN are left out: JSON has none, and scripts would have to test for them.
         staleness = self.schedule.staleness
         out: dict[str, Any] = {
             "status": str(self.status),
@@ -230,7 +232,18 @@ class Run:
         return out
 
     def save(self, folder: str | Path) -> Path:
-        """Write the run to `folder`, whole or not at all; an older run there is replaced."""
+        """Write the run to `folder`, completely or not at all; an older run there is replaced.
+
+        Parameters
+        ----------
+        folder : str or path
+            Folder to write; its parent is created.  A folder with other contents is refused.
+
+        Returns
+        -------
+        Path
+            The folder.
+        """
         from asyncqn.runs.archive import save_run
 
         return save_run(self, folder)

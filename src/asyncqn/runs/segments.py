@@ -1,4 +1,4 @@
-"""Segments: a run that was resumed with another algorithm, problem or wire, part by part.
+"""Segments: the parts of a run that was resumed with another algorithm, problem or wire format.
 
 A new segment takes over theta and the rest of the master's state, every worker's state, number and count of
 steps, and the metric table.  The two algorithms must therefore be of one kind, with states of equal shapes,
@@ -26,7 +26,7 @@ Entry = dict[str, Any]
 def segments_after(
     start: Saved, now: Mapping[str, Any], from_commit: int, from_row: int | None
 ) -> list[Entry]:
-    """The segments of a run that continues from `start` with the manifest `now`; [] where nothing changed."""
+    """Return the segments of a run that continues from `start` with the manifest `now`; [] if unchanged."""
     before = start.document["manifest"]
     # A run without changes stores no segments; its whole past is the first one.
     segments: list[Entry] = list(before.get("segments") or [_entry(before, 0, 0, 0)])
@@ -34,11 +34,12 @@ def segments_after(
     new = _entry(now, from_commit, from_row, data)
     if any(new[part] != segments[-1][part] for part in ("problem", "algorithm", "wire", "data")):
         segments.append(new)
+    # A manifest without segments is one that older versions can read.
     return segments if len(segments) > 1 else []
 
 
 def _entry(manifest: Mapping[str, Any], from_commit: int, from_row: int | None, data: int) -> Entry:
-    """data: how many times a problem of the same description came with other data, as far as U can tell."""
+    """Return a segment; `data` counts how often the same description came with other data."""
     return {
         "from_commit": from_commit,
         "from_row": from_row,
@@ -52,9 +53,9 @@ def _entry(manifest: Mapping[str, Any], from_commit: int, from_row: int | None, 
 def differences(
     saved: Saved, problem: Entry, algorithm: Entry, theta0: Array, given: Problem | None
 ) -> list[str]:
-    """Return what a checkpoint was written with, where it is not what it shall continue with.
+    """Return sentences about how the checkpoint's inputs differ from those it shall continue with.
 
-    U at the start is compared for a problem that was `given`, up to the rounding of another processor.
+    For a problem that the user passed, U at the start is compared, up to the rounding of other processors.
     """
     manifest = saved.document["manifest"]
     found = [
@@ -63,6 +64,7 @@ def differences(
         if manifest["problem"].get(name) != problem[name]
     ]
     old, new = manifest["algorithm"], algorithm
+    # Parameters of another kind of algorithm have other names, so comparing them would only add noise.
     if old["kind"] != new["kind"]:
         found.append(f"the algorithm was {old['kind']}, not {new['kind']}")
     else:
@@ -72,6 +74,7 @@ def differences(
             for name in {**a, **b}
             if a.get(name) != b.get(name)
         ]
+    # The digest of a user's class may depend on scratch arrays, so only our own are compared.
     recorded = manifest.get("data")
     if given is not None and not found and recorded and is_reliable(given) and data_digest(given) != recorded:
         saved.document["other data"] = True
@@ -89,30 +92,31 @@ def differences(
 
 
 def value_at_start(metrics: Table) -> float | None:
-    """U at theta0, where the run evaluated it."""
+    """Return U at theta0, or None if the run did not evaluate it."""
     known = metrics.rows > 0 and {"commit", "fun"} <= set(metrics) and metrics["commit"][0] == 0
     return float(metrics["fun"][0]) if known else None
 
 
 def check_change(saved: Saved, problem: Problem, algorithm: Algorithm, old: Algorithm | None) -> None:
-    """Refuse a change after which the states of the checkpoint would mean something else."""
+    """Raise `BadInput` for a change that would give the stored states another meaning."""
     manifest, theta0 = saved.document["manifest"], saved.arrays["theta0"]
     require(
         int(problem.n_data) == manifest["problem"]["n_data"],
-        f"a run cannot go on with a problem of n_data = {problem.n_data} instead of "
+        f"a run cannot continue with a problem of n_data = {problem.n_data} instead of "
         f"{manifest['problem']['n_data']}: its workers remember rows by their numbers.",
     )
     said = extra(problem, "dtype")
     dtype = theta0.dtype if said is None else np.dtype(said)
-    require(dtype == theta0.dtype, f"a run in {theta0.dtype} cannot go on with a problem in {dtype}.")
+    require(dtype == theta0.dtype, f"a run in {theta0.dtype} cannot continue with a problem in {dtype}.")
+    # An algorithm that cannot be rebuilt from the checkpoint is known by its name alone.
     if old is None:
         same = algorithm_to_json(algorithm)["kind"] == manifest["algorithm"]["kind"]
     else:
         same = type(algorithm) is type(old) and algorithm.stages == old.stages
     require(
         same,
-        "a run can go on only with an algorithm of the same kind, that asks for the same messages: its "
-        "states mean nothing to another.",
+        "a run can continue only with an algorithm of the same kind and the same stages, because its stored "
+        "states mean nothing to another one.",
     )
     # Shapes are compared with those of a fresh state, because kernels rely on them.
     local = algorithm.init_worker(problem, theta0)
@@ -120,11 +124,11 @@ def check_change(saved: Saved, problem: Problem, algorithm: Algorithm, old: Algo
     for worker in saved.document["workers"]:
         misfit = misfit or _misfit(f"worker.{worker}", local, saved.arrays)
     if misfit:
-        raise BadInput(f"a run cannot go on with parameters that change the size of its states ({misfit}).")
+        raise BadInput(f"a run cannot continue with parameters that resize its states ({misfit}).")
 
 
 def _misfit(name: str, template: Any, arrays: Arrays) -> str:
-    """The first array of a stored state that is not shaped as the template's, in words."""
+    """Return a phrase about the first stored array that differs in shape or dtype, or an empty string."""
     if isinstance(template, tuple):
         found = (_misfit(f"{name}.{i}", child, arrays) for i, child in enumerate(template))
         return next((words for words in found if words), "")

@@ -1,7 +1,7 @@
 """Convert a master, and the numerical loop around it, to a checkpoint and back.
 
-The real engines save a master and collect the workers' states themselves; the loop of `core.execute`, which
-holds all of it, is saved as a whole.
+The real engines save a master here and collect the workers' states themselves.  The loop of `core.execute`
+holds master and workers, so it is saved as a whole.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from asyncqn.table import Table
 
 
 def save_master(master: Master) -> Saved:
-    """Return what a checkpoint keeps of a master: numbers, copies of its arrays, and what only grows."""
+    """Return the checkpoint of a master: numbers, copies of its arrays, and logs of what only grows."""
     # The row of this version stays behind: `Master.restore` makes it again.
     master.flush(but_now=True)
     document = {
@@ -32,14 +32,16 @@ def save_master(master: Master) -> Saved:
         "rejected": master.rejected,
         "rejected_in_a_row": master.rejected_in_a_row,
     }
+    # Copies, because the checkpoint may be written by a thread while the next commits change these arrays.
     arrays = {**flatten("iterate", master.iterate), "theta0": master.theta0.copy()}
     if master.best is not None:
         best = master.best
         arrays["best"] = np.array([best.value, best.fun, best.commit, best.rows_since], np.float64)
         if best.theta is not None:
             arrays["best_theta"] = best.theta.copy()
+    # Every record of a log has the same fields; a metric that appears later starts a new log.
     columns = np.dtype([(name, "<f8") for name in master.columns])
-    # Both lists only grow, so that a thread may read their beginnings while the run goes on.
+    # Both lists only grow, so a thread may read their beginnings while the run continues.
     records, fingerprints = master.records, master.fingerprints
 
     def metrics_between(start: int, stop: int) -> npt.NDArray[Any]:
@@ -81,7 +83,7 @@ def _restore_kept(master: Master, saved: Saved) -> None:
 
 
 def _master_state(master: Master, saved: Saved) -> dict[str, Any]:
-    """The arguments of `Master.restore`; the iterate is filled in place."""
+    """Return the arguments of `Master.restore`; the iterate is filled in place."""
     document, table = saved.document, Table(with_prefix("metrics.", saved.arrays))
     return {
         "iterate": saved.tree("iterate", master.iterate),
@@ -96,7 +98,7 @@ def _master_state(master: Master, saved: Saved) -> dict[str, Any]:
 
 
 def _best(master: Master, saved: Saved) -> Best | None:
-    """Return the best row of a run with patience."""
+    """Return the best row of a run with patience, or None without patience."""
     rule, row = master.stopping.patience, saved.arrays.get("best", np.empty(0))
     if rule is None:
         return None
@@ -104,6 +106,7 @@ def _best(master: Master, saved: Saved) -> Best | None:
     sound = row.shape == (4,) and bool(np.isfinite(row[2:]).all())
     if theta is not None:
         sound = sound and theta.shape == master.theta0.shape and theta.dtype == master.theta0.dtype
+    # row[2] is the commit of the best row; -1 means that no row was finite yet.
     if not sound or (rule.keep_best and row[2] >= 0 and theta is None):
         raise DamagedFile("the checkpoint is damaged: it lacks the best row that Patience compares with.")
     value, fun, commit, rows_since = row.tolist()
@@ -111,7 +114,7 @@ def _best(master: Master, saved: Saved) -> Best | None:
 
 
 def save_loop(loop: Loop, manifest: dict[str, Any]) -> Saved:
-    """Return the master, all workers, and the updates that wait for their commit."""
+    """Return the checkpoint of a loop: master, workers, and the updates that wait for their commit."""
     saved = save_master(loop.master)
     for worker, local in loop.locals.items():
         saved.arrays.update(flatten(f"worker.{worker}", local))
@@ -121,6 +124,7 @@ def save_loop(loop: Loop, manifest: dict[str, Any]) -> Saved:
         manifest=manifest,
         workers={str(w): k for w, k in loop.steps.items()},
         pending=list(loop.pending),
+        # A rejected update is None and has no arrays, so its row is listed here.
         rejected_pending=[row for row, update in loop.pending.items() if update is None],
     )
     return saved

@@ -1,4 +1,4 @@
-"""What if: compute a run again on another schedule, with the same rows and the same noise.
+"""Counterfactual runs: compute a run again on another schedule, with the same rows and the same noise.
 
 Random numbers belong to (seed, worker, step), so two runs differ only by what was changed.  `changed` is the
 entry point; `_schedule` decides between the recorded schedule and a simulated one.
@@ -25,7 +25,7 @@ from asyncqn.types import Algorithm
 
 
 class Change(NamedTuple):
-    """What shall be different; see `Run.what_if`."""
+    """The requested changes; see `Run.what_if`."""
 
     fresh: bool = False
     without_worker: int | None = None
@@ -36,7 +36,7 @@ class Change(NamedTuple):
 
 
 def changed(run: Run, change: Change) -> Run:
-    """Compute the changed run."""
+    """Compute a run again with the requested changes."""
     manifest = run.manifest
     if run.problem is None:
         raise BadInput(needs_problem("run", "load_run(folder, problem=...)", manifest))
@@ -45,7 +45,7 @@ def changed(run: Run, change: Change) -> Run:
         raise BadInput(needs_algorithm("run", "load_run(folder, algorithm=...)", manifest))
     require(
         not manifest.get("segments"),
-        "a run that went on with another algorithm or problem cannot be asked what if: ask its parts.",
+        "what_if needs a run with one algorithm and one problem, and this run was resumed with others.",
     )
     # Another algorithm may need members that this problem lacks.
     check_fit(algorithm, run.problem)
@@ -53,32 +53,34 @@ def changed(run: Run, change: Change) -> Run:
     schedule, cluster = _schedule(run, algorithm, change, seed)
     if change.without_worker is not None:
         schedule = _without(schedule, algorithm, change.without_worker)
+    # After a worker was removed, so that "fresh" refers to the commits that are left.
     if change.fresh:
         schedule = schedule.with_fresh_reads()
-    require(schedule.commits > 0, "nothing is left of the run: no commit came from anybody else.")
+    require(schedule.commits > 0, "no commit is left: all of them came from the worker that was left out.")
     commits = schedule.commits
     request = request_again(manifest, run.problem, algorithm, run.theta0, commits=commits, seed=seed)
     return run_schedule(request, schedule, engine=_engine(run, change, cluster))
 
 
 def _engine(run: Run, change: Change, cluster: Cluster | None) -> EngineManifest:
-    """Return what the manifest says of the engine: that of the run, and what was changed."""
+    """Return the manifest's entry for the engine: that of the run, and what was changed."""
     asked = {name: value for name, value in change._asdict().items() if value not in (None, False)}
     if change.algorithm is not None:
         asked["algorithm"] = type(change.algorithm).__name__
     if cluster is not None:
         engine = {"kind": "simulator", "workers": cluster.workers, "cluster": to_json(cluster)}
     else:
+        # Measured times belong to the recorded run, not to this one.
         engine = {name: value for name, value in run.manifest["engine"].items() if name != "measured"}
     return {**engine, "what_if": to_json(asked)}
 
 
 def _schedule(run: Run, algorithm: Algorithm, change: Change, seed: int) -> tuple[Schedule, Cluster | None]:
-    """The schedule to begin with: the recorded one, or one simulated on the cluster that is returned."""
+    """Return the recorded schedule, or a simulated one with the cluster that it was simulated on."""
     cluster = change.cluster
     require(
         cluster is None or change.workers is None,
-        "say either cluster, which has its own workers, or workers, not both.",
+        "give either cluster, which states its own number of workers, or workers, not both.",
     )
     # An algorithm with other stages cannot follow the recorded schedule.
     other_messages = run.algorithm is None or algorithm.stages != run.algorithm.stages
@@ -100,7 +102,7 @@ def _without(schedule: Schedule, algorithm: Algorithm, worker: int) -> Schedule:
     )
     require(
         len(algorithm.stages) == 1 and algorithm.stages[0].closes is not Closes.ALL_PARTS,
-        "a worker cannot be taken out of versions that need all parts of the data: somebody else would have "
-        "computed its parts; ask what_if(workers=...), or give a cluster in which it dies.",
+        "a worker cannot be left out where every version needs all parts of the data, because another worker "
+        "would have computed its parts: use what_if(workers=...), or a cluster in which it dies.",
     )
     return schedule.without_worker(worker)

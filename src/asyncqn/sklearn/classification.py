@@ -1,4 +1,7 @@
-"""LogisticRegression for two or more classes, with scikit-learn's conventions."""
+"""LogisticRegression for two or more classes, with scikit-learn's conventions.
+
+scikit-learn requires that `__init__` only stores its arguments; `fit` checks them.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +51,11 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
         A fit ends when the norm of the gradient of the mean loss, with its share of the penalty, is at most
         `tol`.
     max_iter : int, default 1000
-        Versions of the coefficients at most; None: until the fit has converged.
+        Largest number of versions of the coefficients; None: until the fit has converged.
     warm_start : bool, default False
         Whether to start from the coefficients of the last fit, where they have the same shape.
     verbose : int, default 0
-        Print a line per iteration where it is positive.
+        Whether to print a line per iteration, if positive.
     engine : asyncqn engine, optional
         Where the workers run; None: threads of this process, or for one worker the calling thread.
     workers : int, optional
@@ -69,13 +72,13 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
     classes_ : array of shape (n_classes,)
         The labels, in order.
     n_iter_ : array of shape (1,)
-        Versions of the coefficients that the fit made.
+        Number of versions of the coefficients in the fit.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : array of shape (n_features_in_,)
         Names of the columns, where X was a data frame.
     run_ : asyncqn.Run
-        The run; `asyncqn.replay(model.run_)` computes it again, bit by bit.
+        The run; `asyncqn.replay(model.run_)` computes it again, bit for bit.
 
     Examples
     --------
@@ -122,9 +125,9 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
         X : matrix of shape (n_samples, n_features), dense or sparse, or a data frame
             The features.
         y : array of n_samples labels
-            Numbers, texts or truth values.
+            Numbers, texts or booleans.
         sample_weight : array of n_samples numbers, optional
-            How much each row counts; None: all the same.
+            Weight of each row; None: all rows weigh the same.
 
         Returns
         -------
@@ -134,22 +137,25 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
         self._check_parameters()
         X, y, weights = self._training_data(X, y, sample_weight)
         check_classification_targets(y)
+        # Sorted labels, as in scikit-learn; the second class is the positive one.
         classes, labels = np.unique(y, return_inverse=True)
         require(
             len(classes) > 1,
-            f"y holds one class only, {classes[0]!s}: LogisticRegression needs rows of at least two classes.",
+            f"y has only one class, {classes[0]!s}: LogisticRegression needs rows of at least two classes.",
         )
         weights = self._with_class_weights(classes, y, labels, weights)
         if weights is not None:
+            # A row of weight 0 does not count, so that a class may exist in y only by name.
             present = np.unique(labels[weights > 0.0])
             require(
                 len(present) > 1,
-                "all rows with a positive weight are of one class: LogisticRegression needs two or more.",
+                "all rows with a positive weight belong to one class: LogisticRegression needs two or more.",
             )
         penalty = 0.0 if np.isinf(self.C) else 1.0 / self.C
         model = TwoClasses if len(classes) == 2 else ManyClasses
         problem = model(X, labels, penalty, weights=weights, intercept=self.fit_intercept)
         total = len(labels) if weights is None else float(weights.sum())
+        # scikit-learn's `tol` refers to the mean loss, and U is a sum.
         self.run_ = self._minimise(problem, self._start(classes, problem), self.tol * total)
         self.classes_ = classes
         self._take(self.run_.theta.reshape(-1, problem._columns), X.shape[1])
@@ -167,7 +173,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
         return by_class[labels] if weights is None else weights * by_class[labels]
 
     def _start(self, classes: Numbers, problem: LinearModel) -> Array | None:
-        """The coefficients of the last fit, where they are wanted and fit."""
+        """Return the coefficients of the last fit for a warm start, if they fit the data."""
         known = self.warm_start and hasattr(self, "coef_") and np.array_equal(self.classes_, classes)
         if not known or self.coef_.shape[1] != problem.X.shape[1]:
             return None
@@ -175,11 +181,12 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
         return np.hstack(parts).reshape(-1).astype(problem.dtype)
 
     def _take(self, theta: Numbers, d: int) -> None:
-        """Set coefficients and intercepts; what changes no probability is made 0, as in scikit-learn."""
+        """Set coefficients and intercepts; the part that changes no probability is 0, as in scikit-learn."""
         coef, intercept = theta[:, :d].copy(), np.zeros(len(theta), theta.dtype)
         if self.fit_intercept:
             intercept = theta[:, d].copy()
         if len(self.classes_) > 2:
+            # A constant added to all classes cancels in softmax; a penalty fixes that of the coefficients.
             intercept -= intercept.mean()
             if np.isinf(self.C):
                 coef -= coef.mean(axis=0)

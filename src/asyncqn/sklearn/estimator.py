@@ -1,4 +1,4 @@
-"""What the estimators share: checks of their parameters and data, one call of `minimize`, predictions."""
+"""The base of the estimators: checks of parameters and data, one call of `minimize`, predictions."""
 
 from __future__ import annotations
 
@@ -34,26 +34,27 @@ Numbers = npt.NDArray[Any]
 Penalty = Annotated[float, parameter("Strength of the penalty on the coefficients", ge=0.0)]
 FitIntercept = Annotated[bool, parameter("Whether to fit an intercept, which is not penalised")]
 GradientTolerance = Annotated[float, parameter("Size of the gradient at which a fit ends", gt=0.0)]
-MaxIter = Annotated[int | None, parameter("Versions of theta at most; None: until it has converged", ge=1)]
+MaxIter = Annotated[int | None, parameter("Largest number of versions; None: until convergence", ge=1)]
 WarmStart = Annotated[bool, parameter("Whether to start from the coefficients of the last fit")]
-Verbose = Annotated[int, parameter("Print a line per evaluation where it is positive", ge=0)]
+Verbose = Annotated[int, parameter("Whether to print a line per evaluation, if positive", ge=0)]
 EngineOrNone = Annotated[
     Engine | None,
     parameter("Where the workers run; None: threads", words="an engine, such as Threads(2), or None"),
 ]
 WorkersOrNone = Annotated[
     int | None,
-    parameter("Threads; None: one for small data, else one per processor", ge=1, le=1_000_000),
+    parameter("Number of threads; None: one for small data, else one per processor", ge=1, le=1_000_000),
 ]
 
 _ENTRIES_PER_THREAD = 1_000_000
 """Entries of X from which a second thread saves more than its start and its messages cost."""
 _NO_EVALUATIONS = 2**62
-"""Commits between two evaluations of U, so that there are none; versions with a known U are recorded."""
+"""Commits between two evaluations of U; so large that there are none.  Versions with a known U are
+recorded."""
 
 
 class LinearEstimator(BaseEstimator):  # type: ignore[misc]
-    """A linear model that scikit-learn's tools can clone, search and pickle; a subclass says which."""
+    """A linear model that scikit-learn's tools can clone, search and pickle; a subclass defines the model."""
 
     fit_intercept: bool
     tol: float
@@ -73,8 +74,9 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """All attributes but the data, which the run holds: pass the problem to `replay` after unpickling."""
+        """Return all attributes except the data in the run; `replay` needs the problem after unpickling."""
         state = dict(super().__getstate__())
+        # A pickled estimator would otherwise contain its training data.
         if "run_" in state:
             state["run_"] = replace(state["run_"], problem=None)
         return state
@@ -88,13 +90,14 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             about.checked(name, getattr(self, name))
         require(
             self.engine is None or self.workers is None,
-            "give an engine or a number of workers, not both: an engine has its own workers.",
+            "give an engine or a number of workers, not both, because an engine has its own workers.",
         )
 
     def _training_data(
         self, X: Any, y: Any, sample_weight: Any, **options: Any
     ) -> tuple[Any, Numbers, Numbers | None]:
-        """X, y and the weights as arrays, checked by scikit-learn, with the names of the features kept."""
+        """Return X, y and the weights as arrays, checked by scikit-learn, and store the feature names."""
+        # scikit-learn's own validation gives its usual messages and sets `n_features_in_`.
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", **options
         )
@@ -103,7 +106,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         return X, y, sample_weight
 
     def _minimise(self, problem: LinearModel, theta0: Array | None, limit: float | None) -> Run:
-        """Minimise until the norm of the gradient is `limit` at most; None: `tol` times the first."""
+        """Minimise until the norm of the gradient is at most `limit`; None: `tol` times the first norm."""
 
         def arrived(standing: Standing) -> str | None:
             most = self.tol * standing.first_grad_norm if limit is None else limit
@@ -118,10 +121,12 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             theta0=theta0,
             commits=self.max_iter,
             seed=self.seed,
+            # The stopping rule below decides; `tol` only keeps a run from continuing beyond it.
             tol=min(TOLERANCE, self.tol),
             stop=arrived,
             evaluate=_NO_EVALUATIONS,
             callback=tell if self.verbose else None,
+            # The model has checked its data, so the test of a user's problem would only cost time.
             check=False,
             progress=False,
         )
@@ -148,7 +153,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     # -- predictions
 
     def _scores(self, X: Any) -> Numbers:
-        """X @ coef_.T + intercept_."""
+        """Return X @ coef_.T + intercept_."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", reset=False)
         scores: Numbers = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_

@@ -1,4 +1,7 @@
-"""Ridge, PoissonRegressor and HuberRegressor, with scikit-learn's conventions."""
+"""Ridge, PoissonRegressor and HuberRegressor, with scikit-learn's conventions.
+
+The constructors repeat their parameters, because scikit-learn reads them from the signature of `__init__`.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from asyncqn.types import Array
 
 
 class _Regressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
-    """A linear model of one number per row."""
+    """A linear model that predicts one number per row."""
 
     alpha: float
 
@@ -38,11 +41,11 @@ class _Regressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def _limit(self, total: float) -> float | None:
-        """The norm of the gradient at which a fit ends; None: `tol` times that of the first."""
+        """Return the norm of the gradient at which a fit ends; None: `tol` times the first norm."""
         raise NotImplementedError
 
     def _first(self, problem: LinearModel) -> Array | None:
-        """Return where a fit begins; None: at the problem's own start."""
+        """Return the starting point of a fit; None: the problem's own."""
         return None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -55,7 +58,7 @@ class _Regressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         y : array of n_samples numbers
             The responses.
         sample_weight : array of n_samples numbers, optional
-            How much each row counts; None: all the same.
+            Weight of each row; None: all rows weigh the same.
 
         Returns
         -------
@@ -74,14 +77,14 @@ class _Regressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         return self
 
     def _start(self, problem: LinearModel) -> Array | None:
-        """The coefficients of the last fit, where they are wanted and fit."""
+        """Return the coefficients of the last fit for a warm start, if they fit the data."""
         if not (self.warm_start and hasattr(self, "coef_") and len(self.coef_) == problem.X.shape[1]):
             return self._first(problem)
         last = [*self.coef_, *([self.intercept_] if self.fit_intercept else [])]
         return np.array([*last, *self._further()], problem.dtype)
 
     def _further(self) -> list[float]:
-        """Return what theta holds after coefficients and intercept."""
+        """Return the numbers of theta after coefficients and intercept."""
         return []
 
     def predict(self, X: Any) -> Numbers:
@@ -103,11 +106,11 @@ class Ridge(_Regressor):
     tol : float, default 1e-8
         A fit ends when the norm of the gradient is at most `tol` times that of the first.
     max_iter : int, default 1000
-        Versions of the coefficients at most; None: until the fit has converged.
+        Largest number of versions of the coefficients; None: until the fit has converged.
     warm_start : bool, default False
         Whether to start from the coefficients of the last fit, where they have the same shape.
     verbose : int, default 0
-        Print a line per iteration where it is positive.
+        Whether to print a line per iteration, if positive.
     engine : asyncqn engine, optional
         Where the workers run; None: threads of this process, or for one worker the calling thread.
     workers : int, optional
@@ -122,13 +125,13 @@ class Ridge(_Regressor):
     intercept_ : float
         The intercept; 0.0 without one.
     n_iter_ : int
-        Versions of the coefficients that the fit made.
+        Number of versions of the coefficients in the fit.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : array of shape (n_features_in_,)
         Names of the columns, where X was a data frame.
     run_ : asyncqn.Run
-        The run; `asyncqn.replay(model.run_)` computes it again, bit by bit.
+        The run; `asyncqn.replay(model.run_)` computes it again, bit for bit.
 
     Examples
     --------
@@ -184,11 +187,11 @@ class PoissonRegressor(_Regressor):
     tol : float, default 1e-4
         A fit ends when the norm of the gradient of the objective is at most `tol`.
     max_iter : int, default 1000
-        Versions of the coefficients at most; None: until the fit has converged.
+        Largest number of versions of the coefficients; None: until the fit has converged.
     warm_start : bool, default False
         Whether to start from the coefficients of the last fit, where they have the same shape.
     verbose : int, default 0
-        Print a line per iteration where it is positive.
+        Whether to print a line per iteration, if positive.
     engine : asyncqn engine, optional
         Where the workers run; None: threads of this process, or for one worker the calling thread.
     workers : int, optional
@@ -203,13 +206,13 @@ class PoissonRegressor(_Regressor):
     intercept_ : float
         The intercept; 0.0 without one.
     n_iter_ : int
-        Versions of the coefficients that the fit made.
+        Number of versions of the coefficients in the fit.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : array of shape (n_features_in_,)
         Names of the columns, where X was a data frame.
     run_ : asyncqn.Run
-        The run; `asyncqn.replay(model.run_)` computes it again, bit by bit.
+        The run; `asyncqn.replay(model.run_)` computes it again, bit for bit.
 
     Notes
     -----
@@ -255,13 +258,14 @@ class PoissonRegressor(_Regressor):
 
     def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
         total = len(y) if weights is None else float(weights.sum())
+        # scikit-learn penalises the mean loss, and U is a sum.
         return PoissonRegression(X, y, self.alpha * total, weights=weights, intercept=self.fit_intercept)
 
     def _limit(self, total: float) -> float | None:
         return self.tol * total
 
     def _first(self, problem: LinearModel) -> Array | None:
-        """The intercept of a model without features."""
+        """Return the intercept of a model without features, which keeps the first step from overflowing."""
         mean = float(np.average(problem.y, weights=problem.weights))
         require(
             mean > 0.0 or not self.fit_intercept, "all counts are 0: the intercept would be minus infinity."
@@ -286,12 +290,12 @@ class PoissonRegressor(_Regressor):
         y : array of n_samples numbers
             The counts.
         sample_weight : array of n_samples numbers, optional
-            How much each row counts; None: all the same.
+            Weight of each row; None: all rows weigh the same.
 
         Returns
         -------
         float
-            1.0 for a perfect fit, 0.0 for one that is no better than the mean.
+            1.0 for a perfect fit, 0.0 for a model that is no better than the mean.
         """
         return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
 
@@ -314,11 +318,11 @@ class HuberRegressor(_Regressor):
     tol : float, default 1e-5
         A fit ends when the norm of the gradient of the objective is at most `tol`, or 1e-8 of the first.
     max_iter : int, default 1000
-        Versions of the coefficients at most; None: until the fit has converged.
+        Largest number of versions of the coefficients; None: until the fit has converged.
     warm_start : bool, default False
         Whether to start from the coefficients of the last fit, where they have the same shape.
     verbose : int, default 0
-        Print a line per iteration where it is positive.
+        Whether to print a line per iteration, if positive.
     engine : asyncqn engine, optional
         Where the workers run; None: threads of this process, or for one worker the calling thread.
     workers : int, optional
@@ -334,16 +338,16 @@ class HuberRegressor(_Regressor):
         The intercept; 0.0 without one.
     scale_ : float
         The scale sigma, in units of y.
-    outliers_ : array of n_samples truth values
+    outliers_ : array of n_samples booleans
         Which rows are outliers.
     n_iter_ : int
-        Versions of the coefficients that the fit made.
+        Number of versions of the coefficients in the fit.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : array of shape (n_features_in_,)
         Names of the columns, where X was a data frame.
     run_ : asyncqn.Run
-        The run; `asyncqn.replay(model.run_)` computes it again, bit by bit.
+        The run; `asyncqn.replay(model.run_)` computes it again, bit for bit.
 
     Examples
     --------
@@ -392,7 +396,7 @@ class HuberRegressor(_Regressor):
         y : array of n_samples numbers
             The responses.
         sample_weight : array of n_samples numbers, optional
-            How much each row counts; None: all the same.
+            Weight of each row; None: all rows weigh the same.
 
         Returns
         -------
@@ -403,13 +407,20 @@ class HuberRegressor(_Regressor):
         problem = self.run_.problem
         assert isinstance(problem, HuberRegression)
         self.scale_ = problem.scale(self.run_.theta)
+        # scikit-learn defines outliers by the fitted scale, after the fit.
         residuals = np.abs(problem.y - self.predict(X))
         self.outliers_ = residuals > self.epsilon * self.scale_
         return self
 
     def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
         return HuberRegression(
-            X, y, 2.0 * self.alpha, weights=weights, intercept=self.fit_intercept, epsilon=self.epsilon
+            # scikit-learn's objective has alpha |coef|^2, ours (prior / 2) |coef|^2.
+            X,
+            y,
+            2.0 * self.alpha,
+            weights=weights,
+            intercept=self.fit_intercept,
+            epsilon=self.epsilon,
         )
 
     def _limit(self, total: float) -> float | None:

@@ -1,4 +1,8 @@
-"""The one writer and reader of everything on disk: whole files, sealed folders, growing logs, locks.
+"""The one writer and reader of everything on disk: files, sealed folders, growing logs, locks.
+
+Reading order: `opening` (which files may be opened), `writing` (atomic replacement of files and folders),
+`reading` and `arrays` (checks before anything is believed), `logs` and `growing` (what only grows), `locks`,
+and `serialise` (parameters as JSON).
 
 May import: errors, parameters.
 """

@@ -1,4 +1,7 @@
-"""GrowingRows: rows that are added one by one, first in memory and later in an unnamed temporary file."""
+"""GrowingRows: a table that grows row by row, first in memory and later in an unnamed temporary file.
+
+A sampler may store more draws than fit into memory, and how many is not known in advance.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ IN_MEMORY = 1 << 28
 
 
 class GrowingRows:
-    """A table of `width` columns; the file has no name, so that nothing is left behind however a run ends."""
+    """A table of `width` columns; its file has no name, so nothing is left behind however a run ends."""
 
     def __init__(self, width: int, dtype: npt.DTypeLike, in_memory: int = IN_MEMORY) -> None:
         self._rows = np.empty((0, width), dtype)
@@ -22,7 +25,7 @@ class GrowingRows:
 
     def __del__(self) -> None:
         if self._file is not None:
-            self._file.close()  # what is mapped stays
+            self._file.close()  # memory maps of it remain valid
 
     def __len__(self) -> int:
         return self._count
@@ -31,11 +34,13 @@ class GrowingRows:
         """Add a copy of a row."""
         if self._file is None and (self._count + 1) * row.nbytes > self._most:
             self._file = tempfile.TemporaryFile(prefix="asyncqn-")  # noqa: SIM115 - open as long as this is
+            # From here on rows go to the file alone; memory stays bounded for runs of any length.
             self._file.write(self._rows[: self._count].tobytes())
             self._rows = self._rows[:0].copy()
         if self._file is not None:
             self._file.write(np.ascontiguousarray(row, self._rows.dtype).tobytes())
         else:
+            # Doubling makes the cost of an append constant on average.
             if self._count == len(self._rows):
                 self._rows = np.resize(self._rows, (max(16, 2 * self._count), self._rows.shape[1]))
             self._rows[self._count] = row
@@ -50,15 +55,15 @@ class GrowingRows:
         self._count = count
 
     def between(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Numbers `start` to `stop` of all rows in a row, as a copy."""
-        rows, file = self._rows, self._file  # in this order: another thread may append meanwhile
+        """Return numbers `start` to `stop` of all rows, concatenated, as a copy."""
+        rows, file = self._rows, self._file  # in this order, because another thread may append in between
         if file is None:
             return rows.reshape(-1)[start:stop].copy()
         file.flush()
         return np.array(np.memmap(file, rows.dtype, "r", shape=(stop,))[start:])
 
     def table(self) -> npt.NDArray[Any]:
-        """All rows, not to be written to; a memory map where they lie in the file."""
+        """Return all rows, read-only; they are a memory map if they are in the file."""
         if self._file is None:
             rows = self._rows[: self._count].copy()
             rows.flags.writeable = False

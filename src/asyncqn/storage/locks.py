@@ -2,7 +2,7 @@
 
 All of them are `flock` on an open handle.  `sole_writer` waits for the lock of a folder's own handle, for
 the moment of a write.  `FolderLock` does not wait: it locks a file in the folder, which also works on
-network file systems, for as long as a run writes checkpoints there, and says in it who holds the lock.
+network file systems, for as long as a run writes checkpoints there, and writes the holder into it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from asyncqn.storage.opening import own_handle
 
 _POLLING_INTERVAL = 0.02
 """Seconds between two attempts to take a lock."""
-_LONGEST_OWNER = 4096
-"""Largest number of bytes that are read of who holds a lock."""
+_MAX_OWNER_BYTES = 4096
+"""Largest number of bytes of the holder's description that are read."""
 
 
 class NoLocks(Exception):
-    """The file system has no locks."""
+    """The file system does not support locks."""
 
 
 def _lock(handle: int, *, shared: bool = False) -> bool:
-    """Lock an open file or folder unless somebody else holds the lock; `NoLocks` where there are none."""
+    """Try to lock an open file or folder; return whether it worked.  Raises `NoLocks`."""
     try:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -42,7 +42,7 @@ def _lock(handle: int, *, shared: bool = False) -> bool:
 
 @contextmanager
 def sole_writer(folder: int, path: Path, patience: float = 600.0) -> Iterator[bool]:
-    """Wait until nobody else writes to a folder, and lock it.
+    """Wait until no other process writes to a folder, and lock it.
 
     Parameters
     ----------
@@ -51,16 +51,17 @@ def sole_writer(folder: int, path: Path, patience: float = 600.0) -> Iterator[bo
     path : Path
         Its path, for messages.
     patience : float
-        Longest wait in seconds; after it `BadInput` is raised, because anybody who can read a folder can
-        lock it for ever.
+        Longest wait in seconds; after it `BadInput` is raised, because any process that can read a folder can
+        lock it forever.
 
     Yields
     ------
     bool
-        False where the file system has no locks for folders.
+        False if the file system does not support locks on folders.
     """
     ends = time.monotonic() + patience
     try:
+        # Polling, because `flock` has no timeout and a blocking call could not be ended.
         while not _lock(folder):
             if time.monotonic() > ends:
                 raise BadInput(
@@ -78,10 +79,10 @@ def sole_writer(folder: int, path: Path, patience: float = 600.0) -> Iterator[bo
 
 
 class FolderLock:
-    """At most one process (and one holder in it) has the lock of a folder.
+    """A lock that at most one process, and one holder in it, has on a folder.
 
-    The file `lock` in the folder says who holds it: process, host, run and time.  It is the system's
-    lock on that file that counts, so what a dead process left behind stops nobody.
+    The file `lock` in the folder describes the holder: process, host, run and time.  The lock of the system
+    on that file decides, so the file of a dead process blocks nobody.
     """
 
     NAME = "lock"
@@ -91,13 +92,14 @@ class FolderLock:
         self._handle: int | None = None
 
     def take(self) -> None:
-        """Take the lock, or say in a sentence who has it; `NoLocks` where there is none to take."""
+        """Take the lock, or raise `BadInput` with a sentence about its holder; `NoLocks` if unsupported."""
         if self._handle is not None:
             return
         path = self.folder / self.NAME
         handle = own_handle(path, os.O_RDWR | os.O_CREAT)
         try:
-            content = os.pread(handle, _LONGEST_OWNER, 0)
+            # Read before the attempt: the holder's own description names it where the attempt fails.
+            content = os.pread(handle, _MAX_OWNER_BYTES, 0)
             if not _lock(handle):
                 raise BadInput(
                     f"{self.folder} is being written by {_owner(content)}: wait until it ends, or choose "
@@ -122,7 +124,7 @@ class FolderLock:
         try:
             with suppress(OSError):
                 os.ftruncate(handle, 0)
-                fcntl.flock(handle, fcntl.LOCK_UN)  # a process that was forked since has a copy of the handle
+                fcntl.flock(handle, fcntl.LOCK_UN)  # a forked process may share the handle
         finally:
             os.close(handle)
 
@@ -132,8 +134,10 @@ class FolderLock:
 
 
 def _owner(content: bytes) -> str:
+    """Return the holder that a lock file describes; the file is not trusted, so its text is cleaned."""
     try:
         about = json.loads(content)
+        # In local time, for the person who reads the message.
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(about["since"])))
         host, run = (
             "".join(c if c.isprintable() else "?" for c in str(about[key])[:80]) for key in ("host", "run")
@@ -144,17 +148,17 @@ def _owner(content: bytes) -> str:
 
 
 def held_by(folder: Path) -> str | None:
-    """Return who holds the lock of a folder, in words; None where nobody does, or nobody can know.
+    """Return the holder of a folder's lock as a phrase, or None if there is none or it is unknown.
 
-    The question itself takes a shared lock for a moment, and only where a process has left its name
-    without releasing the lock.
+    The query takes a shared lock for a moment, and only where a process left its description without
+    releasing the lock.
     """
     try:
         handle = own_handle(folder / FolderLock.NAME, os.O_RDONLY)
     except OSError:
         return None
     try:
-        content = os.pread(handle, _LONGEST_OWNER, 0)
+        content = os.pread(handle, _MAX_OWNER_BYTES, 0)
         # Without content the lock was released in good order.
         return _owner(content) if content and not _lock(handle, shared=True) else None
     except (OSError, NoLocks):

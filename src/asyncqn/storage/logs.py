@@ -1,7 +1,7 @@
-"""Logs: records that only ever grow, so that storing them again costs what is new.
+"""Logs: files of records that only grow, so that storing them again costs only what is new.
 
-A log is a raw file of records of one dtype.  Whoever needs it names a length and the checksum of that
-much of it: later appends do not touch it, and what a killed writer left beyond it is overwritten.
+A log is a raw file of records of one dtype.  A document that refers to it states a length and the checksum of
+that beginning: later appends do not change it, and bytes that a killed writer left beyond it are overwritten.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOG_NAME = re.compile(r"[a-z]+-[0-9a-f]{12}\.log")
 
 @dataclass(frozen=True)
 class Log:
-    """The first `length` records of something that grows; `between(start, stop)` copies some of them."""
+    """The first `length` records of a growing sequence; `between(start, stop)` copies some of them."""
 
     dtype: np.dtype[Any]
     length: int
@@ -36,7 +36,7 @@ class Log:
 
 
 class LogEntry(msgspec.Struct, frozen=True):
-    """What a document says of a log: the file, how many records of which fields, their checksum."""
+    """A document's entry for a log: file, number of records, their fields, and their checksum."""
 
     name: str
     records: int
@@ -46,7 +46,7 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 @dataclass
 class LogFile:
-    """A log on disk as its writer knows it."""
+    """The state of a log on disk: its name, length and running checksum."""
 
     name: str
     dtype: np.dtype[Any]
@@ -58,7 +58,8 @@ class LogFile:
         return cls(f"{stem}-{uuid.uuid4().hex[:12]}.log", dtype)
 
     def extended(self, folder: Path, log: Log) -> LogFile:
-        """Append what `log` has beyond this; returns the longer log and leaves this one as it was."""
+        """Append the records of `log` beyond this length; return the longer log and leave this one
+        unchanged."""
         new = np.ascontiguousarray(log.between(self.records, log.length), self.dtype).tobytes()
         path, place, rest = folder / self.name, self.records * self.dtype.itemsize, memoryview(new)
         # A new log is created exclusively, so that nobody can plant a file of that name.
@@ -74,9 +75,11 @@ class LogFile:
             os.fsync(handle)
         finally:
             os.close(handle)
+        # The name of a new file is durable only after its folder is forced to disk.
         if fresh:
             with open_folder(folder) as opened:
                 force_folder(opened)
+        # A copy, so that a failed checkpoint can be repeated from the old state.
         digest = self.digest.copy()
         digest.update(new)
         return LogFile(self.name, self.dtype, log.length, digest)
@@ -88,10 +91,12 @@ class LogFile:
 
 
 def read_log(folder: Path, entry: LogEntry) -> tuple[npt.NDArray[Any], LogFile]:
-    """The records that an entry names, and the file to continue with."""
+    """Return the records that an entry describes, and the log to append to."""
+    # Only the last component: an entry such as "../x" must not leave the folder.
     path = folder / Path(entry.name).name
     dtype = np.dtype([(str(name), str(kind)) for name, kind in entry.fields])
     if (
+        # A name from a file must not lead out of the folder, and a dtype must not contain objects.
         path.name != entry.name
         or LOG_NAME.fullmatch(path.name) is None
         or any(dtype[name].str not in ("<i4", "<u4", "<f4", "<f8", "<i8") for name in dtype.names or ())
@@ -100,7 +105,7 @@ def read_log(folder: Path, entry: LogEntry) -> tuple[npt.NDArray[Any], LogFile]:
     length = entry.records * dtype.itemsize
     with open_own(path) as file:
         if entry.records < 0 or length > os.fstat(file.fileno()).st_size:
-            raise DamagedFile(f"{path} is damaged: it is shorter than its checkpoint says.")
+            raise DamagedFile(f"{path} is damaged: it is shorter than its checkpoint states.")
         require_memory(path, length)
         content = file.read(length)
     digest = hashlib.sha256(content)

@@ -1,7 +1,7 @@
 """The one place that opens files: regular files only, and no links inside our own folders.
 
 There are two rules.  A file that a *user names* (a job file, a CSV) may be reached through symbolic links,
-but it must be a regular file: a named pipe can block for ever, and a device can deliver bytes without end.
+but it must be a regular file: a named pipe can block forever, and a device can deliver bytes without end.
 A file *inside a folder of ours* (a run, a checkpoint, a model, stored ratings) was written by asyncqn as a
 regular file with one name.  A link there was planted, and following it would read or write a file outside
 the folder, so it is refused.
@@ -22,6 +22,8 @@ from pathlib import Path
 
 from asyncqn.errors import BadInput, DamagedFile
 
+# O_NONBLOCK: opening a named pipe that replaced the file since the check must not wait for a writer.
+# O_NOCTTY: a terminal must not become ours.
 _SAFE = os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _FILE_TYPES = {
     stat.S_IFLNK: "a symbolic link",
@@ -55,6 +57,7 @@ def open_input(path: str | os.PathLike[str], limit: int | None = None) -> Buffer
         If it cannot be opened.
     """
     check_input(path, limit)
+    # The check by name came first; this one looks at what was really opened.
     handle = os.open(path, os.O_RDONLY | _SAFE)
     try:
         _require_regular_input(path, os.fstat(handle), limit)
@@ -65,7 +68,7 @@ def open_input(path: str | os.PathLike[str], limit: int | None = None) -> Buffer
 
 
 def check_input(path: str | os.PathLike[str], limit: int | None = None) -> None:
-    """Refuse what `open_input` refuses, for readers of other packages that open the path themselves."""
+    """Raise `BadInput` where `open_input` does, for other packages that open the path themselves."""
     _require_regular_input(path, os.stat(path), limit)
 
 
@@ -76,7 +79,7 @@ def read_input(path: str | os.PathLike[str], limit: int) -> bytes:
 
 
 def check_output(path: str | os.PathLike[str]) -> None:
-    """Refuse an output path that names something other than a regular file; a missing one is fine."""
+    """Raise `BadInput` unless an output path is a regular file or missing."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):
@@ -86,7 +89,7 @@ def check_output(path: str | os.PathLike[str]) -> None:
 
 
 def open_append(path: str | os.PathLike[str]) -> TextIOWrapper:
-    """Open a text file that a user named, to append lines to it; it is made where it is missing.
+    """Open a text file that a user named, to append lines to it; it is created if it is missing.
 
     Raises `BadInput` where it is anything but a regular file.
     """
@@ -101,7 +104,7 @@ def open_append(path: str | os.PathLike[str]) -> TextIOWrapper:
 
 
 def open_own(path: Path, folder: int | None = None) -> BufferedReader:
-    """Open a file inside a folder of ours for reading; `folder`: the open handle of that folder.
+    """Open a file inside a folder of ours for reading; `folder` is the open handle of that folder.
 
     Raises `DamagedFile` if it is anything but a regular file with one name.
     """
@@ -112,9 +115,7 @@ def read_own(path: Path, limit: int, folder: int | None = None) -> bytes:
     """Return the content of a file inside a folder of ours, which has at most `limit` bytes."""
     with open_own(path, folder) as file:
         if os.fstat(file.fileno()).st_size > limit:
-            raise DamagedFile(
-                f"{_short(path)} is damaged: it is longer than any such file that asyncqn writes."
-            )
+            raise DamagedFile(f"{_short(path)} is damaged: it is longer than any such file of asyncqn.")
         return file.read(limit)
 
 
@@ -123,7 +124,9 @@ def own_handle(path: Path, flags: int, folder: int | None = None) -> int:
 
     With O_CREAT and O_EXCL the file is new; without them an existing file is examined first.
     """
+    # With a handle the name is resolved in that very folder, even if its path was replaced meanwhile.
     name: str | Path = path if folder is None else path.name
+    # O_EXCL fails on anything that exists, so there is nothing to examine.
     if not flags & os.O_EXCL:
         try:
             _require_own(path, os.lstat(name) if folder is None else os.lstat(name, dir_fd=folder))
@@ -133,6 +136,7 @@ def own_handle(path: Path, flags: int, folder: int | None = None) -> int:
     try:
         handle = os.open(name, flags | os.O_NOFOLLOW | _SAFE, 0o666, dir_fd=folder)
     except OSError as error:
+        # ELOOP is what O_NOFOLLOW reports for a symbolic link.
         if error.errno == errno.ELOOP:
             raise _planted(path, "a symbolic link") from None
         raise
@@ -146,9 +150,9 @@ def own_handle(path: Path, flags: int, folder: int | None = None) -> int:
 
 @contextmanager
 def open_folder(folder: Path, inside: str = "") -> Iterator[int]:
-    """Hold a folder open, and give its handle, against which names in it are resolved.
+    """Hold a folder open and yield its handle, against which names in it are resolved.
 
-    `folder` may be reached through links.  `inside` names a folder of ours in it, which is made if it is
+    `folder` may be reached through links.  `inside` names a folder of ours in it, which is created if it is
     missing and may not be a link.
     """
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -161,20 +165,21 @@ def open_folder(folder: Path, inside: str = "") -> Iterator[int]:
 
 
 def _open_inside(outer: int, path: Path) -> int:
-    """Exchange the handle of a folder for that of a folder in it."""
+    """Return the handle of a folder inside another, and close the outer one."""
     try:
         os.mkdir(path.name, dir_fd=outer)
     except FileExistsError:
         status = os.lstat(path.name, dir_fd=outer)
         if not stat.S_ISDIR(status.st_mode):
             raise _planted(path, _file_type(status), "folder") from None
+    # O_NOFOLLOW: the name may have been replaced by a link since `lstat`.
     inner = os.open(path.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=outer)
     os.close(outer)
     return inner
 
 
 def require_real_folder(path: Path) -> None:
-    """Refuse a folder of ours, inside another, that is a link or no folder at all; a missing one is fine."""
+    """Raise `DamagedFile` if a folder of ours, inside another, is a link or a file; it may be missing."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -184,7 +189,7 @@ def require_real_folder(path: Path) -> None:
 
 
 def require_own(path: Path) -> None:
-    """Refuse what `open_own` refuses, without opening it; a missing file is fine."""
+    """Raise `DamagedFile` where `open_own` does, without opening the file; it may be missing."""
     try:
         _require_own(path, os.lstat(path))
     except (FileNotFoundError, NotADirectoryError):
@@ -192,26 +197,27 @@ def require_own(path: Path) -> None:
 
 
 def require_memory(path: Path, size: int) -> None:
-    """Refuse what is to be read into memory as a whole and is larger than the memory of this machine."""
+    """Raise `DamagedFile` for what must be read as a whole and exceeds the memory of this machine."""
+    # A damaged header may claim any size, and reading it would exhaust the memory before any error.
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if size > memory:
-        raise DamagedFile(f"{_short(path)} holds {size:,} bytes, more than the memory of this machine has.")
+        raise DamagedFile(f"{_short(path)} holds {size:,} bytes, more than this machine has memory.")
 
 
 def _require_regular_input(
     path: str | os.PathLike[str], status: os.stat_result, limit: int | None = None
 ) -> None:
     if not stat.S_ISREG(status.st_mode):
-        pipe = ", to which you have saved what the pipe delivers" if stat.S_ISFIFO(status.st_mode) else ""
+        pipe = ", to which you have saved the output of the pipe" if stat.S_ISFIFO(status.st_mode) else ""
         raise BadInput(f"{_short(path)} is {_file_type(status)}: name a regular file{pipe}.")
     if limit is not None and status.st_size > limit:
-        raise BadInput(f"{_short(path)} has {status.st_size:,} bytes; at most {limit:,} are read.")
+        raise BadInput(f"{_short(path)} has {status.st_size:,} bytes, but at most {limit:,} are allowed.")
 
 
 def _require_own(path: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise _planted(path, _file_type(status))
-    if status.st_nlink > 1:  # 0: replaced by a writer since it was opened
+    if status.st_nlink > 1:  # 0 is possible: a writer may have replaced the file since it was opened
         raise _planted(path, "a hard link, which has another name elsewhere")
 
 
@@ -226,5 +232,6 @@ def _file_type(status: os.stat_result) -> str:
 
 
 def _short(path: str | os.PathLike[str]) -> str:
+    # A sentence with a path of thousands of characters could not be read.
     text = os.fspath(path)
     return text if len(text) < 300 else f"{text[:140]} ... {text[-140:]}"

@@ -1,6 +1,7 @@
-"""Parameters as JSON data and back: by registered name, or by "module:Class" where imports are allowed.
+"""Parameters as JSON data and back: by registered name, or as "module:Class" where imports are allowed.
 
-`asyncqn.parameters` says what a class, or a function that makes an object, takes.
+`to_json` turns objects into plain data; `make_own` is the only function of the package that imports a name
+from a file, and only with the user's permission.  `asyncqn.parameters` describes what constructors take.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ Json = dict[str, Any]
 
 
 def to_json(value: Any) -> Any:
-    """JSON-able data; infinities become the words "inf" and "-inf", which every JSON reader takes."""
-    if hasattr(type(value), "__json__"):  # it says itself what its plain data are
+    """Return JSON data; infinities and NaN become the words "inf", "-inf" and "nan", as JSON lacks them."""
+    if hasattr(type(value), "__json__"):  # the class defines its own plain data
         return value.__json__()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
@@ -47,13 +48,14 @@ def is_own(kind: Any) -> bool:
 
 
 def own_kind(cls: type) -> str | None:
-    """ "module:Class" where another process could import it by that name, else None."""
+    """Return "module:Class" if another process could import the class by that name, else None."""
+    # "<" occurs in the names of classes that were defined inside a function.
     importable = cls.__module__ != "__main__" and "<" not in cls.__qualname__
     return f"{cls.__module__}:{cls.__qualname__}" if importable else None
 
 
 def own_parameters(value: Any) -> Json | None:
-    """The parameters of a user's dataclass where all of them are plain numbers, texts and lists of these."""
+    """Return the parameters of a user's dataclass if all are plain numbers, texts and lists, else None."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return None
     given = [getattr(value, f.name) for f in dataclasses.fields(value) if f.init]
@@ -69,15 +71,16 @@ def _is_plain(value: Any) -> bool:
 
 
 def make_own(kind: str, parameters: Mapping[str, Any], what: str, allow_imports: bool) -> Any:
-    """Import "module:Class" and make one from JSON data; refused unless imports are allowed."""
+    """Import "module:Class" and build one from JSON data; raise `BadInput` unless imports are allowed."""
     if not allow_imports:
         raise BadInput(
-            f"{what} '{kind}' is a class of your own, which must be imported and so runs its code: "
-            "say --allow-imports, or allow_imports=True, if you trust it."
+            f"{what} '{kind}' is your own class, and importing it runs its code: use --allow-imports, or "
+            "allow_imports=True, if you trust it."
         )
     module, _, name = kind.partition(":")
+    # Restored afterwards, so that loading a run leaves no trace in the caller's path.
     here = sys.path[:]
-    sys.path.insert(0, "")  # a user's module most often lies in the current folder
+    sys.path.insert(0, "")  # the current folder, where a user's module usually is
     try:
         found: Any = importlib.import_module(module)
         for part in name.split("."):

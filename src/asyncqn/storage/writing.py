@@ -39,15 +39,15 @@ Write = Callable[[IO[bytes]], Any]
 LONGEST_DOCUMENT = 1 << 28
 """Largest size of a document, in bytes, that is read: a damaged one must not fill the memory."""
 _BLOCK = 1 << 18
-"""Bytes of a file that are read at a time: few enough to stay in the cache."""
+"""Bytes that are read at a time; small enough for the processor's cache."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of folder: `what` in messages, its document's name and format, its data files.
+    """A kind of folder: its name in messages (`what`), its document and format, and its data files.
 
-    `files` are the plain names, which formats before `format` used as they stand; a written file has
-    twelve random hexadecimal digits added to its stem.  advice: what to do about a damaged one.
+    `files` are plain names, which formats before `format` used directly.  A written file has twelve random
+    hexadecimal digits added to its stem.  `advice` says what to do about a damaged folder.
     """
 
     name: str
@@ -59,13 +59,14 @@ class Kind:
     advice: str = ""
 
     def plain_name(self, name: str) -> str | None:
-        """Return which of this kind's files a name with a token stands for; None: not one of ours."""
+        """Return the plain name of a file of this kind whose name contains a token, or None if it is
+        foreign."""
         plain, token = _plain_name(name)
         return plain if token and plain in (*self.files, self.document) else None
 
 
 class FileEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a document says of a data file: where it is, how long, and its checksum."""
+    """A document's entry for a data file: name, length and checksum."""
 
     name: str
     bytes: int
@@ -81,14 +82,17 @@ class FileEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def sha256_of(file: BufferedReader) -> str:
-    """The checksum of an open file, which is left at its beginning."""
+    """Return the SHA-256 of an open file, and rewind the file."""
     digest = hashlib.file_digest(file, "sha256").hexdigest()
     file.seek(0)
     return digest
 
 
 def crc32_of(file: BufferedReader) -> int:
-    """A checksum against accidents that is quick enough for large columns; the file is left at its start."""
+    """Return the CRC-32 of an open file, fast enough for large columns, and rewind the file.
+
+    It detects accidents, not manipulation.
+    """
     total, block = 0, memoryview(bytearray(_BLOCK))
     while count := file.readinto(block):
         total = zlib.crc32(block[:count], total)
@@ -97,44 +101,48 @@ def crc32_of(file: BufferedReader) -> int:
 
 
 def check_of(document: Mapping[str, Any]) -> str:
-    """The checksum of a JSON document, which stores it as its `check`."""
+    """Return the checksum of a JSON document, which stores it as its entry `check`."""
+    # Sorted keys make the text, and thereby the checksum, independent of the order of insertion.
     rest = {key: value for key, value in document.items() if key != "check"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def check_place(path: str | Path) -> None:
-    """Refuse, before any work is done, a place where nothing can be written after it; leaves no trace."""
+    """Raise `BadInput` early for a path that cannot be written to; leave no trace."""
     with _in_words(f"{path} cannot be written"):
         if not os.path.isdir(path):
             check_output(path)
+        # The path itself may not exist yet, nor the folders above it.
         parents = Path(path).absolute().parents
         nearest = next(parent for parent in parents if os.path.lexists(parent))
         # Only an attempt tells whether a folder is writable: permissions, quotas and read-only mounts all
         # count.
         with tempfile.TemporaryFile(dir=nearest):
             pass
+        # A name that is too long, or not allowed, fails here and not after hours of work.
         with suppress(FileNotFoundError):
             os.lstat(path)
 
 
 def npz(arrays: Mapping[str, npt.NDArray[Any]]) -> Write:
-    """Writes named arrays as one archive, each as it lies in memory."""
+    """Return a function that writes named arrays as one archive, in their memory layout."""
     return lambda file: np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def npy(array: npt.NDArray[Any]) -> Write:
-    """Writes one array as it lies in memory, or in the file it is mapped from."""
+    """Return a function that writes one array, in memory or memory-mapped, in its layout."""
     return lambda file: np.save(file, array, allow_pickle=False)
 
 
 def write_whole(path: str | Path, content: bytes | str | Write) -> Path:
-    """Write beside `path`, force to disk, then move into place: nobody ever sees half a file.
+    """Write beside `path`, force to disk, then move into place, so that no reader sees a partial file.
 
-    `content` may be a function that writes to the open file, for what is too long to be held at once.
-    Folders on the way are made.  A symbolic link that the user named stays, and the regular file it
-    points to is replaced; a device, a named pipe or a folder is refused.
+    `content` may be a function that writes to the open file, for content that should not be held at once.
+    Missing folders are created.  A symbolic link that the user named stays, and the regular file it points to
+    is replaced; a device, a named pipe or a folder is refused.
     """
     with _in_words(f"{path} cannot be written"):
+        # The link that a user named is resolved once, here, and not again at the rename.
         place = Path(os.path.realpath(path))
         check_output(place)
         made = _make_folder(place.parent)
@@ -153,13 +161,15 @@ def write_whole(path: str | Path, content: bytes | str | Write) -> Path:
 
 
 def check_folder(folder: str | Path, kind: Kind) -> None:
-    """Refuse, before any work is done, a folder that `write_folder` will refuse after it."""
+    """Raise `BadInput` early for a folder that `write_folder` would refuse."""
+    # A new folder is always allowed.
     if not os.path.lexists(folder):
         return
     try:
         names = os.listdir(folder)
     except OSError:
         names = ["no folder"]
+    # A folder with only leftovers of a killed writer is ours; any foreign file means that it is not.
     if kind.document not in names and any(kind.plain_name(name) is None for name in names):
         raise BadInput(f"{folder} exists and is not a {kind.what}: choose another folder, or empty it.")
     require_own(Path(folder) / kind.document)
@@ -173,12 +183,13 @@ def write_folder(
     *,
     inside: str = "",
 ) -> Path:
-    """Write a folder of this kind, whole or not at all; an older version there is replaced.
+    """Write a folder of this kind, completely or not at all; an older version there is replaced.
 
-    `files` fills the data files by plain name; `document` is plain data, to which the kind, the format,
-    the entries of the files and a checksum are added.  `inside`: the folder to write is the one of this
-    name in `folder`, and no link.
+    `files` maps plain names to functions that write the data files.  `document` is plain data, to which the
+    kind, the format, the entries of the files and a checksum are added.  With `inside`, the folder of this
+    name in `folder` is written; it must not be a link.
     """
+    # One token per version: all files of a version are recognised by it.
     token = uuid.uuid4().hex[:12]
     with _in_words(f"the {kind.what} cannot be saved to {Path(folder, inside)}"):
         outer = Path(os.path.realpath(folder))
@@ -188,6 +199,7 @@ def write_folder(
         made = ([place] if inside else []) + _make_folder(outer)
         try:
             with open_folder(outer, inside) as handle:
+                # Once more: another writer may have come first.
                 check_folder(place, kind)
                 try:
                     with sole_writer(handle, place) as sole:
@@ -243,7 +255,8 @@ def remove_quietly(path: Path) -> None:
 
 
 def move(path: Path, target: Path) -> Path:
-    """Put a whole file in its place in the same folder, for good."""
+    """Move a complete file to its final name in the same folder, durably."""
+    # The content must be on disk before the name points to it.
     with open_own(path) as file:
         os.fsync(file.fileno())
     os.replace(path, target)
@@ -254,7 +267,7 @@ def move(path: Path, target: Path) -> Path:
 
 @contextmanager
 def _in_words(what: str) -> Iterator[None]:
-    """What the system refuses becomes one sentence (ValueError: a path with a null character)."""
+    """Turn a refusal of the system into one sentence; a path with a null byte raises ValueError."""
     try:
         yield
     except AsyncqnError:
@@ -278,7 +291,7 @@ def _fill(path: Path, folder: int, content: bytes | str | Write) -> None:
 
 
 def _make_folder(folder: Path) -> list[Path]:
-    """Make a folder and those on the way to it; the ones that were missing, innermost first."""
+    """Create a folder and its parents; return those that were missing, innermost first."""
     missing = []
     for place in (folder, *folder.parents):
         if os.path.isdir(place):
@@ -289,7 +302,7 @@ def _make_folder(folder: Path) -> list[Path]:
 
 
 def force_folder(folder: int) -> None:
-    """Force the names in an open folder to disk, where the file system can do that."""
+    """Force the names in an open folder to disk, where the file system supports it."""
     with suppress(OSError):
         os.fsync(folder)
 
@@ -300,25 +313,26 @@ def _unique_name(plain: str, token: str) -> str:
 
 
 def _plain_name(name: str) -> tuple[str, str]:
-    """The plain name and the token of a data file; no token: not such a name."""
+    """Return the plain name and the token of a data file; the token is empty for any other name."""
     found = re.fullmatch(r"(.+)-([0-9a-f]{12})(\.[a-z]+)", name)
     return (found[1] + found[3], found[2]) if found else (name, "")
 
 
 def _named(place: Path, folder: int, kind: Kind) -> set[str]:
-    """The data files that the folder's present document names, as far as it can be read."""
+    """Return the names of the data files in the folder's current document, as far as it can be read."""
     try:
         document = json.loads(read_own(place / kind.document, LONGEST_DOCUMENT, folder))
         if "files" not in document:
             return set(kind.files)
         names = {entry["name"] for entry in document["files"].values()}
+    # An unreadable document names nothing, so that nothing is removed for its sake.
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, AsyncqnError):
         return set()
     return {name for name in names if isinstance(name, str) and kind.plain_name(name)}
 
 
 def _undo(place: Path, folder: int, kind: Kind, token: str) -> None:
-    """Remove what a failed writer has made, unless the document names it by now."""
+    """Remove the files of a failed writer, unless the document names them by now."""
     with suppress(OSError, AsyncqnError):
         # The switch had happened before the error, so the new version is the valid one.
         if token.encode() in read_own(place / kind.document, LONGEST_DOCUMENT, folder):
@@ -331,5 +345,6 @@ def _undo(place: Path, folder: int, kind: Kind, token: str) -> None:
 
 def _remove_empty(folders: list[Path]) -> None:
     with suppress(OSError):
+        # `rmdir` fails on a folder that is not empty, so that nothing of a user's is ever removed.
         for folder in folders:
             folder.rmdir()

@@ -1,4 +1,6 @@
-"""What a run looks like: figures, charts for a terminal, a page, a trace, and a progress display.
+"""Views of a run: figures, charts for a terminal, a page, a trace, and a progress display.
+
+`seen` gives a run and a checkpoint a common form; `axes` and `styles` hold the rules that all drawings share.
 
 May import: table, errors, kernels, storage, core, runs.
 """

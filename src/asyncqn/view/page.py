@@ -1,4 +1,7 @@
-"""A page of one or several runs: one file that needs no network, drawn by the script in page.html."""
+"""A page about one or several runs: one HTML file that needs no network, drawn by the script in page.html.
+
+This file computes the data and embeds them as JSON; everything visible is drawn in the browser.
+"""
 
 from __future__ import annotations
 
@@ -20,24 +23,25 @@ from asyncqn.view.seen import Seen
 from asyncqn.view.styles import styles_of_runs
 from asyncqn.view.trace import starts
 
-MOST_ROWS = 20_000
-"""Computations in the timeline of a page; of more, the first, and the page says so."""
-MOST_LINES = 40
-"""Lines of the tables by worker; with more workers, each line stands for several."""
-OPENING = 8
-"""Computations per worker that fill the timeline when the page opens."""
+MAX_TIMELINE_ROWS = 20_000
+"""Largest number of computations in the timeline of a page; of a longer run the first ones are shown."""
+MAX_TABLE_LINES = 40
+"""Largest number of lines of the tables by worker; with more workers, a line stands for several."""
+INITIAL_COMPUTATIONS = 8
+"""Computations per worker that are visible in the timeline when the page opens."""
 
 
 def write_page(path: str | Path, runs: Mapping[str, Seen]) -> Path:
-    """Write the page, whole or not at all."""
+    """Write the page, completely or not at all."""
     return write_whole(path, page(runs))
 
 
 def page(runs: Mapping[str, Seen]) -> str:
-    """The page as text."""
+    """Return the page as text."""
     colors = _colors(runs)
     document = [{**_run(label, run), "color": colors[label]} for label, run in runs.items()]
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
+    # "<" could close the script element; the other two are line ends to JavaScript, but not to JSON.
     safe = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     title = escape(f"{', '.join(runs)} - asyncqn")
     template = files("asyncqn.view").joinpath("page.html").read_text("utf-8")
@@ -45,7 +49,8 @@ def page(runs: Mapping[str, Seen]) -> str:
 
 
 def _colors(runs: Mapping[str, Seen]) -> dict[str, str]:
-    """An algorithm's own colour, where no two of the runs that are drawn together have the same algorithm."""
+    """Return the colour of each run: its algorithm's, unless two runs of one drawing share the algorithm."""
+    # Runs of different problems or time axes are drawn in different charts, and may share colours.
     together: dict[tuple[str, str], dict[str, str]] = {}
     for label, run in runs.items():
         drawn = together.setdefault((_problem(run), time_axis(run)), {})
@@ -63,7 +68,8 @@ def _problem(run: Seen) -> str:
 
 def _run(label: str, run: Seen) -> dict[str, Any]:
     schedule, made = run.schedule, run.manifest
-    group = max(1, math.ceil(schedule.workers / MOST_LINES))
+    # With hundreds of workers a table by worker could not be read, so neighbours share a line.
+    group = max(1, math.ceil(schedule.workers / MAX_TABLE_LINES))
     lines = math.ceil(schedule.workers / group)
     names = [
         str(i) if group == 1 else f"{i * group}-{min((i + 1) * group, schedule.workers) - 1}"
@@ -88,12 +94,12 @@ def _run(label: str, run: Seen) -> dict[str, Any]:
 
 
 def _numbers(column: npt.NDArray[Any]) -> list[float | int | None]:
-    """JSON has neither NaN nor infinity."""
+    """Return the numbers for JSON, which has neither NaN nor infinity."""
     return [value if math.isfinite(value) else None for value in column.tolist()]
 
 
 def _facts(run: Seen) -> dict[str, str]:
-    """Return what the head of the page says, in words."""
+    """Return the facts at the head of the page, by label."""
     made, stale = run.manifest, run.schedule.staleness
     parameters = made["algorithm"]["parameters"] or {}
     shown = ", ".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in parameters.items())
@@ -110,17 +116,19 @@ def _facts(run: Seen) -> dict[str, str]:
 
 
 def _timeline(schedule: Schedule, born: Mapping[int, float]) -> dict[str, Any]:
-    """The first computations, with their beginnings."""
-    rows = min(len(schedule), MOST_ROWS)
+    """Return the first computations with their start times, for the timeline."""
+    rows = min(len(schedule), MAX_TIMELINE_ROWS)
     worker, time = schedule.worker[:rows].tolist(), schedule.time[:rows].tolist()
     start = starts(worker, time, born)
     took = np.array(time) - np.array(start)
-    opening = min(rows, OPENING * max(schedule.workers, 1))
+    # At first sight the boxes should be wide enough to see who waits.
+    opening = min(rows, INITIAL_COMPUTATIONS * max(schedule.workers, 1))
     return {
         "workers": schedule.workers,
         "worker": worker,
         "read": schedule.read[:rows].tolist(),
         "commit": [0 if c == DROPPED else c for c in schedule.commit[:rows].tolist()],
+        # Seven digits suffice for a drawing and halve the size of the page.
         "time": [float(f"{t:.7g}") for t in time],
         "start": [float(f"{t:.7g}") for t in start],
         "median": float(np.median(took)) if rows else 0.0,
@@ -132,9 +140,10 @@ def _timeline(schedule: Schedule, born: Mapping[int, float]) -> dict[str, Any]:
 
 
 def _staleness(schedule: Schedule, group: int, lines: int) -> dict[str, Any]:
-    """Return how many answers of each worker were 0, 1, 2-3, 4-7, ... commits stale."""
+    """Return how many updates of each worker had a staleness of 0, 1, 2-3, 4-7, ... commits."""
     kept = schedule.commit != DROPPED
     stale, line = schedule.staleness.astype(np.int64), schedule.worker[kept] // group
+    # Powers of two: staleness spans orders of magnitude, and its small values matter most.
     place = np.where(stale > 0, np.floor(np.log2(np.maximum(stale, 1))).astype(np.int64) + 1, 0)
     columns = int(place.max(initial=0)) + 1
     table = np.zeros((lines, columns), np.int64)
@@ -144,10 +153,11 @@ def _staleness(schedule: Schedule, group: int, lines: int) -> dict[str, Any]:
 
 
 def _waiting(schedule: Schedule, group: int, lines: int) -> dict[str, Any]:
-    """Where commits have several answers: who waited for the last.  Else: whose commits came between."""
+    """Return a table by worker: in rounds, whom it waited for; otherwise, whose commits made it stale."""
     kept = schedule.commit != DROPPED
     worker, commit, read = (a[kept] for a in (schedule.worker, schedule.commit, schedule.read))
     table = np.zeros((lines, lines), np.int64)
+    # Several updates per commit: then the question is who was waited for.
     rounds = bool(commit.size) and commit.size > schedule.commits
     if rounds:
         last = worker[np.searchsorted(commit, commit, "right") - 1]  # rows are in order of commits

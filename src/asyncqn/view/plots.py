@@ -1,7 +1,7 @@
 """Figures from saved tables and schedules: convergence, staleness, who worked when.
 
 Every function returns a matplotlib `Figure`, made without pyplot, so nothing global is touched.
-Lines differ in brightness, dash and marker: they can be told apart in greyscale.
+Lines differ in brightness, dashes and markers, so that greyscale prints can be read.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 SIMULATED = "simulated time [units]"
 SECONDS = "time [s]"
 LABELS = {"error": "relative error (U - U*) / U*", "fun": "objective U", "rmse": "RMSE"}
-STRAGGLER = 2.0
+STRAGGLER_RATIO = 2.0
 """A computation that takes this many times the median is marked in a timeline."""
-RARE = 50
+LOG_AXIS_RATIO = 50
 """A histogram whose bars differ by more than this factor has a logarithmic axis."""
-MOST_SLICES = 1_000
-"""More boxes than this in a timeline are smaller than a pixel: the later part is left out, and says so."""
+MAX_TIMELINE_BOXES = 1_000
+"""Boxes beyond this number would be smaller than a pixel, so the later part of a timeline is left out."""
 
 
 def new_figure(width: float = 7.0, height: float = 4.2) -> Figure:
-    """An empty figure, or `MissingExtra` where matplotlib is not installed."""
+    """Return an empty figure; raise `MissingExtra` where matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -49,19 +49,19 @@ def new_figure(width: float = 7.0, height: float = 4.2) -> Figure:
 
 
 def time_axis(run: Run | Seen) -> str:
-    """The label of the time axis: only the simulator's time is not in seconds."""
+    """Return the label of the time axis: only simulated time is not in seconds."""
     return SIMULATED if run.manifest["engine"].get("kind") == "simulator" else SECONDS
 
 
 def pick_metric(table: Mapping[str, npt.NDArray[Any]]) -> str:
-    """The column worth drawing: the error where U* is known, else the objective."""
+    """Return the column to draw: the error if U* is known, else the objective."""
     return "error" if "error" in table else "fun"
 
 
 def convergence(
     tables: Mapping[str, Table], *, metric: str | None = None, x_label: str = SIMULATED
 ) -> Figure:
-    """The metric of one or several runs, by name, over time."""
+    """Draw a metric of one or several runs, by name, over time."""
     require(bool(tables), "there is no run to draw.")
     figure = new_figure()
     _convergence(figure.add_subplot(), tables, metric, x_label, styles_of(tables))
@@ -69,13 +69,14 @@ def convergence(
 
 
 def overview(run: Run | Seen) -> Figure:
-    """Convergence, staleness and the beginning of the timeline of one run on one page."""
+    """Draw convergence, staleness and the beginning of the timeline of one run in one figure."""
     figure = new_figure(9.0, 8.0)
     grid = figure.add_gridspec(2, 2, height_ratios=(1.0, 1.25))
     tables = {_name(run): run.metrics}
     _convergence(figure.add_subplot(grid[0, 0]), tables, None, time_axis(run), styles_of(tables))
     draw_staleness(figure.add_subplot(grid[0, 1]), run.schedule)
     draw_timeline(figure.add_subplot(grid[1, :]), run.schedule, time_axis(run), births(run))
+    # The status is in the title, so that a figure of a failed run is not mistaken for a result.
     figure.suptitle(
         f"{_name(run)}: {run.status} after {run.schedule.commits:,} commits, {run.schedule.workers} workers"
     )
@@ -83,7 +84,7 @@ def overview(run: Run | Seen) -> Figure:
 
 
 def comparison(runs: Mapping[str, Run | Seen], metric: str, target: float | None, x_label: str) -> Figure:
-    """The metric of several runs over time, with the target, and how stale their answers were."""
+    """Draw a metric of several runs over time, with the target, and the staleness of their updates."""
     figure = new_figure(9.0, 4.2)
     grid = figure.add_gridspec(1, 2, width_ratios=(1.6, 1.0))
     left, right = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[0, 1])
@@ -93,39 +94,42 @@ def comparison(runs: Mapping[str, Run | Seen], metric: str, target: float | None
         left.axhline(target, color="#1b1b1b", linewidth=0.8, alpha=0.5)
     for name, run in runs.items():
         counts = run.schedule.staleness_histogram()
+        # Cumulative shares can be compared between runs of different lengths; counts cannot.
         share = np.cumsum(counts) / max(int(counts.sum()), 1)
         style: dict[str, Any] = {key: styles[name][key] for key in ("color", "linestyle")}
         right.step(np.arange(share.size), share, where="post", linewidth=1.5, label=name, **style)
     right.set_ylim(0.0, 1.02)
     right.grid(alpha=0.25, linewidth=0.6)
-    _finish(right, "staleness", "at most so many commits", "share of computations")
+    _finish(right, "staleness", "commits", "share of computations with at most this staleness")
     return figure
 
 
 def births(run: Run | Seen) -> dict[int, float]:
-    """Return when the workers of a simulated run joined, for those that joined late."""
+    """Return the joining times of the workers of a simulated run that joined late."""
     joins = run.manifest["engine"].get("cluster", {}).get("joins", {})
     return {int(worker): float(time) for worker, time in joins.items()}
 
 
 def save_picture(figure: Figure, path: str | Path) -> Path:
-    """Write a PNG or SVG, by the ending of `path`, whole or not at all; equal figures give equal bytes."""
+    """Write a PNG or SVG, by the suffix of `path`, completely or not at all; equal figures give equal
+    bytes."""
     path = Path(path)
     check_ending(path)
     return write_whole(path, render(figure, path.suffix.lower().removeprefix(".")))
 
 
 def check_ending(path: str | Path) -> None:
-    """Refuse, before any work is done, what `save` cannot write."""
+    """Raise `BadInput` early for a suffix that `save_picture` cannot write."""
     if Path(path).suffix.lower() not in (".png", ".svg"):
-        raise BadInput(f"a figure is saved as .png or .svg: '{path}' ends in neither.")
+        raise BadInput(f"a figure is saved as .png or .svg, and '{path}' has neither suffix.")
 
 
 def render(figure: Figure, kind: str) -> bytes:
-    """The bytes of the picture, without the date that would make every copy differ."""
+    """Return the bytes of the picture, without a date, so that equal figures give equal files."""
     from matplotlib import rc_context
 
     buffer = io.BytesIO()
+    # matplotlib derives the identifiers in an SVG from this salt; by default they are random.
     with rc_context({"svg.hashsalt": "asyncqn"}):
         if kind == "svg":
             figure.savefig(buffer, format="svg", metadata={"Date": None})
@@ -138,7 +142,7 @@ DARK_PAPER, LIGHT_INK = "#14181c", "#e6e9ec"
 
 
 def darken(figure: Figure) -> Figure:
-    """Recolour a figure for a dark page, and return it: light text, and lines mixed with white."""
+    """Recolour a figure for a dark page and return it: light text, and lines mixed with white."""
     from matplotlib.colors import to_rgb
 
     def lighter(color: Any) -> tuple[float, float, float]:
@@ -211,7 +215,7 @@ def _convergence(
 
 
 def draw_staleness(axes: Any, schedule: Schedule) -> None:
-    """How many computations were how stale, with the mean marked."""
+    """Draw the histogram of staleness, with its mean and its 99 % quantile."""
     counts = schedule.staleness_histogram()
     title = "staleness"
     # At most about 80 bars: bins of equal whole width.
@@ -221,14 +225,15 @@ def draw_staleness(axes: Any, schedule: Schedule) -> None:
     axes.bar(lefts, padded, width=width * 0.9, align="edge" if width > 1 else "center", color="#7d93a8")
     if counts.size:
         mean = float(schedule.staleness.mean())
+        # The largest staleness is a single event; the quantile says what to expect.
         late = float(np.quantile(schedule.staleness, 0.99))
         axes.axvline(mean, color="#1b1b1b", linestyle="--", linewidth=1.2)
         axes.axvline(late, color="#c4661f", linestyle=":", linewidth=1.4)
         # In the title: a legend would cover the tail.
         title += f": mean {mean:.1f}, 99 % ≤ {late:.0f}, largest {counts.size - 1}"
-    if counts.size and counts.max() > RARE * counts[counts > 0].min():
-        axes.set_yscale("log")  # or the rare large ones could not be seen
-    # Room for a whole axis where nothing is stale.
+    if counts.size and counts.max() > LOG_AXIS_RATIO * counts[counts > 0].min():
+        axes.set_yscale("log")  # otherwise the rare large ones would be invisible
+    # Leave room for an axis where no update is stale.
     axes.set_xlim(-0.6, max(counts.size, 5) - 0.4)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.margins(y=0.18)
@@ -237,15 +242,15 @@ def draw_staleness(axes: Any, schedule: Schedule) -> None:
 
 
 def draw_timeline(axes: Any, schedule: Schedule, x_label: str, born: Mapping[int, float]) -> None:
-    """One line per worker, one box per computation; dropped ones hatched."""
+    """Draw one line per worker and one box per computation; dropped ones are hatched."""
     spans: dict[tuple[int, bool], list[tuple[float, float]]] = {}
     lengths: list[float] = []
-    columns = [c[:MOST_SLICES].tolist() for c in (schedule.worker, schedule.commit, schedule.time)]
+    columns = [c[:MAX_TIMELINE_BOXES].tolist() for c in (schedule.worker, schedule.commit, schedule.time)]
     begun = starts(columns[0], columns[-1], born)
     for worker, commit, time, start in zip(*columns, begun, strict=True):
         spans.setdefault((worker, commit != DROPPED), []).append((start, time - start))
         lengths.append(time - start)
-    long = STRAGGLER * float(np.median(lengths)) if lengths else np.inf
+    long = STRAGGLER_RATIO * float(np.median(lengths)) if lengths else np.inf
     for (worker, delivered), bars in spans.items():
         colours = ["#c4661f" if length > long else "#7d93a8" for _, length in bars]
         look: dict[str, Any] = {"facecolor": colours, "edgecolor": "white"}
@@ -255,8 +260,10 @@ def draw_timeline(axes: Any, schedule: Schedule, x_label: str, born: Mapping[int
     axes.set_ylim(schedule.workers - 0.4, -0.6)
     axes.yaxis.get_major_locator().set_params(integer=True)
     axes.margins(x=0.0)
-    cut = len(schedule) > MOST_SLICES
-    shown = f" (the first {MOST_SLICES:,} of {len(schedule):,} computations)" if cut else ""
+    cut = len(schedule) > MAX_TIMELINE_BOXES
+    shown = f" (the first {MAX_TIMELINE_BOXES:,} of {len(schedule):,} computations)" if cut else ""
     hatched = "; hatched: dropped" if any(not delivered for _, delivered in spans) else ""
-    orange = f"; orange: over {STRAGGLER:g} times the median" if max(lengths, default=0.0) > long else ""
+    orange = (
+        f"; orange: over {STRAGGLER_RATIO:g} times the median" if max(lengths, default=0.0) > long else ""
+    )
     _finish(axes, f"computations{shown}{hatched}{orange}", x_label, "worker")

@@ -1,7 +1,7 @@
 """The progress display of the library and of the command line.
 
-On a terminal it is a bar, in a notebook one line that is rewritten, and elsewhere, where it is asked for,
-plain lines.  A display never fails a run: where its stream is closed, it falls silent.
+On a terminal it is a bar, in a notebook one line that is rewritten, and elsewhere plain lines, if requested.
+A display never fails a run: if its stream is closed, it becomes silent.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SECONDS_BETWEEN_LINES = 5.0
-"""Of a command whose stderr is no terminal."""
+"""Interval between two lines of a command whose stderr is not a terminal."""
 SECONDS_WHEN_VERBOSE = 1.0
-"""Between two lines of `minimize(verbose=True)`."""
+"""Interval between two lines of `minimize(verbose=True)`."""
 SECONDS_BEFORE_A_BAR = 0.5
-"""A run of the library that is shorter than this shows no bar."""
+"""Shorter runs of the library show no bar."""
 COMPILING = "compiling (first run only)"
 
 
 class Advance(Protocol):
-    """Tells the progress display how far the work is, with a few words beside it."""
+    """A function that reports progress to a display, with a short note."""
 
     def __call__(self, done: int, note: str = "") -> None: ...
 
@@ -39,10 +39,10 @@ class Display(Protocol):
     """A way to show progress."""
 
     def show(self, done: int, note: str) -> None:
-        """Show how far the work is."""
+        """Show how many steps are done."""
 
     def close(self) -> None:
-        """End the display; what it showed last stays."""
+        """End the display; its last state stays visible."""
 
 
 class Bar:
@@ -51,9 +51,9 @@ class Bar:
     Parameters
     ----------
     label : str
-        What is being done.
+        Name of the work.
     total : int or None
-        How many steps there are; None where nobody knows.
+        Number of steps, or None if it is unknown.
     console : rich.console.Console
         Where the bar is drawn.
     delay : float, default 0.0
@@ -68,6 +68,7 @@ class Bar:
         self._bar = RichProgress(*columns, "{task.fields[note]}", console=console)
         waiting = COMPILING if nothing_compiled_yet() else ""
         self._task = self._bar.add_task(label, total=total, note=waiting)
+        # A user who waits for the compiler should see at once what happens.
         self._begins = time.monotonic() + (0.0 if waiting else delay)
         self._begun = False
         self._begin_when_due()
@@ -87,7 +88,7 @@ class Bar:
 
 
 class Line:
-    """One line of a notebook, which is rewritten."""
+    """One line in a notebook, which is rewritten."""
 
     def __init__(self, label: str, total: int | None) -> None:
         self._label, self._total = label, total
@@ -97,16 +98,19 @@ class Line:
     def show(self, done: int, note: str) -> None:
         self._last = done, note
         if time.monotonic() >= self._next:
+            # Notebooks slow down if a cell prints much more often.
             self._next = time.monotonic() + 0.2
             self._write(done, note)
 
     def _write(self, done: int, note: str) -> None:
         text = f"{self._label}: {count(done, self._total)} {note}"
+        # Padding overwrites the rest of a longer line before.
         sys.stderr.write(f"\r{text:<{self._length}}")
         sys.stderr.flush()
         self._length = len(text)
 
     def close(self) -> None:
+        # The last state was perhaps not shown, because lines are rate-limited.
         if self._length and self._last is not None:
             self._write(*self._last)
             sys.stderr.write("\n")
@@ -115,7 +119,7 @@ class Line:
 class Lines:
     """Plain lines, at most one in `every` seconds, and one at the end of the work.
 
-    first: whether the first step is shown, too.
+    With `first`, the first step is shown as well.
     """
 
     def __init__(
@@ -145,19 +149,19 @@ class Lines:
             self._write(f"{self._label}: {count(done, self._total)} {note}".rstrip())
 
     def close(self) -> None:
-        if self._shown >= 0:  # else the work was too short for any line
+        if self._shown >= 0:  # otherwise the work was too short for any line
             self._put()
 
 
 def count(done: int, total: int | None) -> str:
-    """Return how many steps of how many are done."""
+    """Return a phrase such as "3/10"."""
     return f"{done:,}" if total is None else f"{done}/{total}"
 
 
 @contextmanager
 def displayed(make: Callable[[], Display]) -> Iterator[Advance]:
-    """Inside the block, what the yielded function is told is shown; afterwards the display is closed."""
-    silent = OSError, ValueError  # what a closed or broken stream raises
+    """Yield a function that reports progress to a display, which is closed after the block."""
+    silent = OSError, ValueError  # raised by a closed or broken stream
     display: Display | None = None
     with suppress(*silent):
         display = make()
@@ -182,13 +186,13 @@ def shown(progress: bool | None, verbose: bool, total: int | None, label: str) -
     Parameters
     ----------
     progress : bool or None
-        Whether to show a bar; None: where a person looks at it.
+        Whether to show a bar; None: only if a person can see it.
     verbose : bool
-        Whether to write plain lines instead, where no bar is asked for.
+        Whether to write plain lines instead, where no bar is requested.
     total : int or None
-        How many steps there are; None where nobody knows.
+        Number of steps, or None if it is unknown.
     label : str
-        What is being done.
+        Name of the work.
     """
     if progress is None:
         progress = not verbose and watched()
@@ -218,7 +222,7 @@ def shown(progress: bool | None, verbose: bool, total: int | None, label: str) -
 
 @contextmanager
 def logged(logger: logging.Logger, total: int | None, label: str) -> Iterator[Advance | None]:
-    """Log the progress of a run, a line every few seconds; yields None where nobody hears the logger."""
+    """Log the progress of a run every few seconds; yield None where the logger is not enabled."""
     if not logger.isEnabledFor(logging.INFO):
         yield None
         return
@@ -232,9 +236,9 @@ def write_to_stderr(text: str) -> None:
 
 
 def watched() -> bool:
-    """Return whether a person looks on: in a notebook, or at a terminal.
+    """Return whether a person can see the output: in a notebook, or at a terminal.
 
-    Only the main thread may draw by default, since several bars at once would overwrite each other.
+    Only the main thread may draw by default, because several bars at once would overwrite each other.
     """
     if threading.current_thread() is not threading.main_thread():
         return False
@@ -248,18 +252,19 @@ def watched() -> bool:
 
 def in_notebook() -> bool:
     """Return whether this process is the kernel of a notebook."""
+    # Looking in `sys.modules` imports nothing: a notebook has loaded IPython already.
     interactive = sys.modules.get("IPython")
     shell = interactive.get_ipython() if interactive is not None else None
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 
 def as_callback(advance: Advance, *, simulated: bool) -> Callable[[Progress], None]:
-    """Return a callback of `minimize` that tells a display how the run fares.
+    """Return a callback of `minimize` that reports a run's progress to a display.
 
     Parameters
     ----------
     advance : Advance
-        Of the display.
+        The function of the display.
     simulated : bool
         Whether the run is simulated.  A real one also shows commits per second, staleness and workers.
     """
@@ -270,8 +275,10 @@ def as_callback(advance: Advance, *, simulated: bool) -> Callable[[Progress], No
         now, metrics = (progress.commit, time.monotonic()), progress.metrics
         note = f"error {metrics['error']:.4g}" if "error" in metrics else f"U {metrics['fun']:.6g}"
         if not simulated:
+            # The rate since the last row, not since the start: a slowdown should show.
             rate, before = (now[0] - before[0]) / max(now[1] - before[1], 1e-9), now
             workers, lost = progress.workers, progress.workers_lost
+            # Workers may join late, so the expected number is the largest seen.
             expected = max(expected, workers)
             there = headcount(workers, expected, lost) if lost else f"{workers} workers"
             note += f", {rate:.0f} commits/s, staleness {progress.staleness:.1f}, {there}"

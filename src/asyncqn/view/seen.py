@@ -1,4 +1,4 @@
-"""What can be looked at: a saved run, or a folder of checkpoints of a run that lives or was broken off."""
+"""Seen: a saved run, or the newest checkpoint of a run that is active or was interrupted, to be shown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from asyncqn.table import Table
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What a run and a checkpoint have in common; of a checkpoint, `fun` is that of the last evaluation."""
+    """The common fields of a run and a checkpoint; a checkpoint's `fun` is from its last evaluation."""
 
     status: str
     message: str
@@ -27,11 +27,12 @@ class Seen:
     counters: dict[str, int]
     manifest: dict[str, Any]
     numbers: dict[str, Any]
-    """What `show --json` prints of it, first of all."""
+    """The first entries of the output of `show --json`."""
 
 
 def look_at(folder: Path) -> Seen:
-    """The run or the newest checkpoint in a folder; one sentence where it holds neither."""
+    """Return the run or the newest checkpoint in a folder; raise `BadInput` where it holds neither."""
+    # A folder may hold both after a run that was saved where its checkpoints are; the run is newer.
     if any((folder / name).is_dir() for name in GENERATIONS) and not (folder / "run.json").exists():
         return of_checkpoint(load_checkpoint(folder))
     if folder.is_dir() and not (folder / "run.json").exists():
@@ -44,13 +45,14 @@ def look_at(folder: Path) -> Seen:
 
 
 def of_checkpoint(saved: Saved) -> Seen:
-    """A checkpoint, as far as it shows what a run shows."""
+    """Return a checkpoint in the form of a run, as far as it has the same fields."""
     manifest, table = saved.document["manifest"], Table(with_prefix("metrics.", saved.arrays))
     schedule, total = saved.schedule(), int(manifest["commits"])
     fun = float(table["fun"][-1]) if table.rows else math.nan
+    # A simulator's checkpoint has no schedule, so that this may be empty.
     staleness = schedule.staleness
     status = "checkpoint"
-    rest = "all that were asked for" if saved.commit >= total else "go on with: asyncqn resume"
+    rest = "all that were requested" if saved.commit >= total else "continue with: asyncqn resume"
     message = f"commit {saved.commit:,} of {total:,}; {rest}"
     numbers = {
         "status": status,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+# The order matters: neighbours differ most, and the first ones serve most figures.
 STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#1b4f8a", "marker": "o", "linestyle": "-"},
     {"color": "#c4661f", "marker": "s", "linestyle": "--"},
@@ -24,23 +25,25 @@ ALGORITHM_STYLES = {
 
 
 def styles_of_runs(kinds: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return the look of each of several runs that are drawn together, by its label.
+    """Return the style of each run in one drawing, by its label.
 
     Parameters
     ----------
     kinds : mapping of str to str
-        The name of the algorithm of each run, by the run's label.  An algorithm has its own look, unless two
-        of the runs have the same algorithm.
+        The algorithm of each run, by the run's label.  A run has its algorithm's own style, unless two of the
+        runs have the same algorithm.
     """
+    # Two runs of one algorithm would share its style, so then every run gets one of its own.
     names = kinds if len(set(kinds.values())) == len(kinds) else {label: label for label in kinds}
     found = styles_of(names.values())
     return {label: found[name] for label, name in names.items()}
 
 
 def styles_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """A look for each name: an algorithm's own, or one that none of the others has while there are any."""
+    """Return a style for each name: the algorithm's own, or a free one while there are any."""
     names = list(names)
     taken = [ALGORITHM_STYLES[name] for name in names if name in ALGORITHM_STYLES]
+    # With more names than styles, they repeat.
     free = [look for look in STYLES if look not in taken] or list(STYLES)
     found, used = {}, 0
     for name in names:

@@ -1,4 +1,4 @@
-"""Charts for a terminal: a line in braille dots, and horizontal bars in eighths of a block."""
+"""Charts for a terminal: lines of braille dots, bars in eighths of a block, and lines of letters."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def line_chart(x: Floats, y: Floats, *, width: int = 60, height: int = 10, axis: Axis | None) -> list[str]:
-    """y over x as lines of text, with the ranges of both; what is not finite is left out.
+    """Return y over x as lines of text, with the ranges of both; values that are not finite are left out.
 
-    axis: of `axis_of`; None where there is nothing to draw.
+    `axis` comes from `axis_of`; it is None where there is nothing to draw.
     """
     log = axis is not None and axis.log
     x, level = _drawable(x, y, axis)
     if not x.size:
         return ["(nothing to draw)"]
+    # A braille cell has two columns and four rows of dots.
     across = _places(x, x, 2 * width)
     down = 4 * height - 1 - _places(level, level, 4 * height)
     cells = np.zeros((height, width), np.int64)
     for i in range(x.size):
-        # Join each point to the next by as many dots as the longer side of the gap has.
+        # Connect each point to the next with as many dots as the longer side of the gap has.
         j = min(i + 1, x.size - 1)
         steps = int(max(abs(across[j] - across[i]), abs(down[j] - down[i]), 1))
         for k in range(steps + 1):
@@ -42,7 +43,7 @@ def line_chart(x: Floats, y: Floats, *, width: int = 60, height: int = 10, axis:
 
 
 def _drawable(x: Floats, y: Floats, axis: Axis | None) -> tuple[Floats, Floats]:
-    """The points that can be drawn, moved into the axis, their heights as logarithms where it is one."""
+    """Return the points that can be drawn, clipped to the axis; heights are logarithms on a log axis."""
     if axis is None:
         return x[:0], y[:0]
     keep = np.isfinite(x) & np.isfinite(y)
@@ -51,7 +52,8 @@ def _drawable(x: Floats, y: Floats, axis: Axis | None) -> tuple[Floats, Floats]:
 
 
 def _places(values: Floats, among: Floats, count: int) -> npt.NDArray[np.int64]:
-    """Each value's place among `count` equal steps from the smallest to the largest of all."""
+    """Return the place of each value among `count` equal steps from the smallest of `among` to the
+    largest."""
     low, high = among.min(), among.max()
     if high == low:
         return np.full(values.size, (count - 1) // 2, np.int64)
@@ -59,13 +61,14 @@ def _places(values: Floats, among: Floats, count: int) -> npt.NDArray[np.int64]:
 
 
 def _framed(rows: Sequence[str], x: Floats, level: Floats, log: bool, middle: bool = False) -> list[str]:
-    """Lines of a chart with the ranges of both axes, and the level of the middle line where asked for."""
+    """Return the lines of a chart with the ranges of both axes and, with `middle`, the middle level."""
     labels = ["" for _ in rows]
     levels = {0: level.max(), len(rows) - 1: level.min()}
     if middle:
         levels[len(rows) // 2] = (level.max() + level.min()) / 2
     for place, value in levels.items():
         labels[place] = f"{10.0**value if log else value:.3g}"
+    # Labels are right-aligned, so that the frame is straight.
     margin = max(map(len, labels))
     first, last = f"{x.min():.4g}", f"{x.max():.4g}"
     return [
@@ -75,13 +78,13 @@ def _framed(rows: Sequence[str], x: Floats, level: Floats, log: bool, middle: bo
 
 
 def bar(share: float, width: int = 30) -> str:
-    """A bar of `share` (0 to 1) of `width` cells."""
+    """Return a bar that fills `share` (0 to 1) of `width` cells."""
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
     return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
 
 
 def bar_chart(labels: Sequence[str], values: Sequence[float], *, width: int = 40) -> list[str]:
-    """One labelled bar per value, the largest as long as `width`, with the value behind it."""
+    """Return one labelled bar per value, followed by the value; the largest bar has `width` cells."""
     most = max((v for v in values if math.isfinite(v)), default=0.0) or 1.0
     margin = max(map(len, labels), default=0)
     shown = [f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}" for value in values]
@@ -92,11 +95,12 @@ def bar_chart(labels: Sequence[str], values: Sequence[float], *, width: int = 40
 
 
 def histogram_bins(counts: npt.NDArray[np.int64], most: int = 12) -> tuple[list[str], list[int]]:
-    """Counts of 0, 1, 2, ... gathered into at most `most` bins of equal width, with their labels."""
+    """Gather counts of 0, 1, 2, ... into at most `most` bins of equal width; return labels and sums."""
     if not counts.size:
         return [], []
     used = np.flatnonzero(counts)
     low = int(used[0]) if used.size else 0
+    # Bins begin at the smallest staleness that occurs.
     width = max(1, -(-(counts.size - low) // most))
     labels, sums = [], []
     for start in range(low, counts.size, width):
@@ -109,7 +113,7 @@ def histogram_bins(counts: npt.NDArray[np.int64], most: int = 12) -> tuple[list[
 def overlaid_chart(
     curves: Mapping[str, tuple[Floats, Floats]], *, width: int = 72, height: int = 16, axis: Axis | None
 ) -> list[str]:
-    """Several y over x in one frame, each drawn with its letter; where two meet, the later letter stands."""
+    """Return several curves in one frame, each drawn with its letter; where two meet, the later one wins."""
     log = axis is not None and axis.log
     kept = {letter: _drawable(x, y, axis) for letter, (x, y) in curves.items()}
     xs, ys = (np.concatenate([pair[side] for pair in kept.values()]) for side in (0, 1))

@@ -1,4 +1,7 @@
-"""A schedule as a trace that chrome://tracing and ui.perfetto.dev draw: one row of slices per worker."""
+"""A schedule as a trace for chrome://tracing and ui.perfetto.dev: one row of slices per worker.
+
+A schedule knows when computations end; `starts` reconstructs when they began.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +15,25 @@ from asyncqn.storage import write_whole
 
 MICROSECONDS_PER_SECOND = 1e6
 MICROSECONDS_PER_UNIT = 1e3
-"""Simulated time has no unit; viewers do, so that one unit is shown as a millisecond."""
+"""Simulated time has no unit, but the viewers need one; a unit is shown as a millisecond."""
 
 
 def starts(workers: Iterable[int], times: Iterable[float], births: Mapping[int, float]) -> list[float]:
-    """Return when computations began of which a schedule says when they ended.
+    """Return the start of each computation of a schedule, which stores only its end.
 
-    A worker starts anew the moment its previous one is committed: at its previous end (at first: at its
-    birth, or 0).  So a computation includes messages and waiting.
+    A worker starts a computation when its previous one has ended; its first one starts when it joins, or at
+    0.  A computation therefore includes messages and waiting.
     """
     begun, ends = [], dict(births)
     for worker, time in zip(workers, times, strict=True):
+        # `min`: a dropped computation may be recorded before its worker's previous end.
         begun.append(min(ends.get(worker, 0.0), time))
         ends[worker] = time
     return begun
 
 
 def trace_events(schedule: Schedule, scale: float, births: Mapping[int, float]) -> list[dict[str, Any]]:
-    """One complete event ("ph": "X") per computation, named for its commit."""
+    """Return one complete event ("ph": "X") per computation, named after its commit."""
     events: list[dict[str, Any]] = [
         {"name": "process_name", "ph": "M", "pid": 0, "args": {"name": "asyncqn"}},
         *(
@@ -43,6 +47,7 @@ def trace_events(schedule: Schedule, scale: float, births: Mapping[int, float]) 
         name, about = "dropped", {"read": read}
         if commit != DROPPED:
             name, about = f"commit {commit}", {"read": read, "commit": commit, "staleness": commit - 1 - read}
+        # The format counts in microseconds.
         span = {"ts": start * scale, "dur": (time - start) * scale}
         events.append(
             {"name": name, "cat": "computation", "ph": "X", "pid": 0, "tid": worker, **span, "args": about}
@@ -51,6 +56,6 @@ def trace_events(schedule: Schedule, scale: float, births: Mapping[int, float]) 
 
 
 def write_trace(path: str | Path, schedule: Schedule, scale: float, births: Mapping[int, float]) -> Path:
-    """Write the trace-event file, whole or not at all."""
+    """Write the trace-event file, completely or not at all."""
     document = {"traceEvents": trace_events(schedule, scale, births), "displayTimeUnit": "ms"}
     return write_whole(path, json.dumps(document, allow_nan=False))

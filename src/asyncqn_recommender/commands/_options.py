@@ -1,4 +1,4 @@
-"""Options that commands for ratings share."""
+"""Options that the commands for ratings share."""
 
 from __future__ import annotations
 
@@ -20,35 +20,36 @@ _FILE = "Reading a file"
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """What the command line says of a file of ratings."""
+    """The options for reading a file of ratings."""
 
-    user_column: Annotated[str | None, option(_FILE, "Column that names the user.", metavar="NAME")] = None
-    item_column: Annotated[str | None, option(_FILE, "Column that names the item.", metavar="NAME")] = None
+    user_column: Annotated[str | None, option(_FILE, "Column with the user.", metavar="NAME")] = None
+    item_column: Annotated[str | None, option(_FILE, "Column with the item.", metavar="NAME")] = None
     rating_column: Annotated[str | None, option(_FILE, "Column with the rating.", metavar="NAME")] = None
     time_column: Annotated[
         str | None, option(_FILE, "Column with the time, a number or an ISO date.", metavar="NAME")
     ] = None
     delimiter: Annotated[
-        str | None, option(_FILE, "What stands between fields [, tab ; or |].", metavar="C")
+        str | None, option(_FILE, "Character between two fields.  [, tab ; or |]", metavar="C")
     ] = None
     duplicates: Annotated[
         str | None,
         option(
             _FILE,
-            "Of several ratings of an item by a user: last, first, mean, sum, error [error; clicks: sum].",
+            "Several ratings of an item by a user: last, first, mean, sum or error.  [error; clicks: sum]",
             metavar="WHICH",
         ),
     ] = None
-    clicks: Annotated[bool, option(_FILE, "Rows are clicks: they need no rating.", "--clicks")] = False
+    clicks: Annotated[bool, option(_FILE, "Rows are clicks, which need no rating.", "--clicks")] = False
     skip_bad: Annotated[bool, option(_FILE, "Skip bad rows instead of stopping.", "--skip-bad")] = False
 
     def given(self) -> dict[str, Any]:
-        """Return what is said, in the words of `read_ratings`."""
+        """Return the given options as arguments of `read_ratings`."""
+        # --user-column is the parameter `user` of `read_ratings`, and so on.
         said = {name.removesuffix("_column"): value for name, value in vars(self).items()}
         return {name: value for name, value in said.items() if value}
 
     def read(self, source: str, out: Output) -> Reading:
-        """Ratings by name or from a file, with remarks on what was skipped."""
+        """Read ratings by name or from a file, and print remarks about what was skipped."""
         from asyncqn_recommender.data.cache import load_reading
 
         found = load_reading(source, **self.given())

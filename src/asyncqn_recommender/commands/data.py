@@ -1,4 +1,4 @@
-"""`asyncqn recommender data`: store a set of ratings under a name, or list what there is."""
+"""`asyncqn recommender data`: store a set of ratings under a name, or list all names."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ def data(
 ) -> None:
     """Store a set of ratings under a name: MovieLens, synthetic, or your own; 'list' shows all names."""
     if name == "list":
-        require(source is None, "'list' shows the names: choose another one for --from.")
+        require(source is None, "'list' shows the names: choose another name for --from.")
         out.result(data_list(out))
         return
+    # Only what the user gave: the rest is recognised from the file.
     how = reading.given()
     require(
         source is not None or not set(how) - {"skip_bad"},
-        "columns, delimiter and duplicates are of a file: name it with --from FILE.",
+        "columns, delimiter and duplicates apply to a file: give it with --from FILE.",
     )
     out.result(store_set(name, source, out, **how))
 
 
 def store_set(name: str, source: Path | None, out: Output, **reading: Any) -> dict[str, Any]:
-    """Store `name` unless it is stored, and describe it; `reading`: in the words of `read_ratings`."""
+    """Store `name` unless it is stored, and describe it; `reading` holds arguments of `read_ratings`."""
     path = fetch(name, source, **reading, say=out.say)
     ratings, origin = open_ratings(path), read_header(path).origin
     summary = {
@@ -64,7 +65,7 @@ def store_set(name: str, source: Path | None, out: Output, **reading: Any) -> di
 
 
 def data_list(out: Output) -> dict[str, Any]:
-    """All names that can be asked for, and which are stored."""
+    """Print all known names, and whether they are stored."""
     rows = [
         {"name": name, "stored": stored, "path": str(stored_path(name)) if stored else None}
         for name, stored in known_names().items()

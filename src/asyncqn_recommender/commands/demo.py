@@ -24,28 +24,29 @@ FAST, SLOW = 17, 3
 GOAL = 0.05
 """The relative error (U - U*) / U* that ends a simulated run."""
 PAPER = {"async-sgd": 6_000, "mb-lbfgs": 600, "as-lbfgs": 6_000}
-"""The paper's three, with the most commits each may have on the simulated cluster."""
+"""The paper's three algorithms, with their largest number of commits on the simulated cluster."""
 RATINGS, RANK, WORKERS, SEED = "synthetic-100k", 5, 2, 0
 PRIOR, ALPHA = 3.0, 0.04
 BUDGET = 4.0
-"""Seconds an algorithm may take by its own clock: on a busy machine rounds of threads wait long."""
-OLDEST = 10
-"""Older updates are dropped: a thread that the system suspends would come back with ancient ones."""
-REPLAYED = "as-lbfgs"
+"""Seconds that an algorithm may take on its own clock; on a busy machine, rounds of threads wait long."""
+MAX_STALENESS = 10
+"""Updates with more staleness are dropped: a thread that the system suspends would send very old ones."""
+REPLAY_ALGORITHM = "as-lbfgs"
 """The run on threads that is computed again from its file."""
 EVALUATIONS = 60
-"""Evaluations of a run, outside its clock."""
+"""Number of evaluations of a run, which its clock excludes."""
 TARGET = 1.01
-"""The held-out RMSE that counts as reached, times the lowest of all runs."""
+"""The held-out RMSE to reach, as a multiple of the lowest of all runs."""
 
 
 def demo(
     out: Output,
     output: Annotated[
-        Path, typer.Option(help="Where the picture, the model, the runs and the report go.", metavar="DIR")
+        Path, typer.Option(help="Folder for the figure, the model, the runs and the report.", metavar="DIR")
     ] = Path("demo-output"),
 ) -> None:
-    """A cluster with stragglers, real threads replayed bit for bit, a recommender; writes report.html."""
+    """Run a cluster with stragglers, replay real threads bit for bit, fit a recommender; write
+    report.html."""
     import numpy as np
 
     from asyncqn import replay
@@ -54,9 +55,9 @@ def demo(
     from asyncqn.storage import check_place
     from asyncqn_recommender.data import PRESETS, synthetic_ratings
 
-    require(not output.exists() or output.is_dir(), f"{output} is a file: name a folder with --output.")
+    require(not output.exists() or output.is_dir(), f"{output} is a file: give a folder with --output.")
     check_place(output / "report.html")
-    new_figure()  # says at once if there is nothing to draw with
+    new_figure()  # raises at once if matplotlib is missing
     out.say(
         f"a simulated cluster of {FAST} workers and {SLOW} stragglers, ten times as slow; "
         "the first run of each kernel compiles it"
@@ -70,7 +71,7 @@ def demo(
         shown.add_row(name, time, f"{row['commits']:,}", mean, largest)
     out.show(shown)
     ratings = synthetic_ratings(*PRESETS[RATINGS])
-    out.say(f"now for real, on {WORKERS} threads: {RATINGS}: {ratings}")
+    out.say(f"now on {WORKERS} real threads: {RATINGS}: {ratings}")
     train, test = ratings.split(0.1, SEED)
     model = _fit(train, out)
     runs = _race(train, test, out)
@@ -78,10 +79,10 @@ def demo(
     rows = {name: _row(run, TARGET * lowest) for name, run in runs.items()}
     model.save(output / "model")
     pages = _save(output, simulated, runs)
-    again = replay(output / "runs" / REPLAYED)
-    same = bool((again.theta == runs[REPLAYED].theta).all())
+    again = replay(output / "runs" / REPLAY_ALGORITHM)
+    same = bool((again.theta == runs[REPLAY_ALGORITHM].theta).all())
     counts = np.bincount(train.users, minlength=train.n_users)
-    user = train.user_ids[int(np.argsort(counts, kind="stable")[len(counts) // 2])].item()  # a typical one
+    user = train.user_ids[int(np.argsort(counts, kind="stable")[len(counts) // 2])].item()  # median count
     best = model.recommend(user, 10)
     facts = {"train_rmse": model.rmse(train), "test_rmse": model.rmse(test), "seconds": model.seconds_}
     told = {"fast": FAST, "slow": SLOW, "goal": GOAL, "workers": WORKERS, "seed": SEED, **facts}
@@ -94,11 +95,11 @@ def demo(
         race.add_row(name, *map(words, row.values()))
     out.show(race)
     out.show(
-        f"replay of {REPLAYED}: {again.schedule.commits:,} commits of two threads computed again, "
+        f"replay of {REPLAY_ALGORITHM}: {again.schedule.commits:,} commits of two threads computed again, "
         f"{'every bit the same' if same else 'NOT the same bits'}"
     )
     out.show(
-        f"\nrecommender: RMSE {facts['test_rmse']:.4f} on ratings it has not seen, "
+        f"\nrecommender: RMSE {facts['test_rmse']:.4f} on held-out ratings, "
         f"{facts['seconds']:.1f} s; for user {user}:"
     )
     out.show(recommendations(best))
@@ -123,7 +124,7 @@ def demo(
 
 
 def _race_with_stragglers(out: Output) -> dict[str, Run]:
-    """The paper's three with parameters that suit the problem, and the default, which has none to set."""
+    """Run the paper's three with parameters that suit the problem, and the default, which needs none."""
     from asyncqn import ASLBFGS, MBLBFGS, AsyncSGD, Cluster, LinearGaussian, Simulator, minimize
 
     problem = LinearGaussian.random(dim=100, n_data=600, noise_var=10.0, seed=0)
@@ -139,6 +140,7 @@ def _race_with_stragglers(out: Output) -> dict[str, Run]:
         ),
         "default": None,
     }
+    # In the order of the table and of the figure.
     runs: dict[str, Run] = {}
     for name, chosen in entries.items():
         goal: dict[str, Any] = {"target": GOAL, "metric": "error", "evaluate": 10} if chosen else {}
@@ -175,7 +177,7 @@ def _time_to(run: Run, metric: str, target: float) -> float | None:
 
 
 def _save(output: Path, simulated: dict[str, Run], runs: dict[str, Run]) -> Path:
-    """Save all runs, and the page that shows them."""
+    """Save all runs, and write the page that shows them."""
     from asyncqn.cli import look_at, write_page
 
     seen = {}
@@ -190,7 +192,7 @@ def _fit(train: Ratings, out: Output) -> Recommender:
 
     model = Recommender(RANK, workers=WORKERS, seed=SEED, prior=PRIOR, alpha=ALPHA)
     with out.progress("recommender ", model.passes) as advance:
-        Recommender(RANK, workers=WORKERS, passes=2).fit(train)  # compiles, so that `seconds_` tells the fit
+        Recommender(RANK, workers=WORKERS, passes=2).fit(train)  # compiles before the clock starts
         model.fit(
             train,
             callback=lambda progress: advance(
@@ -202,7 +204,7 @@ def _fit(train: Ratings, out: Output) -> Recommender:
 
 
 def _race(train: Ratings, test: Ratings, out: Output) -> dict[str, Run]:
-    """The paper's three on U(F, G), ours on V(F) = min over G: the same ratings, ridge and threads.
+    """Run the paper's three on U(F, G) and ours on V(F) = min over G, with the same ratings and threads.
 
     The step sizes of the three come from six to ten trials each on this very problem.
     """
@@ -211,7 +213,7 @@ def _race(train: Ratings, test: Ratings, out: Output) -> dict[str, Run]:
     from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
 
     options: dict[str, Any] = {"prior": PRIOR, "alpha": ALPHA, "dtype": "float32", "test": test}
-    # From its source a saved run makes the ratings again: `asyncqn replay` works on the demo's runs.
+    # A saved run rebuilds the ratings from this source, so `asyncqn replay` works on the demo's runs.
     options["source"] = {"ratings": RATINGS, "test_fraction": 0.1, "seed": SEED}
     joint = MatrixFactorization.from_ratings(train, RANK, **options)
     profiled = ProfiledFactorization.from_ratings(train, RANK, **options)
@@ -234,7 +236,7 @@ def _race(train: Ratings, test: Ratings, out: Output) -> dict[str, Run]:
 def _run(name: str, problem: Any, algorithm: Any, commits: int, out: Output) -> Run:
     from asyncqn import Threads, minimize
 
-    engine = Threads(WORKERS, max_staleness=OLDEST)
+    engine = Threads(WORKERS, max_staleness=MAX_STALENESS)
     go = partial(minimize, problem, algorithm, engine=engine, seed=SEED, progress=False)
     with out.progress(f"{name:<12}", commits) as advance:
 
@@ -243,10 +245,11 @@ def _run(name: str, problem: Any, algorithm: Any, commits: int, out: Output) -> 
             if progress.time > BUDGET:
                 raise StopIteration
 
-        # A few commits beforehand, past any warm-up, compile what a machine has not run before.
+        # A few commits beforehand, beyond any warm-up, compile the kernels that this machine has not run
+        # before.
         go(commits=getattr(algorithm, "warmup", 0) + 4, evaluate=1)
         run = go(commits=commits, evaluate=max(1, commits // EVALUATIONS), callback=look)
     if run.nit < commits:
-        why = f"its {BUDGET:g} seconds were over" if run.status == "stopped" else run.message.rstrip(".")
+        why = f"its {BUDGET:g} seconds had passed" if run.status == "stopped" else run.message.rstrip(".")
         out.say(f"{name}: ended at commit {run.nit:,} of {commits:,}: {why}.")
     return run

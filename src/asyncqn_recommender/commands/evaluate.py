@@ -1,4 +1,4 @@
-"""`asyncqn recommender evaluate`: how well a saved recommender predicts, and ranks, what it has not seen."""
+"""`asyncqn recommender evaluate`: measure the predictions and lists of a saved recommender on new ratings."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ def evaluate(
     reading: ReadingOptions,
     out: Output,
     k: Annotated[
-        int | None, typer.Option("--k", "-k", help="Judge lists of the k best items, too.", metavar="K")
+        int | None, typer.Option("--k", "-k", help="Also judge lists of the k best items.", metavar="K")
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Ratings of at least this are relevant [all].")
+        float | None, typer.Option(help="Ratings of at least this value are relevant.  [all]")
     ] = None,
 ) -> None:
-    """Compare a model with ratings: RMSE, MAE; with --k, or of clicks, precision, recall, NDCG..."""
+    """Compare a model with ratings: RMSE and MAE; with --k, or for clicks, precision, recall, NDCG and
+    more."""
     from asyncqn_recommender.estimator import Recommender
 
     loaded = Recommender.load(model)
     clicks = reading.clicks or loaded.feedback == "implicit"
+    # A model of clicks is evaluated on clicks, whatever the options say.
     tested = replace(reading, clicks=clicks).read(data, out)
     numbers = loaded.evaluate(tested.ratings, k=k, threshold=threshold)
     width = max(map(len, numbers))

@@ -18,46 +18,46 @@ if TYPE_CHECKING:
     from asyncqn_recommender.estimator import Recommender
 
 SPLITS = ("random", "time", "user-time", "last")
-"""A random share; the latest share of all ratings; of each user's; the last rating of each user."""
+"""Splits: a random share; the latest share of all ratings; of each user's; each user's last rating."""
 
 USUAL_SHARE = 0.1
-"""Of a split by time, where no share is given."""
+"""The share of a split by time, by default."""
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """What the command line says of the model, in the words of `Recommender`."""
+    """The options of the model: parameters of `Recommender`."""
 
-    rank: Annotated[int, typer.Option(help="Numbers that describe a user or an item.")] = 10
-    workers: Annotated[int, typer.Option(help="Threads that compute.")] = 2
-    seed: Annotated[int, typer.Option(help="Of the test split, the start and the shuffling.")] = 0
+    rank: Annotated[int, typer.Option(help="Number of factors of a user or an item.")] = 10
+    workers: Annotated[int, typer.Option(help="Number of threads.")] = 2
+    seed: Annotated[int, typer.Option(help="Seed of the test split, the start and the shuffling.")] = 0
     feedback: Annotated[
-        str, typer.Option(help="What the rows are: ratings (explicit) or clicks (implicit).")
+        str, typer.Option(help="Kind of the rows: explicit (ratings) or implicit (clicks).")
     ] = "explicit"
-    prior: Annotated[float | None, typer.Option(help="Ridge of every row [3; clicks: by their number].")] = (
+    prior: Annotated[float | None, typer.Option(help="Ridge of every row.  [3; clicks: by their number]")] = (
         None
     )
-    alpha: Annotated[float | None, typer.Option(help="Ridge of a row per rating of it [0.035].")] = None
+    alpha: Annotated[float | None, typer.Option(help="Ridge of a row per rating.  [0.035]")] = None
     confidence: Annotated[float, typer.Option(help="A click of strength r counts 1 + this * r.")] = 1.5
-    passes: Annotated[int, typer.Option(help="Passes over the ratings, at most.")] = 15
+    passes: Annotated[int, typer.Option(help="Largest number of passes over the ratings.")] = 15
     offsets: Annotated[bool, typer.Option("--offsets", help="Remove item and user means first.")] = False
     early_stopping: Annotated[
-        bool, typer.Option("--early-stopping", help="Hold ratings out and stop when they get no better.")
+        bool, typer.Option("--early-stopping", help="Stop when held-out ratings no longer improve.")
     ] = False
 
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """What the command line says of the ratings that are kept for a test."""
+    """The options of the test split."""
 
     test_fraction: Annotated[
         float | None,
-        typer.Option(help="Share of the ratings kept for the test [0; with --split time or user-time 0.1]."),
+        typer.Option(help="Share of the ratings for the test.  [0; with --split time or user-time 0.1]"),
     ] = None
     split: Annotated[
         str,
         typer.Option(
-            help="Which are kept: random, the latest (time), the latest of each user (user-time), or the "
+            help="Test ratings: random, the latest (time), the latest of each user (user-time), or the "
             "last one of each user (last, which takes no --test-fraction)."
         ),
     ] = "random"
@@ -67,13 +67,13 @@ class SplitOptions:
     ] = None
 
     def check(self) -> None:
-        """Refuse a split nobody knows, or one without its share, or a table of no test."""
+        """Raise `BadInput` for an unknown split, a missing share, or a test file without a test."""
         split, share = self.split, self.share
         require(split in SPLITS, f"--split must be one of {', '.join(SPLITS)}, not {split!r}.")
         require(0.0 <= share < 1.0, f"--test-fraction must lie in [0, 1), not {share}.")
         require(
             split in ("random", "last") or share > 0.0,
-            f"--split {split} keeps a share: leave --test-fraction out, for 0.1, or raise it.",
+            f"--split {split} needs a share: leave --test-fraction out, for 0.1, or make it positive.",
         )
         require(
             split != "last" or self.test_fraction is None,
@@ -86,13 +86,13 @@ class SplitOptions:
 
     @property
     def share(self) -> float:
-        """The share of the ratings that is kept."""
+        """The share of the ratings that is kept for the test."""
         if self.test_fraction is None:
             return USUAL_SHARE if self.split in ("time", "user-time") else 0.0
         return self.test_fraction
 
     def divided(self, ratings: Ratings, seed: int) -> tuple[Ratings, Ratings | None]:
-        """Train and test ratings as the options say."""
+        """Return train and test ratings according to the options."""
         if self.split == "last":
             return ratings.split_last()
         if not self.share:
@@ -110,15 +110,16 @@ def fit(
     output: Output,
     out: Annotated[Path | None, typer.Option(help="Save the model here.", metavar="DIR")] = None,
 ) -> None:
-    """Learn a recommender from ratings or clicks; prints how good it is, and saves it with --out."""
+    """Learn a recommender from ratings or clicks; print its quality, and save it with --out."""
     from asyncqn_recommender.estimator import Recommender
 
     kept.check()
     check_places(out, kept.test_out)
     learner = Recommender(**asdict(model))
+    # Before the file is read, which may take long.
     learner.check()
     implicit = model.feedback == "implicit"
-    require(implicit or not reading.clicks, "clicks need --feedback implicit: add it.")
+    require(implicit or not reading.clicks, "--clicks needs --feedback implicit: add it.")
     found = replace(reading, clicks=implicit).read(data, output)
     output.say(str(found.ratings))
     train, test = kept.divided(found.ratings, model.seed)
@@ -141,14 +142,14 @@ def fit(
 
 
 def quality(model: Recommender, train: Ratings, test: Ratings | None) -> dict[str, float | None]:
-    """RMSEs of ratings, or the NDCG of lists of ten by which clicks are judged."""
+    """Return the RMSEs for ratings, or the NDCG of lists of ten for clicks."""
     if model.feedback == "implicit":
         return {"test_ndcg": None if test is None else model.evaluate(test)["ndcg"]}
     return {"train_rmse": model.rmse(train), "test_rmse": None if test is None else model.rmse(test)}
 
 
 def check_places(out: Path | None, test_out: Path | None) -> None:
-    """Refuse, before the work, places that cannot be written after it."""
+    """Raise `BadInput` early for paths that could not be written later."""
     from asyncqn.storage import check_folder, check_place
     from asyncqn_recommender.data.store import RATINGS
     from asyncqn_recommender.data.tables import check_table_name
@@ -166,7 +167,7 @@ def check_places(out: Path | None, test_out: Path | None) -> None:
 
 
 def write_test(test: Ratings, place: Path) -> Path:
-    """Write the test ratings: a table, or without a suffix a stored set."""
+    """Write the test ratings as a table or, without a suffix, as a stored set."""
     from asyncqn_recommender.data.store import save_ratings
     from asyncqn_recommender.data.tables import write_ratings
 
@@ -177,7 +178,7 @@ def write_test(test: Ratings, place: Path) -> Path:
 
 
 def learn(model: Recommender, train: Ratings, output: Output) -> None:
-    """Fit, showing pass by pass how it goes."""
+    """Fit the model and show its progress after each pass."""
     from asyncqn_recommender.learning import SHOWN
 
     with output.progress("fit", model.passes) as advance:

@@ -1,4 +1,4 @@
-"""`asyncqn recommender recommend`: the best items for users of a saved recommender."""
+"""`asyncqn recommender recommend`: list the best items for users of a saved recommender."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 def recommend(
     model: Annotated[Path, typer.Argument(help="Folder of a saved model.")],
     output: Output,
-    user: Annotated[list[str] | None, typer.Option(help="Id of a user; may be given several times.")] = None,
+    user: Annotated[list[str] | None, typer.Option(help="Id of a user; may be repeated.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="All users of the model; needs --out.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Write a table here, .csv or .parquet.", metavar="FILE")
     ] = None,
-    n: Annotated[int, typer.Option("-n", help="How many items.")] = 10,
+    n: Annotated[int, typer.Option("-n", help="Number of items.")] = 10,
     include_seen: Annotated[
-        bool, typer.Option("--include-seen", help="Also items that the user has rated.")
+        bool, typer.Option("--include-seen", help="Include items that the user has rated.")
     ] = False,
 ) -> None:
     """List the items users would rate highest, with titles where the ratings had them."""
     from asyncqn_recommender.estimator import Recommender
 
-    require(all_ or bool(user), "say for whom: --user ID, as often as you like, or --all.")
+    require(all_ or bool(user), "name the users: give --user ID, which may be repeated, or --all.")
     require(not (all_ and user), "--all and --user exclude each other: leave one out.")
     require(not all_ or out is not None, "--all needs a file: --out FILE.csv or FILE.parquet.")
     if out is not None:
@@ -46,14 +46,15 @@ def recommend(
 
 
 def _one(loaded: Recommender, name: str, n: int, exclude_seen: bool, output: Output) -> dict[str, Any]:
-    """Show the list of one user, and give it back as plain data."""
+    """Print the list of one user, and return it as plain data."""
     best = loaded.recommend(name, n, exclude_seen=exclude_seen)
+    # The command line gives texts; the model may have integers as ids.
     place = int(loaded.model_.user_index([name])[0])
     known = name if place < 0 else loaded.user_ids_[place].item()
     basis = best[0].basis if best else "factors"
     if basis == "baseline":
         means = "highest means" if loaded.feedback == "explicit" else "most clicks"
-        output.say(f"the model knows no rating of user {name}: these are the items with the {means}")
+        output.say(f"the model has no rating of user {name}: these are the items with the {means}")
     output.show(f"user {known}")
     output.show(table(best))
     return {"user": known, "basis": basis, "items": [item._asdict() for item in best]}
@@ -62,12 +63,13 @@ def _one(loaded: Recommender, name: str, n: int, exclude_seen: bool, output: Out
 def _write(
     model: Path, place: Path, users: list[str] | None, n: int, exclude_seen: bool, output: Output
 ) -> dict[str, Any]:
-    """Write the lists of these users, or of all, chunk by chunk."""
+    """Write the lists of these users, or of all, in chunks."""
     from asyncqn.storage import check_place
     from asyncqn_recommender.data.tables import check_table_name, write_table
     from asyncqn_recommender.estimator import Recommender
     from asyncqn_recommender.ranking import tables
 
+    # Both checks come before the model is loaded and the lists are made.
     check_table_name(place)
     check_place(place)
     loaded = Recommender.load(model)
@@ -87,13 +89,13 @@ def _write(
         rows = write_table(place, parts())
     if unknown:
         means = "highest means" if loaded.feedback == "explicit" else "most clicks"
-        output.say(f"users without ratings, who got the items with the {means}: {unknown:,}")
+        output.say(f"users without ratings, who receive the items with the {means}: {unknown:,}")
     output.show(f"users: {total:,}, rows: {rows:,}, in {place}")
     return {"file": str(place), "users": total, "rows": rows, "baseline_users": unknown}
 
 
 def table(items: list[Recommendation]) -> RichTable:
-    """Recommendations as a table."""
+    """Return recommendations as a table."""
     titled = any(item.title for item in items)
     drawn = RichTable("", "score", "item", *(["title"] if titled else []), box=None)
     for place, item in enumerate(items, 1):

@@ -1,4 +1,4 @@
-"""`asyncqn recommender share SET...`: the data server, for workers on machines that share no disk."""
+"""`asyncqn recommender share SET...`: serve ratings to workers on machines that share no disk."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def share(
     sets: Annotated[list[str], typer.Argument(help="Stored sets, or files as NAME=FILE.", metavar="SET...")],
     out: Output,
     host: Annotated[
-        str, typer.Option(help="Address to listen at; another than this machine's own needs a token.")
+        str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 0,
 ) -> None:
-    """Give ratings to workers on other machines, as flight://HOST:PORT/NAME, until interrupted.
+    """Serve ratings to workers on other machines, as flight://HOST:PORT/NAME, until interrupted.
 
-    Where the environment variable ASYNCQN_DATA_TOKEN is set, readers must present the same token.
+    If the environment variable ASYNCQN_DATA_TOKEN is set, readers must present the same token.
     """
     from asyncqn_recommender.data.cache import load
     from asyncqn_recommender.data.server import DataServer
@@ -37,6 +37,6 @@ def share(
         out.result({"address": server.address, "sets": [f"{server.address}/{name}" for name in named]})
         for name in named:
             out.show(f"sharing {server.address}/{name}")
-        sys.stdout.flush()  # whoever waits for the address reads a pipe
+        sys.stdout.flush()  # a program that waits for the address reads a pipe
         with out.until_interrupted():
             server.wait()

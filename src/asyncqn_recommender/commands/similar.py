@@ -1,4 +1,4 @@
-"""`asyncqn recommender similar`: the items that are most like an item of a saved recommender."""
+"""`asyncqn recommender similar`: list the items most similar to an item of a saved recommender."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from asyncqn_recommender.commands.recommend import table
 
 def similar(
     model: Annotated[Path, typer.Argument(help="Folder of a saved model.")],
-    item: Annotated[list[str], typer.Option(help="Id of an item; may be given several times.")],
+    item: Annotated[list[str], typer.Option(help="Id of an item; may be repeated.")],
     out: Output,
-    n: Annotated[int, typer.Option("-n", help="How many items.")] = 10,
+    n: Annotated[int, typer.Option("-n", help="Number of items.")] = 10,
 ) -> None:
     """List the items whose predicted ratings correlate best with those of an item."""
     from asyncqn_recommender.estimator import Recommender

@@ -1,4 +1,4 @@
-"""`asyncqn recommender update MODEL RATINGS`: learn from further ratings, of new users and items too."""
+"""`asyncqn recommender update MODEL RATINGS`: learn from further ratings, also of new users and items."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def update(
     reading: ReadingOptions,
     output: Output,
     out: Annotated[
-        Path | None, typer.Option(help="Save the model here [in its own folder].", metavar="DIR")
+        Path | None, typer.Option(help="Save the model here.  [in its own folder]", metavar="DIR")
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Times that rows of items and users are solved.")] = 2,
+    rounds: Annotated[int, typer.Option(help="Number of times that items and users are solved.")] = 2,
 ) -> None:
     """Learn from further ratings without fitting the rest again, and save the model.
 
-    Rows of users and items with new ratings are solved exactly, in turn. Of a pair rated before, the new
-    rating counts; clicks add up. After many updates, fit again.
+    Rows of users and items with new ratings are solved exactly, in turn. A new rating of a known pair
+    replaces the old one; clicks add up. After many updates, fit the model again.
     """
     from asyncqn_recommender.estimator import Recommender
 
@@ -35,6 +35,7 @@ def update(
     clicks = reading.clicks or loaded.feedback == "implicit"
     found = replace(reading, clicks=clicks).read(data, output)
     users, items = len(loaded.user_ids_), len(loaded.item_ids_)
+    # Before the update, so that the two numbers show what it gained.
     before = None if clicks else loaded.rmse(found.ratings)
     loaded.partial_fit(found.ratings, rounds=rounds)
     numbers: dict[str, Any] = {

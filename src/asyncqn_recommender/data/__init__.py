@@ -1,4 +1,8 @@
-"""Ratings: readers, the stored form, the data server, synthetic sets, and the cache of named sets."""
+"""Ratings: readers, the stored form, the data server, synthetic sets, and the cache of named sets.
+
+Reading order: `ratings` (the table), `readers` with `sources`, `dialect`, `text` and `scan` (files), `store`
+(memory maps), `cache` (named sets), `server` (the network).
+"""
 
 from asyncqn_recommender.data.cache import cache_dir, fetch, known_names, load
 from asyncqn_recommender.data.convert import as_ratings

@@ -1,4 +1,4 @@
-"""The one door to pyarrow: its modules, and its columns as dense indices and values."""
+"""The only import of pyarrow: its modules, and its columns as dense indices and values."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from asyncqn_recommender.data.ids import Ids, Index, encode, settle
 from asyncqn_recommender.data.times import Times, plain_times
 
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
-"""Texts that mean 'no id' in a file."""
+"""Texts that mean that an id is missing."""
 
 
 def arrow(module: str = "pyarrow") -> Any:
-    """`pyarrow` or one of its modules, imported only when ratings are read."""
+    """Return `pyarrow` or one of its modules, imported only when ratings are read."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -26,7 +26,7 @@ def arrow(module: str = "pyarrow") -> Any:
 
 
 def encode_column(column: Any, what: str) -> tuple[Index, Ids]:
-    """Dense indices and sorted table of a column without nulls, of whole numbers or texts."""
+    """Return dense indices and the sorted table of ids of a column of integers or texts without nulls."""
     types = arrow("pyarrow.types")
     if types.is_integer(column.type) or types.is_floating(column.type):
         return encode(column.to_numpy(), what)
@@ -34,11 +34,12 @@ def encode_column(column: Any, what: str) -> tuple[Index, Ids]:
     if types.is_integer(kind):
         return encode(column.cast(kind).to_numpy(), what)
     if not (types.is_string(kind) or types.is_large_string(kind)):
-        raise BadInput(f"the {what} ids are of type {kind}: give whole numbers or texts.")
+        raise BadInput(f"the {what} ids have the type {kind}: give integers or texts.")
     if not types.is_dictionary(column.type):
         column = column.dictionary_encode()
     if len(column) == 0:
         return np.zeros(0, dtype=np.int32), np.zeros(0, dtype="U1")
+    # Chunks may have dictionaries of their own; one code must mean one word.
     column = column.unify_dictionaries()
     # A dictionary may list words that no row uses; only those in use become ids.
     words = np.array(column.chunk(0).dictionary.to_pylist(), dtype=object)
@@ -48,13 +49,13 @@ def encode_column(column: Any, what: str) -> tuple[Index, Ids]:
 
 
 def encode_text_column(column: Any, what: str) -> tuple[Index, Ids]:
-    """As `encode_column`; ids out of a text file are numbers when all of them spell one."""
+    """Do the same as `encode_column`; ids from a text file become numbers if all of them are numbers."""
     indices, table = encode_column(column, what)
     return settle(indices, table) if table.dtype.kind == "U" else (indices, table)
 
 
 def usable_rows(table: Any, names: Names) -> npt.NDArray[np.bool_]:
-    """Return which rows have a user, an item and a finite rating."""
+    """Return a mask of the rows with a user, an item and a finite rating."""
     compute = arrow("pyarrow.compute")
     floating = arrow("pyarrow.types").is_floating
     mask = np.ones(len(table), dtype=bool)
@@ -66,7 +67,7 @@ def usable_rows(table: Any, names: Names) -> npt.NDArray[np.bool_]:
 
 
 def as_float32(table: Any, name: str | None) -> Any:
-    """The rating column in the precision ratings are kept in; without one, a click per row."""
+    """Return the rating column as float32; without one, every row counts 1."""
     lib = arrow()
     if name is None:
         return lib.chunked_array([np.ones(len(table), np.float32)])
@@ -80,19 +81,21 @@ def as_float32(table: Any, name: str | None) -> Any:
 
 
 def time_column(column: Any) -> Times | None:
-    """Times out of a column of numbers, dates or texts; None unless every row tells one."""
+    """Return times from a column of numbers, dates or texts, or None unless every row has one."""
     lib = arrow()
     types = lib.types
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     try:
         if types.is_date(column.type) or types.is_timestamp(column.type):
+            # Microseconds: files have seconds, milliseconds or nanoseconds.
             column = column.cast(lib.timestamp("us", getattr(column.type, "tz", None)), safe=False)
             times = column.cast(lib.int64()).to_numpy() / 1e6
         elif types.is_integer(column.type) or types.is_floating(column.type):
             times = column.cast(lib.float64(), safe=False).to_numpy()
         elif types.is_string(column.type) or types.is_large_string(column.type):
             times = plain_times(column.to_pylist(), len(column))
+        # A column whose name looks like a time may hold anything; then there are no times.
         else:
             return None
     except (lib.ArrowException, BadInput):
@@ -101,5 +104,5 @@ def time_column(column: Any) -> Times | None:
 
 
 def zstd_stream(fileobj: IO[bytes]) -> Any:
-    """The bytes of an open file that zstd has packed."""
+    """Return a stream of the bytes of an open file compressed with zstd."""
     return arrow().CompressedInputStream(arrow().PythonFile(fileobj, mode="r"), "zstd")

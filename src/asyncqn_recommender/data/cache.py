@@ -1,4 +1,4 @@
-"""Sets of ratings stored once under a name, in the user's cache."""
+"""Sets of ratings that are stored once under a name, in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from asyncqn_recommender.data.server import SCHEME, read_remote
 from asyncqn_recommender.data.store import is_store, open_ratings, read_header, save_ratings
 from asyncqn_recommender.data.synthetic import PRESETS, REVISION, synthetic_ratings
 
+# The pattern also keeps a name from leading out of the cache folder.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -41,10 +42,10 @@ def cache_dir() -> Path:
 
 
 def stored_path(name: str) -> Path:
-    """The directory of the set `name`, whether or not it is stored."""
+    """Return the folder of the set `name`, whether or not it is stored."""
     require(
         _NAME.fullmatch(name) is not None,
-        f"{name[:80]!r} is no name for a set of ratings: use letters, digits, dots and dashes.",
+        f"{name[:80]!r} is not a name for a set of ratings: use letters, digits, dots and dashes.",
     )
     return cache_dir() / "ratings" / name
 
@@ -107,6 +108,7 @@ def fetch(
     asked = {key: value for key, value in reading.items() if value}
     if name in PRESETS:
         require(source is None, f"{name} is generated: choose another name for {source}.")
+        # A stored set of an older revision of the generator is made again.
         origin = {"generator": name, "seed": 0, "revision": REVISION}
         if _is_sound(target) and read_header(target).origin == origin:
             return target
@@ -119,13 +121,13 @@ def fetch(
     if name in MD5:
         return _download(name, target, asked, say)
     raise BadInput(
-        f"there is no set named {name!r}: choose one of {', '.join((*MD5, *PRESETS))}, or name a file of "
-        "your own with --from FILE."
+        f"there is no set named {name!r}: choose one of {', '.join((*MD5, *PRESETS))}, or import your own "
+        "file with --from FILE."
     )
 
 
 def _download(name: str, target: Path, asked: dict[str, Any], say: Callable[[str], None]) -> Path:
-    """Download and store a set; whoever else asks for one at the same time waits, and finds it there."""
+    """Download and store a set; another process that wants a set at the same time waits for this one."""
     folder = cache_dir() / "downloads"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -166,16 +168,17 @@ def load(name_or_path: str | os.PathLike[str], **reading: Any) -> Ratings:
 
 
 def load_reading(name_or_path: str | os.PathLike[str], **reading: Any) -> Reading:
-    """As `load`, with what was skipped."""
+    """Load ratings as `load` does, and report what was skipped."""
     word = os.fspath(name_or_path)
     asked = {key: value for key, value in reading.items() if value}
     check_policy(asked.get("duplicates"))
     if word.startswith(SCHEME):
         require(
             not set(asked) - {"clicks"},
-            f"{word[:200]} is a set of a data server, whose columns are known: name none.",
+            f"{word[:200]} is on a data server, whose columns are known: leave the column options out.",
         )
         return Reading(read_remote(word))
+    # A name of a stored set wins over a file of the same name, unless a path was given.
     place = Path(word)
     named = isinstance(name_or_path, str) and _NAME.fullmatch(word) is not None
     if named and (is_store(stored_path(word)) or word in PRESETS):
@@ -194,13 +197,13 @@ def load_reading(name_or_path: str | os.PathLike[str], **reading: Any) -> Readin
     # A stored set has no bad rows, no columns to choose from and no repeated pairs.
     require(
         not set(asked) - {"skip_bad", "duplicates", "clicks"},
-        f"{word[:200]} is a stored set, whose columns are known: columns are named for files.",
+        f"{word[:200]} is a stored set, whose columns are known: leave the column options out.",
     )
     return Reading(open_ratings(place))
 
 
 def _is_sound(target: Path) -> bool:
-    """Return whether a set is stored that opens; a damaged one is made again."""
+    """Return whether a set is stored and can be opened; a damaged one is made again."""
     if not is_store(target):
         return False
     try:
@@ -215,8 +218,9 @@ def _store_file(
 ) -> Path:
     require(
         os.path.exists(source),
-        f"there is no file {str(source)[:200]}: name an archive or a file of ratings with --from.",
+        f"there is no file {str(source)[:200]}: give an archive or a file of ratings with --from.",
     )
+    # `skip_bad` does not change what a good row means, so it is no part of the set's identity.
     how = {key: value for key, value in sorted(asked.items()) if key != "skip_bad"}
     origin: dict[str, Any] = {"file": source.name, "reading": how}
     if source.is_file():
@@ -233,7 +237,7 @@ def _store_file(
     if official is not None:
         origin["official"] = origin.get("md5") == official
         if not origin["official"]:
-            say(f"{source.name} differs from the official archive of {target.name}; it is imported as it is")
+            say(f"{source.name} differs from the official archive of {target.name}; it is imported unchanged")
     say(f"Reading {source}")
     reading = read_ratings(source, **asked)
     for sentence in reading.remarks():

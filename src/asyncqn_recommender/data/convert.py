@@ -1,4 +1,4 @@
-"""`as_ratings`: ratings from whatever a user has at hand."""
+"""`as_ratings`: ratings from any object that a user has."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def as_ratings(
     duplicates: str | None = None,
     clicks: bool = False,
 ) -> Ratings:
-    """Make `Ratings` of Ratings, a name or path, pandas, pyarrow, scipy.sparse, or (users, items, values).
+    """Make `Ratings` from Ratings, a name or path, pandas, pyarrow, scipy.sparse, or (users, items, values).
 
-    None of these packages is imported here: the type of `obj` tells which one it belongs to.
+    None of these packages is imported here: the module of the type of `obj` identifies the package.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def as_ratings(
     time : str, optional
         Name of the column with the time; by default it is recognised.
     duplicates : "error", "last", "first", "mean" or "sum", optional
-        What becomes of several ratings of one item by one user; by default "error", and "sum" for clicks.
+        How several ratings of one item by one user are resolved; by default "error", and "sum" for clicks.
     clicks : bool, default False
         Whether rows are clicks: a table may lack ratings and a tuple may be (users, items); each row then
         counts 1.
@@ -57,6 +57,7 @@ def as_ratings(
     names = {"user": user, "item": item, "rating": rating, "time": time}
     policy = duplicates or ("sum" if clicks else "error")
     check_policy(policy)
+    # The whole MRO: a user's subclass of a data frame is a data frame.
     homes = {kind.__module__.partition(".")[0] for kind in type(obj).__mro__}
     if isinstance(obj, str | os.PathLike):
         return load(obj, **names, duplicates=duplicates, clicks=clicks)

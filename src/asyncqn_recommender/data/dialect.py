@@ -1,4 +1,4 @@
-"""How the rows of a text file are written: delimiter, header, and where user, item, rating and time stand."""
+"""The dialect of a text file: delimiter, header, and the positions of user, item, rating and time."""
 
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ from asyncqn_recommender.data.columns import Columns, choose
 from asyncqn_recommender.data.sources import Source, telling_unreadable
 
 _DELIMITERS = (",", "\t", ";", "|")
+# Enough for the header and the first rows.
 _FIRST_BYTES = 1 << 16
 _WITH_COMMA = re.compile(r"[-+]?\d+,\d+")
 _ROW_OF_100K = re.compile(r"\d+\t\d+\t\d+(\.\d+)?(\t\d+)?")
 
 
 class Dialect(NamedTuple):
-    """The form of a text file of ratings."""
+    """The dialect of a text file of ratings."""
 
     delimiter: str
     quoted: bool
-    """Whether a field may stand in double quotes."""
+    """Whether a field may be in double quotes."""
     skip: int
     """Lines before the first row: the header and blank lines above it."""
     width: int
-    """Fields in every row."""
+    """Number of fields in every row."""
     user: int
     item: int
     rating: int | None
-    """None: every row is a click, a rating of 1."""
+    """None: every row is a click, which counts as a rating of 1."""
     whole_ids: bool
-    """Whether ids must be whole numbers that are not negative, as MovieLens promises."""
+    """Whether ids must be non-negative integers, as in MovieLens files."""
     time: int | None = None
-    """Where the time stands; None: nowhere."""
+    """Position of the time; None: there is none."""
     time_asked: bool = False
-    """Whether the time was asked for, so that a row without one is a bad row."""
+    """Whether the user asked for the time, so that a row without one is bad."""
     time_is_number: bool = False
-    """Whether the first row tells its time by a number."""
+    """Whether the time of the first row is a number."""
     decimal: str = "."
-    """What stands between the whole part of a rating and its fraction: a point, or a comma."""
+    """The decimal separator of ratings: a point or a comma."""
 
 
 def detect(
@@ -50,8 +51,9 @@ def detect(
     delimiter: str | None = None,
     clicks: bool = False,
 ) -> Dialect:
-    """The dialect of `source`, judged by its name and its first lines."""
+    """Return the dialect of `source`, from its name and its first lines."""
     with telling_unreadable(source), source.open() as stream:
+        # Spreadsheets write a byte-order mark, which would become part of the first column's name.
         head = stream.read(_FIRST_BYTES).decode("utf-8-sig", errors="replace")
     lines = re.split("\r\n|\r|\n", head)
     above = next((k for k, line in enumerate(lines) if line.strip()), None)
@@ -81,9 +83,10 @@ def _with_header(
 ) -> Dialect:
     if delimiter is not None:
         usable = len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n\0'
-        require(usable, f"the delimiter must be one plain character, not {delimiter!r}.")
+        require(usable, f"the delimiter must be one ASCII character other than a quote, not {delimiter!r}.")
     found: list[str] = []
     best = delimiter or ","
+    # The delimiter that gives the most fields in the first line wins.
     for candidate in (delimiter,) if delimiter else _DELIMITERS:
         try:
             fields = next(csv.reader(lines[:1], delimiter=candidate), [])
@@ -99,6 +102,7 @@ def _with_header(
     whole = movielens and found[:3] == ["userId", "movieId", "rating"]
     is_number = time is not None and _tells_a_number(lines[1:], best, time)
     asked_for = asked.time is not None
+    # The last line may be cut in the middle, so it is not examined.
     decimal = "," if rating is not None and _has_decimal_commas(lines[1:-1], best, rating) else "."
     return Dialect(
         best, True, skip, len(found), user, item, rating, whole, time, asked_for, is_number, decimal
@@ -106,7 +110,7 @@ def _with_header(
 
 
 def _has_decimal_commas(lines: list[str], delimiter: str, place: int) -> bool:
-    """Return whether ratings of the first rows are written as 3,5, and none as 3.5."""
+    """Return whether ratings of the first rows are written as 3,5 and none as 3.5."""
     try:
         words = [row[place].strip() for row in csv.reader(lines, delimiter=delimiter) if len(row) > place]
     except csv.Error:
@@ -115,7 +119,7 @@ def _has_decimal_commas(lines: list[str], delimiter: str, place: int) -> bool:
 
 
 def _tells_a_number(lines: list[str], delimiter: str, place: int) -> bool:
-    """Return whether the first row has a number at this place."""
+    """Return whether the first row has a number at this position."""
     try:
         float(next(row for row in csv.reader(lines, delimiter=delimiter) if row)[place])
     except (csv.Error, StopIteration, IndexError, ValueError):

@@ -1,4 +1,4 @@
-"""The official MovieLens archives: where they are, and a download that resumes and is verified."""
+"""The official MovieLens archives: their addresses, and a download that resumes and is verified."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MD5 = {
     "ml-20m": "cd245b17a1ae2cc31bb14903e1204af3",
     "ml-25m": "6b51fb2759a8657d3bfcbfc42b592ada",
 }
-"""The checksums GroupLens publishes beside its archives."""
+"""The checksums that GroupLens publishes with its archives."""
 
 _BLOCK = 1 << 20
 _TIMEOUT = 30.0
@@ -29,15 +29,16 @@ _NETWORK = (urllib.error.URLError, http.client.HTTPException, ValueError, Timeou
 
 
 def md5_of(path: Path) -> str:
-    """MD5 of a file's bytes, in hexadecimal; only to recognise published archives, not for safety."""
+    """Return the MD5 of a file in hexadecimal; it only identifies published archives, and is no
+    protection."""
     with open_input(path) as stream:
         return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def download(name: str, folder: Path, say: Callable[[str], None]) -> Path:
-    """The verified archive `name` in `folder`; what an interrupted download left is continued.
+    """Return the verified archive `name` in `folder`; an interrupted download is continued.
 
-    Where that turns out to be damaged, the archive is fetched once more from its beginning.
+    If the continued file is damaged, the archive is downloaded once more from its beginning.
     """
     target, part = folder / f"{name}.zip", folder / f"{name}.zip.part"
     for path in (target, part):
@@ -46,16 +47,17 @@ def download(name: str, folder: Path, say: Callable[[str], None]) -> Path:
         return target
     url = URL.format(name)
     say(f"Downloading {url}")
+    # A part of an earlier download may be damaged, so it gets a second chance from the start.
     for _ in range(2 if part.is_file() else 1):
         _fetch(url, part)
         if md5_of(part) == MD5[name]:
             return move(part, target)
         part.unlink()
-    raise DamagedFile(f"what came from {url} differs from its published checksum: try again later.")
+    raise DamagedFile(f"the download of {url} differs from its published checksum: try again later.")
 
 
 def _fetch(url: str, part: Path) -> None:
-    """Download to `part`, behind what is there."""
+    """Download to `part`, after the bytes that it already has."""
     have = part.stat().st_size if part.is_file() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
@@ -71,8 +73,8 @@ def _fetch(url: str, part: Path) -> None:
             if answer.length:
                 raise ConnectionError(f"the connection closed {answer.length} bytes early")
     except _NETWORK as error:
-        # 416: nothing is left to send, the part is complete or too long; the checksum decides.
+        # 416: there is nothing left to send, so the part is complete or too long; the checksum decides.
         if not (have and isinstance(error, urllib.error.HTTPError) and error.code == 416):
             raise BadInput(
-                f"cannot download {url}: fetch the archive elsewhere and name it with --from FILE."
+                f"cannot download {url}: get the archive another way and import it with --from FILE."
             ) from error

@@ -1,4 +1,4 @@
-"""What becomes of several ratings of one item by one user."""
+"""The resolution of several ratings of one item by one user."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from asyncqn_recommender.data.ratings import Ratings
 
 COMPILE_FROM = 200_000
-"""From so many rows on a compiled loop is worth its compilation; fewer are sorted by NumPy."""
+"""Number of rows from which a compiled loop pays for its compilation; fewer rows are sorted by NumPy."""
 POLICIES = ("error", "last", "first", "mean", "sum")
 
 
 class Resolved(NamedTuple):
-    """Ratings about different pairs, and how many rows were dropped for that."""
+    """Ratings with distinct pairs, and the number of rows that were dropped."""
 
     ratings: Ratings
     dropped: int
 
 
 def check_policy(duplicates: str | None) -> None:
-    """Refuse a policy nobody knows; None leaves the choice to the reader."""
+    """Raise `BadInput` for an unknown policy; None lets the reader choose."""
     require(
         duplicates is None or duplicates in POLICIES,
         f"duplicates must be one of {', '.join(POLICIES)}, not {duplicates!r}.",
@@ -35,13 +35,14 @@ def check_policy(duplicates: str | None) -> None:
 
 
 def repeated_rows(ratings: Ratings) -> npt.NDArray[np.bool_]:
-    """Return which rows repeat the (user, item) pair of an earlier row."""
+    """Return a mask of the rows that repeat the (user, item) pair of an earlier row."""
     if len(ratings) <= COMPILE_FROM:
         pairs = ratings.users.astype(np.int64) * ratings.n_items + ratings.items
         _, first = np.unique(pairs, return_index=True)
         again = np.ones(len(ratings), dtype=bool)
         again[first] = False
         return again
+    # Scratch space of the kernel, which allocates nothing.
     start = np.zeros(ratings.n_users + 2, dtype=np.int64)
     order = np.empty(len(ratings), dtype=np.int64)
     stamp = np.empty(ratings.n_items, dtype=np.int32)
@@ -51,13 +52,14 @@ def repeated_rows(ratings: Ratings) -> npt.NDArray[np.bool_]:
 
 
 def resolve(ratings: Ratings, policy: str) -> Resolved:
-    """One rating per pair: the last or first by time, else by position, or the mean or sum of all of them.
+    """Keep one rating per pair: the last or first by time, else by position, or the mean or sum of all.
 
-    The row that stays keeps its place; of a mean or sum that is the last one's.
+    The row that is kept stays in its position; a mean or sum takes that of the last one.
     """
     repeated = repeated_rows(ratings)
     if not repeated.any():
         return Resolved(ratings, 0)
+    # One number per pair; int32 would overflow from 46,341 users and items on.
     pair = ratings.users.astype(np.int64) * ratings.n_items + ratings.items
     rows = np.flatnonzero(np.isin(pair, pair[repeated]))
     times = np.zeros(len(rows)) if ratings.times is None else ratings.times[rows]

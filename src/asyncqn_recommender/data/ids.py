@@ -1,6 +1,6 @@
-"""Ids of users and items, whole numbers or text, and their dense indices 0, 1, 2, ...
+"""Ids of users and items, integers or texts, and their dense indices 0, 1, 2, ...
 
-A table of ids is sorted, so that the same ids give the same indices whatever the order of rows.
+A table of ids is sorted, so the same ids give the same indices in any order of rows.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ from asyncqn.errors import BadInput, require
 Ids: TypeAlias = npt.NDArray[Any]
 Index: TypeAlias = npt.NDArray[np.int32]
 
-LONGEST_ID = 256
-"""Characters in an id; the table has fixed width, so one giant id would cost memory for all."""
+MAX_ID_LENGTH = 256
+"""Longest id in characters; the table has a fixed width, so one very long id would cost memory for all."""
 
+# A lookup table over the range of ids may have this many entries per id.
 _DENSE_FACTOR = 8
 _NO_IDS = (Mapping, Set, list, tuple, complex, type)
-"""Types that can be no id: asked for by mistake, they are refused and not called unknown."""
+"""Types that cannot be ids: they are refused as a mistake instead of being reported as unknown."""
 
 
 def encode(ids: Any, what: str) -> tuple[Index, Ids]:
-    """Dense indices and the sorted table of distinct ids: `table[indices]` gives the ids back."""
+    """Return dense indices and the sorted table of distinct ids; `table[indices]` gives the ids back."""
     return _encode_plain(plain_ids(ids, what), what)
 
 
 def plain_ids(ids: Any, what: str) -> Ids:
-    """The ids as a one-dimensional array of int64 or of str, the two kinds a table may have."""
+    """Return the ids as a one-dimensional array of int64 or str, the two types of a table."""
     try:
         array = np.asarray(ids)
         if array.dtype.kind == "U" and not hasattr(ids, "dtype"):
             # NumPy would turn numbers among texts into text, and drop final zero bytes.
             array = np.array(ids, dtype=object)
     except ValueError as error:
-        raise BadInput(f"the {what} ids must be a flat list of whole numbers or texts.") from error
+        raise BadInput(f"the {what} ids must be a flat list of integers or texts.") from error
     require(array.ndim == 1, f"the {what} ids must be one-dimensional, not of shape {array.shape}.")
     kind = array.dtype.kind
     if kind == "i":
@@ -50,26 +51,26 @@ def plain_ids(ids: Any, what: str) -> Ids:
         return _whole(array, what)
     if kind in "UTO":
         return _from_objects(array.tolist(), what)
-    raise BadInput(f"the {what} ids are of type {array.dtype}: give whole numbers or texts.")
+    raise BadInput(f"the {what} ids have the type {array.dtype}: give integers or texts.")
 
 
 def id_array(ids: Any) -> npt.NDArray[Any]:
-    """Return ids to be looked up as an array of any shape; `BadInput` for what can be no id."""
+    """Return ids for a lookup as an array of any shape; raise `BadInput` for objects that cannot be ids."""
     try:
         asked = np.asarray(ids)
     except ValueError:
-        raise BadInput("ids must be a list of whole numbers or texts, not a ragged list.") from None
+        raise BadInput("ids must be a list of integers or texts, not a ragged list.") from None
     if asked.dtype.kind in "Oc":
         wrong = next((x for x in asked.ravel().tolist() if isinstance(x, _NO_IDS)), None)
-        require(wrong is None, f"an id must be a whole number or a text, not {wrong!r}.")
+        require(wrong is None, f"an id must be an integer or a text, not {wrong!r}.")
     return asked
 
 
 def lookup(table: Ids, ids: Any) -> npt.NDArray[np.int64]:
-    """The index of every id in the sorted `table`, -1 where it is unknown; keeps the shape of `ids`.
+    """Return the index of every id in the sorted `table`, -1 if it is unknown, in the shape of `ids`.
 
-    A text such as "42" finds the number 42 and the other way round, because a command line and a
-    data frame often disagree about the type of the same id.
+    A text such as "42" finds the number 42 and vice versa, because a command line and a data frame often
+    disagree about the type of the same id.
     """
     asked = id_array(ids)
     known = np.ones(asked.shape, dtype=bool)
@@ -77,6 +78,7 @@ def lookup(table: Ids, ids: Any) -> npt.NDArray[np.int64]:
         if asked.dtype.kind not in "iu":
             numbers = [whole_number(x) for x in asked.ravel().tolist()]
             known = np.array([x is not None for x in numbers], dtype=bool).reshape(asked.shape)
+            # Unknown words become 0 here, and -1 below by `known`.
             asked = np.array([x or 0 for x in numbers], dtype=np.int64).reshape(asked.shape)
     elif asked.dtype.kind != "U":
         asked = np.array([str(x) for x in asked.ravel().tolist()], dtype=np.str_).reshape(asked.shape)
@@ -87,14 +89,16 @@ def lookup(table: Ids, ids: Any) -> npt.NDArray[np.int64]:
 
 
 def whole_number(text: Any) -> int | None:
-    """The integer that `text` spells in plain decimal digits, if it fits in 64 bits with room to spare."""
+    """Return the integer that `text` spells in decimal digits, or None if there is none of up to 18
+    digits."""
     word = str(text).strip()
+    # int() would also accept "1_000" and digits of other scripts.
     digits = word[1:] if word.startswith("-") else word
     return int(word) if digits.isascii() and digits.isdigit() and len(digits) <= 18 else None
 
 
 def settle(indices: Index, table: Ids) -> tuple[Index, Ids]:
-    """Turn a table of texts that all spell whole numbers into numbers, merging "7" and "07"."""
+    """Convert a table of texts to numbers if all of them are integers, merging "7" and "07"."""
     numbers = [whole_number(x) for x in table.tolist()]
     if any(x is None for x in numbers):
         return indices, table
@@ -103,15 +107,15 @@ def settle(indices: Index, table: Ids) -> tuple[Index, Ids]:
 
 
 def check_text(table: list[str], what: str) -> None:
-    """Refuse texts that a fixed-width table would alter, or that cannot be printed."""
+    """Raise `BadInput` for texts that a fixed-width table would alter, or that cannot be printed."""
     for word in table:
-        if len(word) > LONGEST_ID:
+        if len(word) > MAX_ID_LENGTH:
             raise BadInput(
-                f"the {what} id '{word[:20]}...' is longer than {LONGEST_ID} characters: shorten it."
+                f"the {what} id '{word[:20]}...' is longer than {MAX_ID_LENGTH} characters: shorten it."
             )
         if "\0" in word or (not word.isascii() and any("\ud800" <= c <= "\udfff" for c in word)):
             raise BadInput(
-                f"the {what} id {word[:20]!r} holds a character that text files forbid: remove it."
+                f"the {what} id {word[:20]!r} contains a null byte or an invalid character: remove it."
             )
 
 
@@ -141,15 +145,17 @@ def _encode_text(words: list[str], what: str) -> tuple[Index, Ids]:
 
 
 def _whole(array: npt.NDArray[Any], what: str) -> Ids:
+    # Beyond 2^53 a float no longer holds every integer, so that ids would be merged silently.
     good = np.isfinite(array) & (np.abs(array) < 2**53) & (np.trunc(array) == array)
     if not good.all():
         row = int(np.argmin(good))
-        raise BadInput(f"row {row} has the {what} id {array[row]}: ids must be whole numbers or texts.")
+        raise BadInput(f"row {row} has the {what} id {array[row]}: ids must be integers or texts.")
     return array.astype(np.int64)
 
 
 def _from_objects(values: list[Any], what: str) -> Ids:
     for row, value in enumerate(values):
+        # NaN is the only value that differs from itself.
         if value is None or value != value:
             raise BadInput(f"row {row} has no {what} id: fill it in or drop the row.")
     if all(isinstance(v, str) for v in values):
@@ -159,4 +165,4 @@ def _from_objects(values: list[Any], what: str) -> Ids:
         largest = max(values, key=abs)
         require(abs(largest) < 2**63, f"the {what} id {largest} is too large: give such ids as text.")
         return np.array(values, dtype=np.int64)
-    raise BadInput(f"the {what} ids mix types or are neither whole numbers nor texts: convert them to one.")
+    raise BadInput(f"the {what} ids mix types, or are neither integers nor texts: convert them to one type.")

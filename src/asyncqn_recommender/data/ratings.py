@@ -1,4 +1,4 @@
-"""`Ratings`: who rated what how, with dense indices and the ids they stand for."""
+"""`Ratings`: a table of ratings, with dense indices and the ids that they stand for."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Ratings:
     titles : ndarray of str, optional
         Title of each item.
     times : ndarray of float64, optional
-        When each rating was given: numbers as the source has them, dates as seconds since 1970.
+        Time of each rating: numbers unchanged, dates as seconds since 1970.
 
     Examples
     --------
@@ -69,15 +69,15 @@ class Ratings:
             require(
                 isinstance(array, np.ndarray) and array.dtype == dtype and array.shape == (len(self.users),),
                 f"Ratings needs '{name}' as a flat array of {np.dtype(dtype)}, all three of one length: "
-                "Ratings.from_arrays converts.",
+                "Ratings.from_arrays converts other types.",
             )
         if self.times is not None:
             require(
                 self.times.dtype == np.float64 and self.times.shape == self.users.shape,
-                "Ratings needs 'times' as float64, one for every rating: Ratings.from_arrays converts.",
+                "Ratings needs 'times' as float64, one per rating: Ratings.from_arrays converts other types.",
             )
         if self.titles is not None:
-            require(len(self.titles) == len(self.item_ids), "Ratings needs one title for every item.")
+            require(len(self.titles) == len(self.item_ids), "Ratings needs one title per item.")
 
     @classmethod
     def from_arrays(
@@ -90,15 +90,16 @@ class Ratings:
         titles: Mapping[Any, str] | None = None,
         duplicates: str = "error",
     ) -> Ratings:
-        """From arrays or lists of one length; ids are whole numbers or texts.
+        """Make ratings from arrays or lists of one length; ids are integers or texts.
 
-        `times` are numbers or dates; `titles` maps item ids to titles; `duplicates` says what becomes of
-        a repeated (user, item) pair: "error" refuses it, naming the row, as a rating that is not a finite
-        number is; "last", "first", "mean" and "sum" keep one (see `data.duplicates`).
+        `times` are numbers or dates; `titles` maps item ids to titles.  `duplicates` resolves a repeated
+        (user, item) pair: "error" raises `BadInput` with its row, and "last", "first", "mean" and "sum" keep
+        one (see `data.duplicates`).  A rating that is not finite always raises `BadInput`.
         """
         user_index, user_ids = encode(users, "user")
         item_index, item_ids = encode(items, "item")
         try:
+            # float32 holds half stars exactly, and halves the memory of large sets.
             numbers = np.asarray(whole(values), dtype=np.float32)
         except Refused as refusal:
             raise BadInput(f"the ratings must be numbers, not {refusal}.") from None
@@ -106,7 +107,7 @@ class Ratings:
             raise BadInput("the ratings must be numbers.") from error
         require(
             numbers.shape == user_index.shape == item_index.shape,
-            f"Users, items and ratings must be of one length, not {len(user_index)}, {len(item_index)} and "
+            f"users, items and ratings differ in length: {len(user_index)}, {len(item_index)} and "
             f"shape {numbers.shape}.",
         )
         words = None if titles is None else np.array([titles.get(i, "") for i in item_ids.tolist()], str)
@@ -125,9 +126,10 @@ class Ratings:
         duplicates: str = "error",
         clicks: bool = False,
     ) -> Ratings:
-        """From a pandas DataFrame; columns with common names such as userId are found by themselves."""
+        """Make ratings from a pandas DataFrame; columns with common names such as userId are recognised."""
         asked = Columns(user, item, rating, time)
         names = choose([str(c) for c in frame.columns], "The data frame", asked, clicks)
+        # Column labels of pandas need not be texts.
         by_name = {str(c): c for c in frame.columns}
         users, items = (frame[by_name[name]].to_numpy() for name in (names.user, names.item))
         values = np.ones(len(frame)) if names.rating is None else frame[by_name[names.rating]].to_numpy()
@@ -136,7 +138,7 @@ class Ratings:
             try:
                 times = plain_times(times, len(frame))
             except BadInput:
-                times = None  # a column that only looked like the time
+                times = None  # the column only looked like the time
         return cls.from_arrays(users, items, values, times, duplicates=duplicates)
 
     @classmethod
@@ -151,7 +153,7 @@ class Ratings:
         duplicates: str = "error",
         clicks: bool = False,
     ) -> Ratings:
-        """From a pyarrow Table or RecordBatch."""
+        """Make ratings from a pyarrow Table or RecordBatch."""
         if not hasattr(table, "itercolumns") or not hasattr(table, "combine_chunks"):
             table = arrow().Table.from_batches([table])
         names = choose(table.column_names, "The Arrow table", Columns(user, item, rating, time), clicks)
@@ -163,12 +165,13 @@ class Ratings:
 
     @classmethod
     def from_sparse(cls, matrix: Any) -> Ratings:
-        """From a scipy.sparse matrix, users x items; ids are row and column numbers, the shape is kept.
+        """Make ratings from a scipy.sparse matrix, users x items; ids are row and column numbers.
 
-        Stored entries are ratings, stored zeros too; entries stored twice are added, as SciPy means it.
+        Stored entries are ratings, including stored zeros; entries stored twice are added, as SciPy defines
+        it.
         """
         entries = checked_csr(matrix, "the sparse matrix").tocoo()
-        require(entries.dtype.kind in "fiub", f"the sparse matrix holds {entries.dtype}: give numbers.")
+        require(entries.dtype.kind in "fiub", f"the sparse matrix holds {entries.dtype}, not numbers.")
         n_users, n_items = entries.shape
         rows, columns = entries.row.astype(np.int32), entries.col.astype(np.int32)
         values = entries.data.astype(np.float32)
@@ -182,31 +185,31 @@ class Ratings:
 
     @property
     def n_users(self) -> int:
-        """Users in the table, with or without ratings."""
+        """Number of users in the table, with or without ratings."""
         return len(self.user_ids)
 
     @property
     def n_items(self) -> int:
-        """Items in the table, with or without ratings."""
+        """Number of items in the table, with or without ratings."""
         return len(self.item_ids)
 
     def user_index(self, ids: Any) -> npt.NDArray[np.int64]:
-        """Dense indices of user ids, -1 for unknown ones."""
+        """Return dense indices of user ids, -1 for unknown ones."""
         return lookup(self.user_ids, ids)
 
     def item_index(self, ids: Any) -> npt.NDArray[np.int64]:
-        """Dense indices of item ids, -1 for unknown ones."""
+        """Return dense indices of item ids, -1 for unknown ones."""
         return lookup(self.item_ids, ids)
 
     def take(self, rows: Any) -> Ratings:
-        """The ratings at `rows` (indices or a mask), with the same tables."""
+        """Return the ratings at `rows` (indices or a mask), with the same tables of ids."""
         times = None if self.times is None else self.times[rows]
         return replace(
             self, users=self.users[rows], items=self.items[rows], values=self.values[rows], times=times
         )
 
     def split(self, test_fraction: float, seed: int) -> tuple[Ratings, Ratings]:
-        """Train and test ratings, drawn without replacement; round(fraction * len) go to the test.
+        """Draw round(test_fraction * len) ratings without replacement; return (train, test).
 
         Both keep the tables and the order of rows.  Equal seeds give equal splits.
         """
@@ -214,55 +217,56 @@ class Ratings:
         return self.take(~test), self.take(test)
 
     def split_by_time(self, test_fraction: float, *, per_user: bool = False) -> tuple[Ratings, Ratings]:
-        """Train and test ratings; the latest share is the test, of all ratings or of each user's.
+        """Return (train, test); the test is the latest share of all ratings, or of each user's.
 
-        Equal times go by the order of rows.  Both keep the tables and the order of rows.
+        Equal times are ordered by row.  Both keep the tables and the order of rows.
         """
         test = latest(self, test_fraction, per_user)
         return self.take(~test), self.take(test)
 
     def split_last(self, n: int = 1) -> tuple[Ratings, Ratings]:
-        """Train and test ratings; the test has the last n of every user with more than n ratings."""
+        """Return (train, test); the test has the last n ratings of every user with more than n."""
         test = last_of_each_user(self, n)
         return self.take(~test), self.take(test)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of ratings, tables and titles: the name of these data in a run's manifest.
+        """SHA-256 of ratings, tables and titles, which identifies the data in a run's manifest.
 
-        Times are no part of it: no fit depends on them, and sets stored without them keep their name.
+        Times are excluded: no fit depends on them, and sets stored without times keep their digest.
         """
         total = hashlib.sha256()
         for array in (self.users, self.items, self.values, self.user_ids, self.item_ids, self.titles):
             if array is None:
                 continue
+            # Type and shape separate the columns: bytes moved from one to the next change the digest.
             total.update(f"{array.dtype.str}{array.shape}".encode())
             total.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
         return total.hexdigest()
 
 
 def from_usable(table: Any, names: Names, time_asked: bool, where: str) -> Ratings:
-    """Ratings of an Arrow table in which every row has a user, an item and a finite rating."""
+    """Make ratings from an Arrow table in which every row has a user, an item and a finite rating."""
     user_index, user_ids = encode_column(table[names.user], "user")
     item_index, item_ids = encode_column(table[names.item], "item")
     values = as_float32(table, names.rating).to_numpy()
     times = None if names.time is None else time_column(table[names.time])
     require(
         not time_asked or times is not None,
-        f"{where}: the column {names.time!r} does not tell a time in every row: give numbers or dates.",
+        f"{where}: the column {names.time!r} has rows without a time: give numbers or dates.",
     )
     return Ratings(user_index, item_index, values, user_ids, item_ids, None, times)
 
 
 def whole(values: Any) -> Any:
-    """The values; refused where a part of them would be lost: imaginary parts, and masks."""
+    """Return the values; raise `Refused` for complex numbers and masks, of which a part would be lost."""
     if isinstance(values, (np.ndarray, list, tuple)):
         array_like(values)
     return values
 
 
 def checked(ratings: Ratings, duplicates: str = "error") -> Ratings:
-    """The same ratings, once there is at least one and all are finite and about different pairs."""
+    """Return the ratings after checking that there are some, all finite, with distinct pairs."""
     check_policy(duplicates)
     require(len(ratings) > 0, "there are no ratings: give at least one.")
     finite = np.isfinite(ratings.values)
@@ -276,7 +280,7 @@ def checked(ratings: Ratings, duplicates: str = "error") -> Ratings:
         row = int(np.argmax(repeated))
         user, item = ratings.user_ids[ratings.users[row]], ratings.item_ids[ratings.items[row]]
         raise BadInput(
-            f"row {row} rates item {item} by user {user} a second time: say which counts, for example by "
-            "duplicates='last'."
+            f"row {row} rates item {item} by user {user} a second time: choose which one counts, for example "
+            "with duplicates='last'."
         )
     return ratings

@@ -1,4 +1,8 @@
-"""`read_ratings`: MovieLens of every size, packed or not, and any CSV, TSV or Parquet with named columns."""
+"""`read_ratings`: MovieLens of every size, compressed or not, and any CSV, TSV or Parquet with named columns.
+
+Arrow reads a clean text file at full speed (`text`).  Only if it finds anything odd is the file read again
+row by row (`scan`), so that a bad row can be reported with its line.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,13 @@ from asyncqn_recommender.data.dialect import detect
 from asyncqn_recommender.data.duplicates import check_policy, repeated_rows, resolve
 from asyncqn_recommender.data.ratings import Ratings, from_usable
 from asyncqn_recommender.data.scan import BadRows, line_of, scan
-from asyncqn_recommender.data.sources import MOST_TITLES, ZIP_ERRORS, Source, find, telling_unreadable
+from asyncqn_recommender.data.sources import MAX_TITLE_BYTES, ZIP_ERRORS, Source, find, telling_unreadable
 from asyncqn_recommender.data.text import read_clean
 from asyncqn_recommender.data.titles import read_titles, with_titles
 
 
 class Reading(NamedTuple):
-    """What a file of ratings contained.
+    """The content of a file of ratings.
 
     Attributes
     ----------
@@ -32,7 +36,7 @@ class Reading(NamedTuple):
     problems : tuple of str, default ()
         The first bad rows, one sentence each.
     repeated : int, default 0
-        Number of rows with a user and an item that another row has too.
+        Number of rows whose user and item also occur in another row.
 
     Examples
     --------
@@ -50,7 +54,7 @@ class Reading(NamedTuple):
     repeated: int = 0
 
     def remarks(self) -> list[str]:
-        """Return what a person should hear: the first bad rows, and the totals."""
+        """Return sentences for the user: the first bad rows, and the totals."""
         said = [f"Skipped: {problem}" for problem in self.problems]
         if self.skipped:
             said.append(f"bad rows skipped: {self.skipped:,}")
@@ -91,7 +95,7 @@ def read_ratings(
         Whether bad rows are counted and skipped; otherwise the first one raises `BadInput` with file and
         line.
     duplicates : "error", "last", "first", "mean" or "sum", optional
-        What becomes of several ratings of one item by one user; "last" and "first" go by time, else by
+        How several ratings of one item by one user are resolved; "last" and "first" go by time, else by
         position. By default they are an error; with `skip_bad` the last one is kept; clicks are summed.
     clicks : bool, default False
         Whether rows are clicks: a row without a rating counts 1.
@@ -99,12 +103,12 @@ def read_ratings(
     Returns
     -------
     Reading
-        The ratings, and what was skipped.
+        The ratings, and a report of the rows that were skipped.
 
     Raises
     ------
     BadInput
-        The file cannot be read as ratings.
+        If the file cannot be read as ratings.
 
     Examples
     --------
@@ -121,7 +125,7 @@ def read_ratings(
     with telling_unreadable(source):
         source.check_size()
         if title_source is not None:
-            title_source.check_size(MOST_TITLES)
+            title_source.check_size(MAX_TITLE_BYTES)
     bad = BadRows(source.label, skip_bad)
     if source.name.lower().endswith((".parquet", ".pq")):
         ratings, place = _read_parquet(source, bad, asked, clicks)
@@ -138,7 +142,7 @@ def read_ratings(
 
 
 Place = Callable[[int], tuple[str, int]]
-"""Where a row of the ratings stands in its file: unit and number."""
+"""Returns the unit ("line" or "row") and number of a rating in its file."""
 
 
 def _read_text(
@@ -147,7 +151,7 @@ def _read_text(
     dialect = detect(source, asked, movielens=movielens, delimiter=delimiter, clicks=clicks)
     ratings, lines = read_clean(source, dialect), None
     if ratings is None:
-        # Bytes out of a broken archive are not bad rows: look at the archive first.
+        # Bytes from a broken archive are not bad rows, so the archive is checked first.
         source.check()
         ratings, lines = scan(source, dialect, bad)
     if len(ratings) == 0:
@@ -167,7 +171,7 @@ def _read_parquet(source: Source, bad: BadRows, asked: Columns, clicks: bool) ->
         if isinstance(error, BadInput):
             raise
         source.check()
-        raise DamagedFile(f"{source.label} is not a whole Parquet file: fetch or write it again.") from error
+        raise DamagedFile(f"{source.label} is not a complete Parquet file: write it again.") from error
     usable = usable_rows(table, names)
     rows = np.flatnonzero(usable)
     for row in np.flatnonzero(~usable).tolist():
@@ -179,23 +183,26 @@ def _read_parquet(source: Source, bad: BadRows, asked: Columns, clicks: bool) ->
 
 
 def _check_rows(source: Source, file: Any) -> None:
-    """A row is of another user or item than the one before, which no encoding tells in less than a bit."""
+    """Raise `DamagedFile` for more rows than bytes can encode: a row needs at least a bit."""
+    # The metadata are read before any column, so a forged count costs nothing.
     rows, length = file.metadata.num_rows, source.path.stat().st_size
     if rows > 1_000_000 and rows > 8 * length:
         raise DamagedFile(
-            f"{source.label} claims {rows:,} rows in {length:,} bytes, which no file of ratings has."
+            f"{source.label} claims {rows:,} rows in {length:,} bytes, which is impossible for ratings."
         )
 
 
 def _without_repeats(
     ratings: Ratings, bad: BadRows, place: Place, duplicates: str | None
 ) -> tuple[Ratings, int]:
-    """Ratings about different pairs, and how many rows that took; without a policy they are bad rows."""
+    """Return ratings with distinct pairs and the number of rows dropped; without a policy those are bad
+    rows."""
     if duplicates is None or duplicates == "error":
         repeated = repeated_rows(ratings)
         if not repeated.any():
             return ratings, 0
         rows = np.flatnonzero(repeated)
+        # Finding the line of a row means reading the file again, so only a few are named.
         for row in rows[:5].tolist():
             user, item = ratings.user_ids[ratings.users[row]], ratings.item_ids[ratings.items[row]]
             unit, number = place(row)

@@ -1,4 +1,4 @@
-"""The patient reader: one row at a time, so that every bad one can be named by its line."""
+"""The slow reader: one row at a time, so that every bad row can be reported with its line."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ import numpy.typing as npt
 from asyncqn.errors import BadInput
 from asyncqn_recommender.data.arrow import MISSING_WORDS
 from asyncqn_recommender.data.dialect import Dialect
-from asyncqn_recommender.data.ids import LONGEST_ID, Ids, Index, encode, settle, whole_number
+from asyncqn_recommender.data.ids import MAX_ID_LENGTH, Ids, Index, encode, settle, whole_number
 from asyncqn_recommender.data.ratings import Ratings
 from asyncqn_recommender.data.sources import Source
 from asyncqn_recommender.data.times import time_of
 
-_SHOWN = 10
-_REMEMBERED = 10_000
-_LARGEST = float(np.finfo(np.float32).max)
+# Bad rows that are shown in full; the others are only counted.
+_MAX_SENTENCES = 10
+# Ratings that are remembered as good; a file with more different ones is not worth a larger table.
+_CACHE_SIZE = 10_000
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 @dataclass
 class BadRows:
-    """What is wrong with which line: the first one stops the import, or all are counted and skipped."""
+    """The bad rows of a file: the first one raises an error, or all are counted and skipped."""
 
     label: str
     skip: bool
@@ -35,21 +37,22 @@ class BadRows:
     shown: list[str] = field(default_factory=list)
 
     def add(self, line: int, what: str, unit: str = "line", advice: str = "fix the file") -> None:
-        """Raise `BadInput` for this row, or count it."""
+        """Raise `BadInput` for this row, or count it if bad rows are skipped."""
         sentence = f"{self.label}, {unit} {line}: {what}"
         if not self.skip:
             raise BadInput(f"{sentence}; {advice}, or skip bad rows with --skip-bad (skip_bad=True).")
         self.count += 1
-        if len(self.shown) < _SHOWN:
+        if len(self.shown) < _MAX_SENTENCES:
             self.shown.append(sentence)
 
 
 def scan(source: Source, dialect: Dialect, bad: BadRows) -> tuple[Ratings, npt.NDArray[np.int64]]:
-    """The good rows of a file and the line each stands on; ids are interned as they come."""
+    """Return the good rows of a file and the line of each; ids are interned as they come."""
     user_words: dict[str, int] = {}
     item_words: dict[str, int] = {}
+    # Arrays of machine numbers need far less memory than lists of Python objects.
     users, items, values, lines, times = array("i"), array("i"), array("f"), array("q"), array("d")
-    # Ids and ratings come again and again: one that was found good once needs no second look.
+    # Ids and ratings repeat: one that was good once needs no second check.
     known: dict[str, float] = {}
     user, item, rating, width = dialect.user, dialect.item, dialect.rating, dialect.width
     for line, fields in records(source, dialect):
@@ -62,7 +65,7 @@ def scan(source: Source, dialect: Dialect, bad: BadRows) -> tuple[Ratings, npt.N
             if fault := _fault(fields, dialect):
                 bad.add(line, fault)
                 continue
-            if len(known) >= _REMEMBERED:
+            if len(known) >= _CACHE_SIZE:
                 known.clear()
             word = "1" if rating is None else fields[rating]
             known[word] = float(_plain(word, dialect))
@@ -88,13 +91,14 @@ def scan(source: Source, dialect: Dialect, bad: BadRows) -> tuple[Ratings, npt.N
 
 
 def line_of(source: Source, dialect: Dialect, row: int) -> int:
-    """The line of the row-th record of a file in which every record is well formed."""
+    """Return the line of the row-th record of a file in which every record is well formed."""
     return next(line for k, (line, _) in enumerate(records(source, dialect)) if k == row)
 
 
 def records(source: Source, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
-    """Line number (from 1) and fields of every row that is not blank."""
+    """Yield the line number (from 1) and the fields of every row that is not blank."""
     with source.open() as stream:
+        # csv must see the line ends itself, because a quoted field may contain one.
         newline = "" if dialect.quoted else None
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline=newline)
         for _ in range(dialect.skip):
@@ -115,7 +119,7 @@ def _quoted(text: io.TextIOWrapper, dialect: Dialect) -> Iterator[tuple[int, lis
         try:
             fields = next(reader, None)
         except csv.Error:
-            # A field beyond csv's limit: show it as a row of no field, and go on behind it.
+            # The field exceeds csv's limit: report a row without fields, and continue after it.
             yield line, []
             continue
         if fields is None:
@@ -125,7 +129,7 @@ def _quoted(text: io.TextIOWrapper, dialect: Dialect) -> Iterator[tuple[int, lis
 
 
 def _fault(fields: list[str], dialect: Dialect) -> str | None:
-    """Return what is wrong with a row, or None."""
+    """Return a phrase about what is wrong with a row, or None."""
     if len(fields) != dialect.width:
         return (
             f"found {len(fields)} field{'s' * (len(fields) != 1)} where {dialect.width} separated by "
@@ -137,18 +141,18 @@ def _fault(fields: list[str], dialect: Dialect) -> str | None:
             return f"the {role} id is missing"
         number = whole_number(bare)
         if dialect.whole_ids and number is None:
-            return f"the {role} id {bare[:40]!r} is not a whole number"
+            return f"the {role} id {bare[:40]!r} is not an integer"
         if dialect.whole_ids and number is not None and number < 0:
             return f"the {role} id {number} is negative"
-        if len(word) > LONGEST_ID:
-            return f"the {role} id {word[:20]!r}... is longer than {LONGEST_ID} characters"
+        if len(word) > MAX_ID_LENGTH:
+            return f"the {role} id {word[:20]!r}... is longer than {MAX_ID_LENGTH} characters"
         if "\0" in word or any("\ud800" <= c <= "\udfff" for c in word):
             return f"the {role} id is not valid UTF-8 text"
     return None if dialect.rating is None else _rating_fault(fields[dialect.rating], dialect)
 
 
 def _plain(word: str, dialect: Dialect) -> str:
-    """A number as Python writes it."""
+    """Return a number in Python's notation."""
     return word.replace(",", ".", 1) if dialect.decimal == "," else word
 
 
@@ -159,7 +163,7 @@ def _rating_fault(word: str, dialect: Dialect) -> str | None:
         value = float(_plain(word, dialect) if word.isascii() and "_" not in word else "")
     except ValueError:
         return f"the rating {word[:40]!r} is not a number"
-    if not math.isfinite(value) or abs(value) > _LARGEST:
+    if not math.isfinite(value) or abs(value) > _MAX_FLOAT32:
         return f"the rating {word[:40]!r} is not a finite number"
     return None
 

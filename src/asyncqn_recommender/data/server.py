@@ -1,8 +1,8 @@
 """The data server: ratings over the network, for workers on machines that share no disk.
 
 The paper's architecture has a master, workers, and a data server that all workers can reach.  On one machine
-the memory map of a stored set plays its part; where machines share no disk, one of them serves its sets by
-Arrow Flight, and the others name `flight://HOST:PORT/NAME` where they would name a file.  A worker reads the
+the memory map of a stored set takes that role.  If machines share no disk, one of them serves its sets with
+Arrow Flight, and the others use `flight://HOST:PORT/NAME` in place of a file name.  A worker reads the
 columns once, in messages of bounded size, and compares the digest.  This file alone imports pyarrow.flight.
 """
 
@@ -28,25 +28,25 @@ import numpy.typing as npt
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile, require
 from asyncqn_recommender.data.arrow import arrow
 from asyncqn_recommender.data.ratings import Ratings
-from asyncqn_recommender.data.sources import MOST_SWELLING, SMALL
+from asyncqn_recommender.data.sources import MAX_EXPANSION, SMALL
 from asyncqn_recommender.data.store import SCHEMA, Header, check_columns, columns_of
 
 SCHEME = "flight://"
 TOKEN = "ASYNCQN_DATA_TOKEN"
-"""The environment variable with the word that a data server may ask for."""
+"""The environment variable with the token of a data server."""
 ROWS = 1 << 16
-"""Rows of a message: at most 512 kB of numbers."""
-LONGEST_TEXT = 1 << 12
-"""Letters of an id or title, at most."""
-LONGEST_MESSAGE = 1 << 28
-"""Bytes of a message that a reader accepts, at most."""
-_LONGEST_SHUTDOWN = 10.0
+"""Rows per message: at most 512 kB of numbers."""
+MAX_TEXT_LENGTH = 1 << 12
+"""Longest id or title, in characters."""
+MAX_MESSAGE_BYTES = 1 << 28
+"""Largest message that a reader accepts, in bytes."""
+_SHUTDOWN_TIMEOUT = 10.0
 _DTYPE = re.compile(r"<(i4|i8|f4|f8|U[0-9]{1,5})")
 _LOOPBACK, _EVERYWHERE = ("127.0.0.1", "localhost", "::1"), ("0.0.0.0", "::")
 
 
 class Served(Header):
-    """The header of a stored set, and the dtype of every column that is served."""
+    """The header of a stored set, and the dtype of every served column."""
 
     columns: dict[str, str]
 
@@ -78,47 +78,42 @@ class DataServer:
     def __init__(
         self, sets: Mapping[str, Ratings], *, host: str = "127.0.0.1", port: int = 0, token: str | None = None
     ) -> None:
-        """Serve `sets` by name until closed, on a free port unless `port` names one.
-
-        `token`: a word that clients must show, `$ASYNCQN_DATA_TOKEN` by default.  Without one only this
-        machine may be served.  Nothing is encrypted: use a private network.
-        """
+        """Start to serve `sets`; the class documents the parameters."""
         token = _known_token(token)
         require(bool(sets), "a data server needs at least one set of ratings.")
         require(0 <= port < 65536, f"port must lie in 0..65535, not {port!r}.")
         require(
             bool(token) or host in _LOOPBACK,
-            f"{host} can be reached from other machines: choose a word that they must show, and set it as "
-            f"{TOKEN} here and there.",
+            f"{host} can be reached from other machines: choose a token for them, and set it as "
+            f"{TOKEN} on both sides.",
         )
         flight = arrow("pyarrow.flight")
         try:
             self._server = _service(flight, dict(sets), f"grpc://{_bracketed(host)}:{port}", token)
         except (OSError, arrow().ArrowException) as error:
             reason = " ".join(str(error).split())[:200]
-            raise BadInput(
-                f"nothing can be served at {host}:{port} ({reason}): choose another port."
-            ) from None
+            raise BadInput(f"{host}:{port} cannot be served ({reason}): choose another port.") from None
+        # "0.0.0.0" is an address to listen on, not one to connect to.
         reached = socket.gethostname() if host in _EVERYWHERE else host
         self.port = int(self._server.port)
         self.address = f"{SCHEME}{_bracketed(reached)}:{self.port}"
         self._closed = Event()
 
     def wait(self) -> None:
-        """Stay here until another thread closes the server, or an interrupt arrives."""
+        """Block until another thread closes the server, or an interrupt arrives."""
         while not self._closed.wait(1.0):
             pass
 
     def close(self) -> None:
-        """End it within a few seconds; readings under way are cut off.
+        """End the server within a few seconds; active readers are disconnected.
 
-        Flight's own shutdown waits for every reader, also for one that has stalled and for which it would
-        wait for ever.  So it runs in a thread of its own while the connections are closed here.
+        Flight's own shutdown waits for every reader, even forever for one that has stalled.  So it runs in a
+        separate thread while the connections are closed here.
         """
         self._closed.set()
         shutdown = Thread(target=self._server.shutdown, daemon=True)
         shutdown.start()
-        ends = time.monotonic() + _LONGEST_SHUTDOWN
+        ends = time.monotonic() + _SHUTDOWN_TIMEOUT
         while shutdown.is_alive() and time.monotonic() < ends:
             _close_connections(self.port)
             shutdown.join(0.05)
@@ -131,31 +126,34 @@ class DataServer:
 
 
 def _service(flight: Any, sets: dict[str, Ratings], location: str, token: str | None) -> Any:
-    """The Flight service; its classes exist only where pyarrow does."""
+    """Return the Flight service; its classes can only be defined where pyarrow is installed."""
 
     class Doorkeeper(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         def start_call(self, info: Any, headers: Mapping[str, list[str]]) -> None:
             shown = (headers.get("authorization") or [""])[0]
+            # A comparison in constant time does not reveal how much of a guess was right.
             if token and not hmac.compare_digest(shown.encode(), f"Bearer {token}".encode()):
-                raise flight.FlightUnauthenticatedError("a token is needed")
+                raise flight.FlightUnauthenticatedError("a token is required")
 
     class Service(flight.FlightServerBase):  # type: ignore[misc]
         def do_action(self, context: Any, action: Any) -> list[bytes]:
-            """`describe NAME`: the header of a set, or which sets there are."""
+            """Return the header of a set for `describe NAME`, or the list of sets."""
             name = action.body.to_pybytes().decode("utf-8", "replace")
             if action.type != "describe" or name not in sets:
                 return [msgspec.json.encode({"sets": sorted(sets)[:100]})]
             return [msgspec.json.encode(_header(sets[name]))]
 
         def do_get(self, context: Any, ticket: Any) -> Any:
-            """One column of a set, in messages of at most `ROWS` rows."""
+            """Return one column of a set, in messages of at most `ROWS` rows."""
             try:
+                # A ticket comes from the network, so its content is not trusted.
                 name, column = json.loads(ticket.ticket)
                 values = columns_of(sets[name])[column]
             except (ValueError, TypeError, KeyError):
-                raise flight.FlightServerError("there is no such column") from None
+                raise flight.FlightServerError("the column does not exist") from None
             lib, kind = arrow(), _arrow_type(values.dtype)
             schema = lib.schema([("values", kind)])
+            # A generator: the next message is made only when the reader has taken the last one.
             parts = (values[i : i + ROWS] for i in range(0, len(values), ROWS))
             batches = (lib.record_batch([lib.array(part, kind)], schema=schema) for part in parts)
             return flight.GeneratorStream(schema, batches)
@@ -167,6 +165,7 @@ def _close_connections(port: int) -> None:
     """Shut down every TCP connection of this process whose local port is `port`."""
     for name in os.listdir("/dev/fd"):
         with suppress(OSError):
+            # A duplicate, because the descriptor itself belongs to Flight, which closes it.
             handle = os.dup(int(name))
             if not stat.S_ISSOCK(os.fstat(handle).st_mode):
                 os.close(handle)
@@ -178,12 +177,12 @@ def _close_connections(port: int) -> None:
 
 
 def _known_token(token: str | None) -> str:
-    """The token that was given, or else that of the environment; empty: none."""
+    """Return the given token, or that of the environment, or an empty text."""
     word = os.environ.get(TOKEN, "") if token is None else token
     require(
         not word or (word.strip() == word and word.isascii() and word.isprintable()),
-        f"the token of a data server ({TOKEN}) is blank, begins or ends with a blank, or has letters that "
-        "are not printable ASCII: choose another.",
+        f"the token of a data server ({TOKEN}) must consist of printable ASCII characters, without blanks at "
+        "its ends: choose another.",
     )
     return word
 
@@ -194,27 +193,27 @@ def _header(ratings: Ratings) -> Served:
 
 
 def _place(address: str) -> tuple[str, str]:
-    """HOST:PORT and NAME of an address."""
+    """Return HOST:PORT and NAME of an address."""
     try:
         parts = urlsplit(address)
         host, port, name = parts.hostname, parts.port, parts.path.strip("/")
     except ValueError:
         host, port, name = None, None, ""
     if not host or not port or not name or "/" in name:
-        raise BadInput(f"{address[:200]!r} names no set of a data server: write {SCHEME}HOST:PORT/NAME.")
+        raise BadInput(f"{address[:200]!r} is not an address of a data server: write {SCHEME}HOST:PORT/NAME.")
     return f"{_bracketed(host)}:{port}", name
 
 
 def read_remote(address: str, *, token: str | None = None, timeout: float = 600.0) -> Ratings:
-    """The ratings that a data server has at `flight://HOST:PORT/NAME`.
+    """Return the ratings that a data server has at `flight://HOST:PORT/NAME`.
 
-    `token`: `$ASYNCQN_DATA_TOKEN` by default; `timeout`: seconds for every column.
+    `token` is `$ASYNCQN_DATA_TOKEN` by default; `timeout` is in seconds, for each column.
     """
     (where, name), flight = _place(address), arrow("pyarrow.flight")
     token = _known_token(token)
     headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
     options = flight.FlightCallOptions(timeout=timeout, headers=headers)
-    limits = [("grpc.max_receive_message_length", LONGEST_MESSAGE)]
+    limits = [("grpc.max_receive_message_length", MAX_MESSAGE_BYTES)]
     with _telling(address, where), flight.connect(f"grpc://{where}", generic_options=limits) as client:
         action = flight.Action("describe", name.encode())
         answer = next(iter(client.do_action(action, options))).body.to_pybytes()
@@ -222,36 +221,37 @@ def read_remote(address: str, *, token: str | None = None, timeout: float = 600.
         arrays = {}
         for column, dtype in header.columns.items():
             ticket = flight.Ticket(json.dumps([name, column]).encode())
+            # Every column has one dimension.
             (size,) = (header.sizes[str(word)] for word in SCHEMA[column].shape or ())
             stream = (chunk.data for chunk in client.do_get(ticket, options))
             arrays[column] = _gathered(stream, size, np.dtype(dtype))
         ratings = Ratings(**arrays)
-        check_columns(address, ratings, ": ask whoever serves it")
+        check_columns(address, ratings, ": ask the operator of the server")
     if ratings.digest != header.digest:
-        raise DamagedFile(f"{address} gave other ratings than it announced: read it again.")
+        raise DamagedFile(f"{address} sent other ratings than it announced: read it again.")
     return ratings
 
 
 def _arrow_type(dtype: np.dtype[Any]) -> Any:
-    """The type in which a column travels."""
+    """Return the Arrow type in which a column is sent."""
     return arrow().string() if dtype.kind == "U" else arrow().from_numpy_dtype(dtype)
 
 
 def _gathered(stream: Iterator[Any], size: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """One column; memory is taken as rows arrive, never for what is only announced.
+    """Return one column; memory is allocated as rows arrive, never for what is only announced.
 
-    Short texts in a wide column take many times the bytes that arrived, so their ratio is bounded, as it is
-    for packed files.
+    Short texts in a wide column take many times the bytes that arrived, so this ratio is bounded, as it is
+    for compressed files.
     """
     parts, rows, received = [], 0, 0
     for batch in stream:
         rows, received = rows + batch.num_rows, received + batch.nbytes
         if batch.num_rows > ROWS or rows > size:
             raise ValueError("more rows than announced")
-        if rows * dtype.itemsize > max(SMALL, MOST_SWELLING * received):
-            raise ValueError("a column that is far wider than its texts")
+        if rows * dtype.itemsize > max(SMALL, MAX_EXPANSION * received):
+            raise ValueError("a column is far wider than its texts")
         if batch.num_columns != 1 or batch.column(0).type != _arrow_type(dtype) or batch.column(0).null_count:
-            raise ValueError("a column of another type than announced")
+            raise ValueError("a column has another type than announced")
         parts.append(np.asarray(batch.column(0).to_numpy(zero_copy_only=False)).astype(dtype))
     if rows != size:
         raise ValueError("fewer rows than announced")
@@ -259,7 +259,7 @@ def _gathered(stream: Iterator[Any], size: int, dtype: np.dtype[Any]) -> npt.NDA
 
 
 def _understood(answer: bytes, wanted: str) -> Served:
-    """The header of the set, once its columns are such as stored sets have."""
+    """Return the header of the set, after checking that its columns are those of stored sets."""
     plain = msgspec.json.decode(answer)
     if "sets" in plain:
         there = ", ".join(str(name)[:64] for name in plain["sets"][:10])
@@ -270,19 +270,19 @@ def _understood(answer: bytes, wanted: str) -> Served:
         if name not in header.columns and spec.optional:
             continue
         if _DTYPE.fullmatch(header.columns[name]) is None:
-            raise ValueError("a dtype that stored sets do not have")
+            raise ValueError("a column has an unknown dtype")
         dtype = np.dtype(header.columns[name])
         known = dtype.str in spec.dtypes or dtype.kind in spec.dtypes
-        if not known or dtype.itemsize > 4 * LONGEST_TEXT:
-            raise ValueError("a column that stored sets do not have")
+        if not known or dtype.itemsize > 4 * MAX_TEXT_LENGTH:
+            raise ValueError("a column has another type than in stored sets")
     if set(header.columns) - set(SCHEMA):
-        raise ValueError("an unknown column")
+        raise ValueError("there is an unknown column")
     return header
 
 
 @contextmanager
 def _telling(address: str, where: str) -> Iterator[None]:
-    """Failures of the network in one sentence each."""
+    """Turn failures of the network into one sentence each."""
     flight, lib = arrow("pyarrow.flight"), arrow()
     odd = (
         *(lib.ArrowException, msgspec.MsgspecError, ValueError, TypeError, LookupError, StopIteration),
@@ -294,16 +294,16 @@ def _telling(address: str, where: str) -> Iterator[None]:
         raise
     except flight.FlightUnauthenticatedError:
         raise BadInput(
-            f"the data server at {where} wants its token: set {TOKEN} as it was set there."
+            f"the data server at {where} requires a token: set {TOKEN} as on the server."
         ) from None
     except flight.FlightUnavailableError:
         raise BadInput(
-            f"no data server answers at {where}: start one there with asyncqn recommender share."
+            f"no data server responds at {where}: start one there with asyncqn recommender share."
         ) from None
     except flight.FlightTimedOutError:
-        raise BadInput(f"the data server at {where} did not answer in time: try again.") from None
+        raise BadInput(f"the data server at {where} did not respond in time: try again.") from None
     except odd as error:
-        raise DamagedFile(f"{address} did not answer as a data server does: check the address.") from error
+        raise DamagedFile(f"{address} did not respond like a data server: check the address.") from error
 
 
 def _bracketed(host: str) -> str:

@@ -1,4 +1,7 @@
-"""Where the rows are: a file, plain or packed by gzip or zstd, in a MovieLens directory, or in a zip."""
+"""The sources of rows: a file, plain or compressed with gzip or zstd, a MovieLens folder, or a zip archive.
+
+A small compressed file may expand to any size, so that the ratio is bounded.
+"""
 
 from __future__ import annotations
 
@@ -23,47 +26,48 @@ ZIP_ERRORS = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, NotImplementedError),
     *(RuntimeError, ValueError, KeyError, IndexError, OverflowError, OSError),
 )
-"""What `zipfile` raises on archives that are cut, altered, encrypted or packed in a way it cannot read."""
+"""The errors of `zipfile` on archives that are cut, altered, encrypted or compressed in an unknown way."""
 
-SMALL, MOST_SWELLING = 1 << 26, 100
-"""Unpacked files up to so many bytes pass; larger ones may be so many times as long as packed."""
-MOST_TITLES = 1 << 28
+SMALL, MAX_EXPANSION = 1 << 26, 100
+"""Uncompressed files up to this size pass; a larger one may have at most this ratio to its compressed
+size."""
+MAX_TITLE_BYTES = 1 << 28
 
 _RATINGS = ("ratings.dat", "ratings.csv", "u.data")
 _TITLES = {"ratings.dat": "movies.dat", "ratings.csv": "movies.csv", "u.data": "u.item"}
 _PACKED = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst"}
-"""How packed files begin, and the suffix that their names usually have."""
+"""The first bytes of compressed files, and the usual suffix of their names."""
 _TABLES = (".csv", ".tsv", ".dat", ".data", ".parquet", ".pq")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A readable file, plain, packed, or a member of a zip; `label` is how messages name it."""
+    """A readable file, plain, compressed, or a member of a zip archive; `label` names it in messages."""
 
     path: Path
     member: str | None = None
     packed: str | None = None
-    """".gz" or ".zst": what has packed it."""
+    """The compression: ".gz" or ".zst"."""
 
     @property
     def name(self) -> str:
-        """The file's own name, without directories and the suffix of a packed file."""
+        """The file's name, without folders and the suffix of a compressed file."""
         name = PurePosixPath(self.member).name if self.member else self.path.name
         return name.removesuffix(self.packed) if self.packed else name
 
     @property
     def plain(self) -> bool:
-        """Return whether the bytes of the path are those of the file."""
+        """Return whether the file is neither compressed nor in an archive."""
         return self.member is None and self.packed is None
 
     @property
     def label(self) -> str:
-        """The name to show: the path, or archive and member."""
+        """The name for messages: the path, or archive and member."""
         return f"{self.path}:{self.member}" if self.member else str(self.path)
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """The bytes, from the beginning."""
+        """Open the uncompressed bytes, from the beginning."""
         if self.member is not None:
             with _zip(self.path) as archive, archive.open(self.member) as stream:
                 yield stream
@@ -76,10 +80,10 @@ class Source:
                 yield stream
 
     def check_size(self, most: int | None = None) -> None:
-        """Refuse, before it is read, a packed file that swells beyond reason, or one longer than `most`.
+        """Raise `DamagedFile` early for a file that expands beyond reason, or is longer than `most`.
 
-        A zip gives no more bytes than it declares, so that the declared size is a bound; other packed
-        files declare none, and are refused while they are read.
+        A zip archive gives no more bytes than it declares, so the declared size is a bound; other compressed
+        files declare none, and are checked while they are read.
         """
         if self.member is None:
             size, packed = self.path.stat().st_size, self.path.stat().st_size
@@ -87,13 +91,14 @@ class Source:
             with _zip(self.path) as archive:
                 info = archive.getinfo(self.member)
                 size, packed = info.file_size, info.compress_size
-        if size > SMALL and size > MOST_SWELLING * packed:
+        if size > SMALL and size > MAX_EXPANSION * packed:
             raise _swollen(self, size / packed)
         if most is not None and size > most:
-            raise DamagedFile(f"{self.label} has {size:,} bytes, and this reads at most {most:,}.")
+            raise DamagedFile(f"{self.label} has {size:,} bytes, but at most {most:,} are allowed.")
 
     def check(self) -> None:
-        """Read a packed file to its end, where its checksum is compared; `DamagedFile` if that fails."""
+        """Read a compressed file to its end, where its checksum is compared; raise `DamagedFile` on
+        failure."""
         with telling_unreadable(self), self.open() as stream:
             while not self.plain and stream.read(1 << 22):
                 pass
@@ -106,19 +111,19 @@ def _zip(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 class _Bounded(io.RawIOBase):
-    """What a packed file unpacks to, as long as it stays within reason."""
+    """The uncompressed bytes of a file, up to a limit."""
 
     def __init__(self, stream: Any, source: Source) -> None:
         self._stream, self._source = stream, source
-        self._most = max(SMALL, MOST_SWELLING * source.path.stat().st_size)
+        self._most = max(SMALL, MAX_EXPANSION * source.path.stat().st_size)
         self._given = 0
 
     def readable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """The next bytes; `DamagedFile` once there are more than any file of ratings has."""
+        """Read the next bytes; raise `DamagedFile` beyond the limit."""
         block: bytes = self._stream.read(len(buffer))
         self._given += len(block)
         if self._given > self._most:
@@ -129,14 +134,14 @@ class _Bounded(io.RawIOBase):
 
 def _swollen(source: Source, times: float) -> DamagedFile:
     return DamagedFile(
-        f"{source.label} would be {times:.0f} times as long unpacked, which no file of ratings is: unpack it "
-        "yourself if it is what it should be."
+        f"{source.label} would be {times:.0f} times as long uncompressed, which is unusual for ratings: "
+        "uncompress it yourself if it is intact."
     )
 
 
 @contextmanager
 def telling_unreadable(source: Source) -> Iterator[None]:
-    """A file that cannot be opened, or an archive that is not whole, is refused in one sentence."""
+    """Turn the error for a file that cannot be opened, or for a damaged archive, into one sentence."""
     try:
         yield
     except AsyncqnError:
@@ -146,12 +151,12 @@ def telling_unreadable(source: Source) -> Iterator[None]:
             raise BadInput(f"cannot read {source.path}: {error.strerror}.") from error
         kind = f"{source.packed} file" if source.packed else "zip archive"
         raise DamagedFile(
-            f"{source.path} is a damaged, truncated or encrypted {kind}: fetch it again."
+            f"{source.path} is a damaged, truncated or encrypted {kind}: download it again."
         ) from error
 
 
 def find(path: str | os.PathLike[str]) -> tuple[Source, Source | None]:
-    """The file of ratings at `path`, and the file of titles that belongs to it."""
+    """Return the file of ratings at `path`, and the file of titles that belongs to it, or None."""
     place = Path(path)
     if os.path.isdir(place):
         return _in_directory(place)
@@ -159,10 +164,12 @@ def find(path: str | os.PathLike[str]) -> tuple[Source, Source | None]:
         raise BadInput(f"there is no file or directory {str(place)[:200]}.")
     with telling_unreadable(Source(place)), open_input(place) as stream:
         beginning = stream.read(4)
+    # Every zip archive begins with these two letters.
     if beginning[:2] == b"PK" or place.suffix.lower() == ".zip":
         return _in_zip(place)
     packed = next((suffix for magic, suffix in _PACKED.items() if beginning.startswith(magic)), None)
     source = Source(place, packed=packed)
+    # MovieLens stores titles beside the ratings.
     titles = place.with_name(_TITLES.get(source.name, source.name))
     known = source.name in _TITLES and titles.is_file()
     return source, Source(titles) if known else None
@@ -175,12 +182,13 @@ def _in_directory(place: Path) -> tuple[Source, Source | None]:
         for name in (name + suffix for name in _RATINGS for suffix in ("", *_PACKED.values())):
             if (folder / name).is_file():
                 return find(folder / name)
-    raise BadInput(f"{place} holds none of {', '.join(_RATINGS)}: name the file of ratings itself.")
+    raise BadInput(f"{place} contains none of {', '.join(_RATINGS)}: give the file of ratings itself.")
 
 
 def _in_zip(place: Path) -> tuple[Source, Source | None]:
     with telling_unreadable(Source(place)), _zip(place) as archive:
         members = [m for m in archive.namelist() if not m.endswith("/") and "__MACOSX" not in m]
+    # Reversed, so that the first of several members of one name wins.
     by_name = {PurePosixPath(m).name: m for m in reversed(members)}
     for name in _RATINGS:
         if name in by_name:
@@ -190,4 +198,4 @@ def _in_zip(place: Path) -> tuple[Source, Source | None]:
     if len(tables) == 1:
         return Source(place, tables[0]), None
     shown = ", ".join(members[:10]) or "nothing"
-    raise BadInput(f"{place} holds {shown}; unpack it and name the file of ratings.")
+    raise BadInput(f"{place} contains {shown}; unpack it and give the file of ratings.")

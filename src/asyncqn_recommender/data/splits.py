@@ -1,4 +1,4 @@
-"""Which ratings are kept for a test: the latest of all, or of each user."""
+"""The choice of ratings for a test: drawn at random, or the latest of all, or of each user."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def drawn(ratings: Ratings, test_fraction: float, seed: int) -> npt.NDArray[np.bool_]:
-    """Marks round(fraction * n) of n ratings, drawn without replacement."""
+    """Mark round(fraction * n) of n ratings, drawn without replacement."""
     n_test = _share(test_fraction, len(ratings))
-    require(seed >= 0, f"the seed must not be negative, as {seed} is.")
+    require(seed >= 0, f"the seed must not be negative, but is {seed}.")
     test = np.zeros(len(ratings), dtype=bool)
     rows = np.random.default_rng(seed).choice(len(ratings), size=n_test, replace=False, shuffle=False)
     test[rows] = True
@@ -24,7 +24,7 @@ def drawn(ratings: Ratings, test_fraction: float, seed: int) -> npt.NDArray[np.b
 
 
 def latest(ratings: Ratings, test_fraction: float, per_user: bool) -> npt.NDArray[np.bool_]:
-    """Marks the latest round(fraction * n) of all n ratings, or of each user's; ties go by position."""
+    """Mark the latest round(fraction * n) of all n ratings, or of each user's; ties go by position."""
     times = _times(ratings)
     n_test = _share(test_fraction, len(ratings))
     if not per_user:
@@ -32,12 +32,13 @@ def latest(ratings: Ratings, test_fraction: float, per_user: bool) -> npt.NDArra
         test[np.argsort(times, kind="stable")[len(ratings) - n_test :]] = True
         return _both_sides(test, f"a test fraction of {test_fraction}")
     counts = np.bincount(ratings.users, minlength=ratings.n_users)
+    # Users with few ratings may have none in the test.
     shares = np.rint(test_fraction * counts).astype(np.int64)
     return _both_sides(_last_of_each(ratings, shares), f"a test fraction of {test_fraction} of each user")
 
 
 def last_of_each_user(ratings: Ratings, n: int) -> npt.NDArray[np.bool_]:
-    """Marks the last n ratings of every user who has more than n."""
+    """Mark the last n ratings of every user who has more than n."""
     _times(ratings)
     require_count("n", n)
     counts = np.bincount(ratings.users, minlength=ratings.n_users)
@@ -45,8 +46,8 @@ def last_of_each_user(ratings: Ratings, n: int) -> npt.NDArray[np.bool_]:
 
 
 def _last_of_each(ratings: Ratings, shares: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Marks the last shares[u] ratings of user u."""
-    order = np.lexsort((_times(ratings), ratings.users))  # stable: equal times stay in their order
+    """Mark the last shares[u] ratings of user u."""
+    order = np.lexsort((_times(ratings), ratings.users))  # a stable sort keeps the order of equal times
     ends = np.cumsum(np.bincount(ratings.users, minlength=ratings.n_users))
     users = ratings.users[order]
     test = np.zeros(len(ratings), dtype=bool)
@@ -62,8 +63,8 @@ def _share(test_fraction: float, n: int) -> int:
 def _times(ratings: Ratings) -> npt.NDArray[np.float64]:
     if ratings.times is None:
         raise BadInput(
-            "these ratings have no times: name their column with as_ratings(..., time=...) or --time-column, "
-            "and import a set that was stored without them again (asyncqn recommender data NAME --from FILE)."
+            "these ratings have no times: name their column with as_ratings(..., time=...) or --time-column; "
+            "a set stored without times must be imported again (asyncqn recommender data NAME --from FILE)."
         )
     return ratings.times
 

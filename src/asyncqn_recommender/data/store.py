@@ -1,9 +1,9 @@
-"""The stored form of ratings: a directory of raw columns that any number of processes map into memory.
+"""The stored form of ratings: a folder of raw columns that any number of processes map into memory.
 
-`header.json` carries the length and checksum of every column, and the digest of the whole; the
-columns are plain .npy files.  Processes on one host share their pages through the page cache, and
-nothing is read before it is touched, so a set may be larger than the memory.  Whoever has an old
-version mapped keeps it when a new one is saved.
+`header.json` holds the length and checksum of every column, and the digest of the whole set; the columns are
+plain .npy files.  Processes on one host share their pages through the page cache, and nothing is read before
+it is used, so a set may be larger than the memory.  A process that has an old version mapped keeps it when a
+new one is saved.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ SCHEMA = {
     "titles": Spec(TEXT, ("items",), optional=True),
     "times": Spec(("<f8",), ("ratings",), optional=True),
 }
+# CRC-32, not SHA-256: columns of gigabytes are verified at every opening.
 RATINGS = Kind(
     "asyncqn ratings",
     "stored set of ratings",
@@ -61,7 +62,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, lt=2**48)]
 
 
 class Header(msgspec.Struct):
-    """What header.json must at least say; origin: where the ratings came from."""
+    """The entries that header.json must have; `origin` says where the ratings came from."""
 
     digest: str
     ratings: Count
@@ -71,12 +72,12 @@ class Header(msgspec.Struct):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The dimensions by the words of `SCHEMA`."""
+        """The dimensions by the names in `SCHEMA`."""
         return {"ratings": self.ratings, "users": self.users, "items": self.items}
 
 
 def columns_of(ratings: Ratings) -> dict[str, npt.NDArray[Any]]:
-    """The columns that are there, by name."""
+    """Return the columns that exist, by name."""
     return {name: getattr(ratings, name) for name in SCHEMA if getattr(ratings, name) is not None}
 
 
@@ -149,6 +150,7 @@ def _read_columns(folder: Path, verify: bool) -> Ratings:
                 continue
             arrays[name] = document.mapped(f"{name}.npy", name, SCHEMA, sizes, verify)
         ratings = Ratings(**arrays)
+        # Checksums protect against accidents; this protects kernels against indices of a forged file.
         if verify:
             check_columns(folder, ratings, RATINGS.advice)
     # The digest was computed when the columns were written: fill the cached property.
@@ -157,7 +159,7 @@ def _read_columns(folder: Path, verify: bool) -> Ratings:
 
 
 def is_store(path: str | Path) -> bool:
-    """Return whether `path` looks like a stored set, sound or damaged."""
+    """Return whether `path` looks like a stored set, intact or damaged."""
     try:
         names = os.listdir(path)
     except (OSError, ValueError):
@@ -168,7 +170,7 @@ def is_store(path: str | Path) -> bool:
 
 
 def read_header(folder: Path) -> Header:
-    """The header of a stored set."""
+    """Return the header of a stored set."""
     with telling_damage(folder, RATINGS):
         return _document(folder).typed(Header)
 
@@ -184,14 +186,14 @@ def _document(folder: Path) -> Document:
 
 
 def _first_format(folder: Path, plain: dict[str, Any]) -> Document:
-    """The header of format 1, which called the kind its format."""
+    """Return the document of format 1, whose entry `format` held the kind."""
     rest = {key: value for key, value in plain.items() if key != "check"}
     check = zlib.crc32(json.dumps(rest, sort_keys=True).encode())
     if plain["format"] != RATINGS.name or plain["check"] != check:
         raise DamagedFile(f"the header of {folder} is damaged: import the ratings again.")
     if plain["version"] != 1:
         raise DamagedFile(
-            f"{folder} is stored in version {str(plain['version'])[:20]}, and this asyncqn reads "
+            f"{folder} is stored in version {str(plain['version'])[:20]}, and this asyncqn reads up to "
             f"{RATINGS.format}."
         )
     files = {
@@ -204,13 +206,14 @@ def _first_format(folder: Path, plain: dict[str, Any]) -> Document:
 
 
 def check_columns(place: str | Path, ratings: Ratings, advice: str) -> None:
-    """Refuse columns that do not belong together, wherever they came from: a folder or a data server.
+    """Raise `DamagedFile` for columns that do not fit together, from a folder or from a data server.
 
-    `place` and `advice` are for the message.  Kernels take for granted that indices lie in their tables.
+    `place` and `advice` are for the message.  Kernels rely on indices within their tables.
     """
     for indices, size in ((ratings.users, ratings.n_users), (ratings.items, ratings.n_items)):
         if len(indices) and not (indices.min() >= 0 and indices.max() < size):
             raise DamagedFile(f"{place} has indices outside its tables{advice}.")
+    # The sum is finite only if every rating is; a mask of all ratings would take memory.
     if not np.isfinite(ratings.values.sum(dtype=np.float64)):
         raise DamagedFile(f"{place} has ratings that are not finite{advice}.")
     if ratings.times is not None and not np.isfinite(ratings.times).all():

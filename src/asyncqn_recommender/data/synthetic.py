@@ -1,11 +1,11 @@
-"""Synthetic ratings with the habits of real ones: long tails, low-rank tastes, half stars.
+"""Synthetic ratings that resemble real ones: long tails, low-rank tastes, half stars.
 
-rating = mean + b_u + b_m + sum_k a_k p_uk q_mk + noise, rounded to half stars and cut to 0.5 ... 5,
+rating = mean + b_u + b_m + sum_k a_k p_uk q_mk + noise, rounded to half stars and clipped to 0.5 ... 5,
 
-with all of b, p, q normal and falling weights a_k.  Activity of users and popularity of items are
-log-normal, with a ceiling that keeps the most famous item from being rated by all.  The constants
-are our own choice: they put mean, spread and what a rank-5 factorization leaves unexplained near
-MovieLens 1M (train RMSE 0.813 against 0.814 there, by alternating least squares).
+with normal b, p and q and decreasing weights a_k.  The activity of users and the popularity of items are
+log-normal, with a ceiling that keeps the most popular item from being rated by all users.  The constants are
+our own choice: they give mean, spread and the residual of a rank-5 factorization close to MovieLens 1M (train
+RMSE 0.813 against 0.814 there, by alternating least squares).
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ from asyncqn_recommender.data.titles import invent_titles
 from asyncqn_recommender.kernels.ratings import draw_items, rate
 
 _MEAN, _USER_SD, _ITEM_SD, _TASTE_SD = 3.6, 0.42, 0.48, 0.52
+# Correlation between popularity and quality.
 _POPULAR_IS_LIKED = 0.5
 _ACTIVITY_SIGMA, _POPULARITY_SIGMA, _SATURATION = 1.15, 1.9, 60.0
-_MOST = 0.6
-_FEWEST = 20
+# No user rates more than this share of all items.
+_MAX_ITEM_SHARE = 0.6
+# MovieLens has only users with at least 20 ratings.
+_MIN_RATINGS = 20
 _BLOCK = 1 << 20
 
 REVISION = 1
-"""Raised when the same arguments give other ratings, so that stored presets are made again."""
+"""Increased when the same arguments give other ratings, so that stored presets are made again."""
 
 
 PRESETS = {
@@ -36,7 +39,7 @@ PRESETS = {
     "synthetic-10m": (71_567, 10_681, 10_000_054),
     "synthetic-20m": (138_493, 27_278, 20_000_263),
 }
-"""Users, items and ratings of the synthetic sets that have a name."""
+"""Users, items and ratings of the named synthetic sets."""
 
 
 def synthetic_ratings(
@@ -72,12 +75,13 @@ def synthetic_ratings(
     >>> synthetic_ratings(300, 200, 12_000, seed=0)
     Ratings(12,000 ratings of 300 users on 200 items)
     """
-    require(min(n_users, n_items, n_ratings) > 0, "Users, items and ratings must be positive numbers.")
+    require(min(n_users, n_items, n_ratings) > 0, "n_users, n_items and n_ratings must be positive.")
     require(
         n_ratings <= n_users * n_items,
         f"{n_users} users can rate {n_items} items at most {n_users * n_items} times, not {n_ratings}.",
     )
     require(rank >= 0 and noise >= 0 and seed >= 0, "rank, noise and seed must not be negative.")
+    # The sizes are part of the seed: sets of different sizes are independent.
     rng = np.random.default_rng([seed, n_users, n_items, n_ratings])
     fame = rng.standard_normal(n_items)
     counts = _counts(n_users, n_items, n_ratings, rng)
@@ -89,9 +93,11 @@ def synthetic_ratings(
 
 
 def _counts(n_users: int, n_items: int, n_ratings: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Return how many ratings each user gives: log-normal above a floor, below a ceiling, of exact sum."""
-    ceiling = max(int(_MOST * n_items), -(-n_ratings // n_users))
-    floor = min(_FEWEST, n_items, n_ratings // n_users)
+    """Return the number of ratings of each user: log-normal, between a floor and a ceiling, with an exact
+    sum."""
+    # The mean must fit below the ceiling, or the sum could not be reached.
+    ceiling = max(int(_MAX_ITEM_SHARE * n_items), -(-n_ratings // n_users))
+    floor = min(_MIN_RATINGS, n_items, n_ratings // n_users)
     weight = np.exp(_ACTIVITY_SIGMA * rng.standard_normal(n_users))
     counts = np.full(n_users, floor, dtype=np.int64)
     while (left := n_ratings - int(counts.sum())) > 0:
@@ -99,7 +105,7 @@ def _counts(n_users: int, n_items: int, n_ratings: int, rng: np.random.Generator
         share = left * weight[open_users] / weight[open_users].sum()
         extra = np.minimum(np.floor(share).astype(np.int64), ceiling - counts[open_users])
         if not extra.any():
-            # What rounding left over goes to the largest shares, one each.
+            # The remainder of rounding goes to the largest shares, one each.
             extra[np.argsort(-share, kind="stable")[:left]] = 1
         counts[open_users] += extra
     return counts
@@ -108,12 +114,12 @@ def _counts(n_users: int, n_items: int, n_ratings: int, rng: np.random.Generator
 def _draw(
     counts: npt.NDArray[np.int64], weight: npt.NDArray[np.float64], rng: np.random.Generator
 ) -> npt.NDArray[np.int32]:
-    """Different items for every user, drawn by popularity without replacement."""
+    """Draw distinct items for every user, by popularity, without replacement."""
     n_items = len(weight)
     start = np.concatenate(([0], np.cumsum(counts)))
     items = np.empty(start[-1], dtype=np.int32)
-    # Who rates a good part of all items would draw known ones again and again; there the n smallest
-    # of exponential times / weight, which have the same law, are cheaper.
+    # A user with many of all items would draw known ones again and again. The n smallest of exponential
+    # times / weight have the same law, and are cheaper there.
     heavy = counts > n_items // 16
     for user in np.flatnonzero(heavy).tolist():
         times = rng.standard_exponential(n_items) / weight
@@ -126,7 +132,8 @@ def _draw(
 
 
 def _alias_table(weight: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    """Walker's alias table: draw a cell evenly, keep it with probability `accept`, else take `alias`."""
+    """Return Walker's alias table: draw a cell uniformly, keep it with probability `accept`, else take
+    `alias`."""
     accept = weight * (len(weight) / weight.sum())
     alias = np.arange(len(weight))
     small = np.flatnonzero(accept < 1.0).tolist()
@@ -152,10 +159,11 @@ def _values(
 ) -> npt.NDArray[np.float32]:
     n_items = len(fame)
     liking = _POPULAR_IS_LIKED * fame + np.sqrt(1 - _POPULAR_IS_LIKED**2) * rng.standard_normal(n_items)
-    # Ratings gather on famous items: centre the offsets as the raters see them.
+    # Ratings concentrate on popular items, so the offsets are centred with those weights.
     shown = np.bincount(items, minlength=n_items) / len(items)
     item_offset = _ITEM_SD * (liking - shown @ liking)
     user_offset = _MEAN + _USER_SD * rng.standard_normal(n_users)
+    # Each further taste explains half as much variance as the one before (0.7^2 = 0.49).
     strength = 0.7 ** np.arange(rank)
     strength *= _TASTE_SD / max(float(np.linalg.norm(strength)), 1e-300)
     taste = (rng.standard_normal((n_users, rank)) * strength).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Tables written for others to read: CSV or Parquet, by the name of the file, whole or not at all."""
+"""Tables for other programs: CSV or Parquet, by the suffix, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _SUFFIXES = (".csv", ".parquet")
 
 
 def check_table_name(path: str | Path) -> None:
-    """Refuse, before any work is done, a name that says neither CSV nor Parquet, and a missing pyarrow."""
+    """Raise `BadInput` early for a suffix other than CSV or Parquet, and `MissingExtra` without pyarrow."""
     suffix = Path(path).suffix.lower()
-    require(suffix in _SUFFIXES, f"{path} names no kind of table: let it end in {' or '.join(_SUFFIXES)}.")
-    require(not Path(path).is_dir(), f"{path} is a folder: name a file.")
+    require(suffix in _SUFFIXES, f"{path} has no suffix of a table: use {' or '.join(_SUFFIXES)}.")
+    require(not Path(path).is_dir(), f"{path} is a folder: give the name of a file.")
     arrow()
 
 
 def write_table(path: str | Path, parts: Iterable[Columns]) -> int:
-    """Write the parts of a table one after another, and return how many rows they were."""
+    """Write the parts of a table one after another, and return the number of rows."""
     check_table_name(path)
     rows = 0
 
@@ -34,6 +34,7 @@ def write_table(path: str | Path, parts: Iterable[Columns]) -> int:
         nonlocal rows
         writer = None
         for part in parts:
+            # Part by part, so that lists for millions of users need no more memory than a chunk.
             table = arrow().table(dict(part))
             if writer is None:
                 kind = "csv" if Path(path).suffix.lower() == ".csv" else "parquet"
@@ -49,7 +50,7 @@ def write_table(path: str | Path, parts: Iterable[Columns]) -> int:
 
 
 def write_ratings(path: str | Path, ratings: Ratings) -> int:
-    """Write ratings as a table user, item, rating and, where there are times, time."""
+    """Write ratings as a table with the columns user, item, rating and, if there are times, time."""
     columns = {
         "user": ratings.user_ids[ratings.users],
         "item": ratings.item_ids[ratings.items],

@@ -1,4 +1,4 @@
-"""Rows of a clean text file, read by Arrow at full speed; anything odd is left to `scan`."""
+"""Rows of a clean text file, read by Arrow at full speed; anything unusual is left to `scan`."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ from asyncqn_recommender.data.ids import Ids
 from asyncqn_recommender.data.ratings import Ratings
 from asyncqn_recommender.data.sources import ZIP_ERRORS, Source
 
+# No text file should contain this control character, so it can replace `::`.
 _UNIT_SEPARATOR = b"\x1f"
 _BLOCK = 1 << 22
-_LONGEST_WAIT = 10.0
-"""Seconds for which Arrow is waited for."""
+_RELEASE_TIMEOUT = 10.0
+"""Longest wait for Arrow's threads, in seconds."""
 
 
 class _Bytes(io.RawIOBase):
-    """A stream as Arrow reads it; its end tells that Arrow's threads are through with it."""
+    """A stream for Arrow; when it is released, Arrow's threads have finished with it."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
 
     def readable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """The next block."""
+        """Return the next block."""
         return self._stream.read(size)
 
 
 class _DoubleColons(_Bytes):
-    """A stream in which `::` became one byte, so that Arrow can read the dialect of 1M and 10M.
+    """A stream in which `::` is one byte, so that Arrow can read the files of MovieLens 1M and 10M.
 
-    A stray separator byte in the file would move fields: it ends the fast path instead.
+    A stray separator byte in the file would shift fields, so it ends the fast path.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -49,7 +50,8 @@ class _DoubleColons(_Bytes):
         self._left = b""
 
     def read(self, size: int = -1) -> bytes:
-        """The next block, cut where no `::` can straddle; empty at the end only."""
+        """Return the next block, cut where no `::` can straddle; it is empty only at the end."""
+        # The byte that is carried over counts, because Arrow expects at most `size`.
         block = self._stream.read(_BLOCK if size < 0 else max(size - len(self._left), 1))
         if _UNIT_SEPARATOR in block:
             raise ValueError("separator byte in the data")
@@ -60,9 +62,11 @@ class _DoubleColons(_Bytes):
 
 
 def read_clean(source: Source, dialect: Dialect) -> Ratings | None:
-    """The ratings when every row is sound, pairs apart; None when some row needs a closer look."""
+    """Return the ratings if every row is sound apart from repeated pairs; None if a row needs a closer
+    look."""
     lib = arrow()
     number, text = lib.int64(), lib.dictionary(lib.int32(), lib.string())
+    # Integers first, which most files have and which are read several times faster than texts.
     for kind in (number,) if dialect.whole_ids else (number, text):
         waiting: list[weakref.ref[_Bytes]] = []
         parsed = None
@@ -73,7 +77,7 @@ def read_clean(source: Source, dialect: Dialect) -> Ratings | None:
         except (lib.ArrowException, BadInput, *ZIP_ERRORS):
             parsed = None
         except BaseException as error:
-            clear_frames(error.__traceback__)  # they hold the stream, whose end is awaited below
+            clear_frames(error.__traceback__)  # they hold the stream, whose release is awaited below
             raise
         finally:
             _await_release(waiting)
@@ -83,18 +87,18 @@ def read_clean(source: Source, dialect: Dialect) -> Ratings | None:
 
 
 def _await_release(streams: list[weakref.ref[_Bytes]]) -> None:
-    """Wait until Arrow lets go of these streams.
+    """Wait until Arrow releases these streams.
 
-    One of its threads may still hold one; a program that ends meanwhile is aborted, because that
-    thread asks for an interpreter that is gone.
+    One of its threads may still hold one; a program that ends in the meantime is aborted, because that thread
+    needs an interpreter that is gone.
     """
-    ends = time.monotonic() + _LONGEST_WAIT
+    ends = time.monotonic() + _RELEASE_TIMEOUT
     while any(stream() is not None for stream in streams) and time.monotonic() < ends:
         time.sleep(1e-3)
 
 
 def _parse(stream: IO[bytes], dialect: Dialect, kind: Any, waiting: list[weakref.ref[_Bytes]]) -> Any:
-    """The table; what Arrow reads from is noted in `waiting`."""
+    """Return the table; a weak reference to the stream is appended to `waiting`."""
     lib, reader = arrow(), arrow("pyarrow.csv")
     names = [str(k) for k in range(dialect.width)]
     wanted = {str(dialect.user): kind, str(dialect.item): kind}
@@ -103,7 +107,7 @@ def _parse(stream: IO[bytes], dialect: Dialect, kind: Any, waiting: list[weakref
     included = list(wanted)
     if dialect.time is not None:
         included.append(str(dialect.time))
-        if dialect.time_is_number:  # else Arrow finds out what kind of date it is
+        if dialect.time_is_number:  # otherwise Arrow infers the kind of date
             wanted[str(dialect.time)] = lib.float64()
     colons = dialect.delimiter == "::"
     given = _DoubleColons(stream) if colons else _Bytes(stream)

@@ -1,6 +1,6 @@
-"""When a rating was given: one float64 per rating, of which only the order matters.
+"""Times of ratings: one float64 per rating, of which only the order matters.
 
-Numbers stay as they are, whatever their unit; dates become seconds since 1970 (UTC where none is said).
+Numbers stay unchanged, whatever their unit; dates become seconds since 1970 (UTC without a time zone).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Times: TypeAlias = npt.NDArray[np.float64]
 
 
 def time_of(word: str) -> float | None:
-    """The time that a text tells: a number, or a date by ISO 8601; None where it tells none."""
+    """Return the time in a text, a number or an ISO 8601 date, or None."""
     bare = word.strip()
     try:
         number = float(bare if bare.isascii() and "_" not in bare else "")
@@ -27,12 +27,13 @@ def time_of(word: str) -> float | None:
             moment = datetime.fromisoformat(bare)
         except ValueError:
             return None
+        # UTC and not local time, so that a file gives the same times on every machine.
         number = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     return number if math.isfinite(number) else None
 
 
 def plain_times(times: Any, length: int) -> Times:
-    """Times from an array of numbers, dates or texts, one for each of `length` ratings."""
+    """Return times from an array of numbers, dates or texts, one for each of `length` ratings."""
     array = np.asarray(times)
     if array.dtype.kind == "M":
         seconds = array.astype("datetime64[us]").astype(np.int64) / 1e6
@@ -40,7 +41,7 @@ def plain_times(times: Any, length: int) -> Times:
     elif array.dtype.kind in "iuf":
         seconds = array.astype(np.float64)
     else:
-        # Whatever knows how to write itself as a date: texts, datetime.date, pandas' Timestamp.
+        # Anything whose `str` is a date: texts, datetime.date, pandas' Timestamp.
         seconds = np.array([_spelled(x) for x in array.ravel().tolist()], np.float64).reshape(array.shape)
     require(
         seconds.shape == (length,), f"there must be one time for each of {length} ratings, not {array.shape}."

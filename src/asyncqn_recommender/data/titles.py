@@ -1,4 +1,4 @@
-"""Titles out of MovieLens files, and invented ones for synthetic items."""
+"""Titles from MovieLens files, and invented ones for synthetic items."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _SECOND = (
 _FRAMES = ("The {} {}", "{} {}", "A {} {}", "Return of the {} {}", "My {} {}", "Beyond the {} {}")
 
 
-LONGEST_TITLE = 1000
-"""A table of titles has room for the longest at every item: one endless title could fill the memory."""
+MAX_TITLE_LENGTH = 1000
+"""Longest title, in characters: the table has a fixed width, so one endless title could fill the memory."""
 
 
 def read_titles(data: bytes, name: str, *, skip_bad: bool) -> tuple[dict[int, str], int]:
-    """Titles by movie id out of movies.dat, movies.csv or u.item, and the number of bad lines skipped.
+    """Return titles by movie id from movies.dat, movies.csv or u.item, and the number of bad lines skipped.
 
-    The 1M and 100K files are Latin-1, the later ones UTF-8: what is not UTF-8 is read as Latin-1.
+    The 1M and 100K files are Latin-1 and the later ones UTF-8; text that is not UTF-8 is read as Latin-1.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -54,6 +54,7 @@ def read_titles(data: bytes, name: str, *, skip_bad: bool) -> tuple[dict[int, st
     for line, fields in _records(text, name):
         number = whole_number(fields[0]) if len(fields) >= 2 else None
         if number is not None and number >= 0:
+            # NumPy drops trailing null characters, so none are kept at all.
             titles[number] = fields[1].replace("\0", "").strip()
         elif skip_bad:
             bad += 1
@@ -63,18 +64,19 @@ def read_titles(data: bytes, name: str, *, skip_bad: bool) -> tuple[dict[int, st
 
 
 def with_titles(ratings: Ratings, titles: dict[int, str]) -> Ratings:
-    """The ratings with titles; an item that has a title and no rating joins the table of items.
+    """Return the ratings with titles; an item with a title and no rating is added to the table of items.
 
-    So the shapes are the published ones: 3,883 movies in 1M, of which 3,706 are rated.
+    The shapes are then the published ones: 3,883 movies in 1M, of which 3,706 are rated.
     """
+    # The tables of ids are sorted, and stay so.
     item_ids = np.union1d(ratings.item_ids, np.fromiter(titles, dtype=np.int64, count=len(titles)))
     place = np.searchsorted(item_ids, ratings.item_ids).astype(np.int32)
-    words = np.array([titles.get(i, "")[:LONGEST_TITLE] for i in item_ids.tolist()], dtype=np.str_)
+    words = np.array([titles.get(i, "")[:MAX_TITLE_LENGTH] for i in item_ids.tolist()], dtype=np.str_)
     return replace(ratings, items=place[ratings.items], item_ids=item_ids, titles=words)
 
 
 def invent_titles(count: int, rng: np.random.Generator) -> npt.NDArray[np.str_]:
-    """`count` different titles put together from small lists of words, with a year."""
+    """Return `count` different titles composed from small lists of words, with a year."""
     pairs = len(_FIRST) * len(_SECOND)
     combinations = rng.permutation(pairs * len(_FRAMES))
     years = 1930 + (95 * rng.beta(4.0, 1.2, size=count)).astype(np.int64)

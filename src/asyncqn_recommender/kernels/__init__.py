@@ -1,4 +1,8 @@
-"""Compiled code for ratings: gradients of factorizations, least squares for each row, lists of items."""
+"""Compiled code for ratings: gradients of factorizations, least squares for each row, lists of items.
+
+Reading order: `factorization` (row arithmetic), `tiles` (small matrices in registers), `profiled` (users
+eliminated), `whitened` (clicks), `als`, `ranking`.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +12,7 @@ from asyncqn.kernels import drop_stale_cache, kernel
 
 @kernel
 def _anything() -> None:
-    """Never called: it tells where numba keeps what it compiles from this folder."""
+    """Do nothing: this kernel only tells where numba stores the code of this folder."""
 
 
 _compiled: Any = _anything

@@ -1,7 +1,7 @@
 """Alternating least squares: ratings grouped by row, and exact half-sweeps over one or more threads.
 
-One half-sweep replaces every row of one side by the minimiser of U given the other side, so U
-never rises.  Rows are independent, so the number of threads does not change a bit of the result.
+One half-sweep replaces every row of one side by the minimiser of U given the other side, so U never rises.
+Rows are independent, so the number of threads does not change a single bit of the result.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 COMPILE_FROM = 200_000
-"""From so many ratings on a compiled loop is worth its compilation; fewer are sorted by NumPy."""
+"""Number of ratings from which a compiled loop pays for its compilation; fewer are sorted by NumPy."""
 
 
 class Grouped(NamedTuple):
-    """Ratings by row of one side: row r's stand at start[r]:start[r + 1] of `others` and `values`."""
+    """Ratings by row of one side: those of row r are at start[r]:start[r + 1] of `others` and `values`."""
 
     start: npt.NDArray[np.int64]
     others: npt.NDArray[np.int32]
@@ -32,13 +32,14 @@ class Grouped(NamedTuple):
 
 
 def grouped(keys: Any, others: Any, values: Any, n_rows: int) -> Grouped:
-    """Ratings grouped by `keys`, in linear time; each group keeps the order given.
+    """Group ratings by `keys`, in linear time; each group keeps the given order.
 
-    Columns that come sorted by key, as those of MovieLens do by user, are grouped as they are: the
-    result then holds `others` and `values` themselves where kernels can use them, and copies nothing.
+    Columns that are already sorted by key, as those of MovieLens are by user, are not copied if kernels can
+    use them: the result then holds `others` and `values` themselves.
     """
     start = np.zeros(n_rows + 1, np.int64)
     np.cumsum(np.bincount(keys, minlength=n_rows), out=start[1:])
+    # Sorted already, as MovieLens is by user.
     if not (keys[1:] < keys[:-1]).any():
         return Grouped(start, _usable(others, np.int32), _usable(values, np.float32))
     if len(keys) <= COMPILE_FROM:
@@ -51,7 +52,7 @@ def grouped(keys: Any, others: Any, values: Any, n_rows: int) -> Grouped:
 
 @kernel
 def _group(keys, others, values, place, grouped, sorted_values):
-    """Stable counting sort: the next row of key r goes to place[r], which moves on."""
+    """Do a stable counting sort: the next row of key r goes to place[r], which is then increased."""
     for row in range(len(keys)):
         goal = place[keys[row]]
         grouped[goal] = others[row]
@@ -61,7 +62,7 @@ def _group(keys, others, values, place, grouped, sorted_values):
 
 @kernel
 def repeats(start, others, stamp):
-    """Whether a group start[r]:start[r + 1] names one of `others` twice; `stamp`: -1 for each of them."""
+    """Return whether a group start[r]:start[r + 1] contains one of `others` twice; `stamp` must be -1."""
     for r in range(start.size - 1):
         for place in range(start[r], start[r + 1]):
             if stamp[others[place]] == r:
@@ -71,7 +72,7 @@ def repeats(start, others, stamp):
 
 
 def _usable(column: Any, dtype: Any) -> Any:
-    """The column itself if kernels are compiled for such an array, else a copy."""
+    """Return the column itself if kernels are compiled for such an array, else a copy."""
     return np.require(column, dtype, ("C_CONTIGUOUS", "WRITEABLE"))
 
 
@@ -84,16 +85,17 @@ def solve_side(
     threads: int = 1,
     weights: Array | None = None,
 ) -> None:
-    """out[row] = argmin over that row of U given the other side, for all rows of `side`.
+    """Write to out[row] the minimiser of U over that row given the other side, for all rows of `side`.
 
-    `fixed`: the other side's rows, flat; `ridges[row]`: lambda of the row; `weights`: of the ratings, see
-    `kernels.profiled`.
+    `fixed` has the other side's rows, flat; `ridges[row]` is lambda of the row; `weights` are those of the
+    ratings, see `kernels.profiled`.
     """
     n_rows = len(side.start) - 1
-    # Equal shares of ratings, not of rows: a few rows hold most ratings.
+    # Equal shares of ratings, not of rows: a few rows have most ratings.
     cuts = np.searchsorted(side.start, np.linspace(0, side.start[-1], threads + 1))
     cuts[0], cuts[-1] = 0, n_rows
 
+    # Padded once for all threads, which only read them.
     rows = profiled.padded_rows(fixed, rank)
     order = np.arange(n_rows)
     none = np.empty(0, out.dtype)

@@ -1,12 +1,11 @@
 """Matrix factorization: gradients over ratings, and the row arithmetic they are made of.
 
-A row of K numbers (one item or one user) is treated as one machine vector.  `width` says how: a
-tuple of length K fixes K at compile time and every row operation becomes a few vector
-instructions (masked where K is no power of two); an array of length K gives plain loops for
-large K.  Reading rows straight out of theta, without padding it first, is our own choice: a
-padded copy of theta costs as much as a subsample gradient.
+A row of K numbers (one item or one user) is treated as one machine vector.  `width` says how: a tuple of
+length K fixes K at compile time, and every row operation becomes a few vector instructions (masked if K is
+not a power of two); an array of length K gives plain loops for large K.  Rows are read directly from theta,
+which is our own choice: a padded copy of theta would cost as much as a subsample gradient.
 
-A rating is one 12-byte record, so that a random access touches one cache line instead of three.
+A rating is one 12-byte record, so that a random access touches one cache line and not three.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from numba.extending import intrinsic
 from asyncqn.kernels import REDUCTION_FLAGS, kernel, reducing_kernel
 
 RATING = np.dtype([("user", np.int32), ("item", np.int32), ("value", np.float32)])
-WIDEST_VECTOR = 32
-"""Above this rank a row no longer fits the registers, and loops are as fast."""
+MAX_VECTOR_RANK = 32
+"""Beyond this rank a row no longer fits the registers, and loops are as fast."""
 
 _FLAGS = tuple(sorted(REDUCTION_FLAGS))
 _I32 = ir.IntType(32)
 
 
 def width(rank: int) -> Any:
-    """Return what to pass to the kernels as `width` for rows of `rank` numbers."""
-    return (0,) * rank if rank <= WIDEST_VECTOR else np.zeros(rank, np.int8)
+    """Return the argument `width` of the kernels for rows of `rank` numbers."""
+    return (0,) * rank if rank <= MAX_VECTOR_RANK else np.zeros(rank, np.int8)
 
 
 class VectorRow:
@@ -43,6 +42,7 @@ class VectorRow:
     ) -> None:
         self.builder, self.align, self.rank = builder, array_type.dtype.bitwidth // 8, rank
         self.first = builder.gep(context.make_array(array_type)(context, builder, array).data, [start])
+        # Vectors have a power of two of lanes, and the mask hides those beyond the rank.
         lanes = 1 << (rank - 1).bit_length()
         self.type = ir.VectorType(context.get_value_type(array_type.dtype), lanes)
         self.pointer = builder.bitcast(self.first, self.type.as_pointer())
@@ -72,7 +72,7 @@ class VectorRow:
             self._call(f"llvm.masked.store.{self.suffix}.p0{self.suffix}", ir.VoidType(), arguments)
 
     def number(self, k: int) -> Any:
-        """The k-th number as a scalar, read from memory: broadcasting from there costs nothing."""
+        """Return the k-th number as a scalar, read from memory, from where broadcasting costs nothing."""
         return self.builder.load(self.builder.gep(self.first, [ir.Constant(_I32, k)]))
 
     def total(self, vector):
@@ -81,7 +81,7 @@ class VectorRow:
         return self._call(name, self.type.element, [start, vector], _FLAGS)
 
     def picked(self, vector: Any, lane: int) -> Any:
-        """One number of any vector, in all places of one of this row's type."""
+        """Return one number of any vector, broadcast to a vector of this row's type."""
         pick = ir.Constant(ir.VectorType(_I32, self.type.count), [lane] * self.type.count)
         return self.builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), pick)
 
@@ -102,12 +102,11 @@ class VectorRow:
 def operation(
     result: Any, signature: tuple[Any, ...], loops: Callable[..., Any] | None, emit: Callable[..., Any]
 ) -> Any:
-    """The type and the code of a row operation: `emit`, or `loops` where K is known only at run time.
+    """Return the type and the code of a row operation: `emit`, or `loops` if K is known only at run time.
 
-    An operation without `loops` is for rows whose K is always known.
-
-    `emit(row, args)` gets the LLVM values of the arguments and `row(place, start)`, which makes the
-    `VectorRow` at `start` of the array in that place.  `width` is always the last argument.
+    An operation without `loops` requires that K is always known.  `emit(row, args)` receives the LLVM values
+    of the arguments and `row(place, start)`, which makes the `VectorRow` at `start` of the array in that
+    position. `width` is always the last argument.
     """
 
     def generate(context, builder, sig, args):
@@ -125,7 +124,7 @@ def operation(
 
 
 def pieces(row: Any, place: int, start: Any, width: Any) -> Iterator[VectorRow]:
-    """The row as vectors of 2^j numbers, largest first: storing through a mask is far slower than this."""
+    """Yield the row as vectors of 2^j numbers, largest first, because masked stores are far slower."""
     done, rank = 0, len(width)
     builder = row(place, start).builder
     while done < rank:
@@ -135,7 +134,7 @@ def pieces(row: Any, place: int, start: Any, width: Any) -> Iterator[VectorRow]:
 
 
 def sums_of_four(vectors: list[Any], like: VectorRow) -> Any:
-    """The sums of four vectors of the row's type, as one vector of four."""
+    """Return the sums of four vectors of the row's type, as one vector of four."""
     builder = like.builder
 
     def shuffled(a: Any, b: Any, pick: list[int]) -> Any:
@@ -150,7 +149,7 @@ def sums_of_four(vectors: list[Any], like: VectorRow) -> Any:
         return vector
 
     def added(a: Any, b: Any) -> Any:
-        """The sums of neighbours in a, then those in b; single numbers are set side by side."""
+        """Return the sums of neighbours in a, then those in b; single numbers are put side by side."""
         lanes = a.type.count
         if lanes == 1:
             return shuffled(a, b, [0, 1])
@@ -165,7 +164,7 @@ def sums_of_four(vectors: list[Any], like: VectorRow) -> Any:
 
 
 def _dot(_, a, i, b, j, width):
-    """The inner product of the row at `i` of `a` and the row at `j` of `b`."""
+    """Return the inner product of the row at `i` of `a` and the row at `j` of `b`."""
 
     def loops(a, i, b, j, width):
         total = a[i] * b[j]
@@ -225,7 +224,7 @@ row_cross: Any = intrinsic(_cross)
 def gradient_range(ratings, start, stop, theta, first_user, scale, out, width):
     """Add scale * d/dtheta of sum (f.g - y)^2 / 2 over ratings[start:stop] to `out`; return sum (f.g - y)^2.
 
-    theta holds the item rows, then from `first_user` on the user rows.
+    theta holds the item rows and, from `first_user` on, the user rows.
     """
     rank, users = np.uintp(len(width)), np.uintp(first_user)
     squares = 0.0
@@ -241,7 +240,8 @@ def gradient_range(ratings, start, stop, theta, first_user, scale, out, width):
 
 @kernel
 def deal(ratings, piles, end, out):
-    """Put every rating on its pile; `end` holds where the piles start in `out`, and then where they end."""
+    """Put every rating on its pile; `end` holds the starts of the piles in `out`, and afterwards their
+    ends."""
     for row in range(len(ratings)):
         pile = piles[row]
         out[end[pile]] = ratings[row]
@@ -250,10 +250,10 @@ def deal(ratings, piles, end, out):
 
 @kernel
 def gather(ratings, rows, start, stop, buffer):
-    """Copy ratings[rows[start:stop]] to the head of `buffer`; False where a row does not exist.
+    """Copy ratings[rows[start:stop]] to the beginning of `buffer`; return False if a row does not exist.
 
-    A loop of nothing but loads keeps many cache misses in flight, which the gradient's own
-    dependences would not: this is what makes random rows bearable.
+    A loop of loads alone keeps many cache misses in flight, which the dependences in the gradient would
+    prevent; this makes random rows affordable.
     """
     n_data, valid = np.uint64(len(ratings)), True
     for place in range(np.uintp(stop - start)):
@@ -267,7 +267,7 @@ def gather(ratings, rows, start, stop, buffer):
 
 @kernel
 def gradient_rows(ratings, rows, theta, first_user, scale, out, buffer, width):
-    """`gradient_range` over any rows, through `buffer`; False where a row does not exist."""
+    """Do `gradient_range` over any rows, through `buffer`; return False if a row does not exist."""
     valid, block = True, len(buffer)
     for start in range(0, len(rows), block):
         stop = min(start + block, len(rows))
@@ -278,7 +278,7 @@ def gradient_rows(ratings, rows, theta, first_user, scale, out, buffer, width):
 
 @reducing_kernel
 def squared_error(ratings, theta, first_user, width):
-    """Sum (f.g - y)^2 over all of `ratings`."""
+    """Return the sum of (f.g - y)^2 over all of `ratings`."""
     rank, users = np.uintp(len(width)), np.uintp(first_user)
     squares = 0.0
     for row in range(np.uintp(len(ratings))):
@@ -292,7 +292,7 @@ def squared_error(ratings, theta, first_user, width):
 
 @reducing_kernel
 def square_norms(theta, rank, weights):
-    """Sum over rows of weights[row] * |theta[row]|^2, in float64."""
+    """Return the sum over rows of weights[row] * |theta[row]|^2, in float64."""
     total = 0.0
     for row in range(len(weights)):
         square = 0.0

@@ -1,17 +1,17 @@
 """Factorization with one side eliminated: ridge problems of K unknowns, and the envelope gradient.
 
-For a fixed item matrix F, user u's row minimises sum_{m in u} (y - f_m.g)^2 / 2 + lambda_u |g|^2 / 2, so
-it solves (sum f f' + lambda_u I) g = sum y f.  Ratings come grouped: those of row r of the solved
-side stand at start[r]:start[r + 1] of `others` (the row on the fixed side) and `values`.
+For a fixed item matrix F, user u's row minimises sum_{m in u} (y - f_m.g)^2 / 2 + lambda_u |g|^2 / 2, so it
+solves (sum f f' + lambda_u I) g = sum y f.  Ratings are grouped: those of row r of the solved side are at
+start[r]:start[r + 1] of `others` (the row on the fixed side) and `values`.
 
 A user with n < K ratings has the same solution from n unknowns: g = A'(A A' + lambda_u I)^-1 y with the rows
-f in A, so that the time of a pass grows more slowly than K^2 once most users have fewer than K ratings.
+f in A. The time of a pass therefore grows more slowly than K^2 once most users have fewer than K ratings.
 
 A rating may have a weight w: then (sum w f f' + lambda_u I) g = sum y f, and the error is w f.g - y; see
-`kernels.whitened` for what this is the gradient of.
+`kernels.whitened` for the objective that this is the gradient of.
 
-Rows of the fixed side have zeros in front, `size` numbers in all, a multiple of eight: see `kernels.tiles`,
-in which all sums are made.  One compiled kernel serves every rank.
+Rows of the fixed side are padded with zeros in front to `size` numbers, a multiple of eight: see
+`kernels.tiles`, in which all sums are computed.  One compiled kernel serves every rank.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ from asyncqn_recommender.kernels.tiles import (
 )
 
 IN_CACHE = 16_384
-"""Numbers of the fixed side that are added up together, so that they are fetched from memory once."""
+"""Numbers of the fixed side that are processed together, so that they are loaded from memory once."""
 
 
 class Workspace(NamedTuple):
-    """Room for the normal equations of one row; each thread needs its own."""
+    """Scratch space for the normal equations of one row; each thread needs its own."""
 
     matrix: Any
     goal: Any
-    """The right-hand side, and then the solution of `size` numbers."""
+    """The right-hand side, and afterwards the solution, of `size` numbers."""
     pivots: Any
     across: Any
     """The rows f of a user with few ratings, one column each."""
     identity: Any
     ones: Any
     lead: Any
-    """How many numbers of a row are padding."""
+    """The number of padding zeros of a row."""
 
 
 def workspace(rank: int, dtype: Any) -> Workspace:
-    """For rows of `rank` numbers."""
+    """Return the scratch space for rows of `rank` numbers."""
     size = padded(rank)
     return Workspace(
         np.zeros(size * size, dtype),
@@ -69,7 +69,7 @@ def workspace(rank: int, dtype: Any) -> Workspace:
 
 
 def padded_rows(rows: Any, rank: int) -> Any:
-    """A flat copy of the flat rows of `rank` numbers with padding in front of each."""
+    """Return a flat copy of the flat rows of `rank` numbers, with padding in front of each."""
     out = np.zeros((len(rows) // rank, padded(rank)), rows.dtype)
     out[:, padded(rank) - rank :] = rows.reshape(-1, rank)
     return out.reshape(-1)
@@ -77,9 +77,10 @@ def padded_rows(rows: Any, rank: int) -> Any:
 
 @reducing_piece
 def _set_across(others, values, weights, begin, count, n, fixed, size, work):
-    """The rows f of `count` ratings as columns of `across`, and their y as the goal; n with padding.
+    """Write the rows f of `count` ratings to columns of `across`, and their y to the goal; n includes
+    padding.
 
-    With weights, f sqrt(w) and y / sqrt(w).
+    With weights they are f sqrt(w) and y / sqrt(w).
     """
     real, nothing = fixed.dtype.type, fixed.dtype.type(0.0)
     lead = n - count
@@ -102,6 +103,7 @@ def fit_row(others, values, weights, begin, end, fixed, size, ridge, work):
     """Solve the ridge problem of the ratings begin:end; the solution is work.goal, padding included."""
     eights, zero, real = np.uintp(SIDE), np.uintp(0), work.matrix.dtype.type
     count = end - begin
+    # With few ratings the system of n unknowns is smaller than that of K unknowns.
     few = count + eights <= size
     lead = (eights - count % eights) % eights if few else work.lead
     n = (count + np.uintp(SIDE - 1)) // eights * eights if few else size
@@ -113,6 +115,7 @@ def fit_row(others, values, weights, begin, end, fixed, size, ridge, work):
         _set_across(others, values, weights, begin, count, n, fixed, size, work)
     rows, index = (work.across, work.identity) if few else (fixed, others)
     place, last = (zero, size) if few else (begin, end)
+    # Several panels use the same rows, so a chunk of them must stay in the cache.
     chunk = np.uintp(IN_CACHE) // n + np.uintp(1) if n > zero else size
     while place < last and n > zero:
         here = min(chunk, last - place)
@@ -143,7 +146,7 @@ def fit_row(others, values, weights, begin, end, fixed, size, ridge, work):
 
 @reducing_piece
 def _term(dot, value, weights, place):
-    """Of a rating, with f.g = dot: the factor e of its gradient e g, and twice its part of the objective."""
+    """Return, for f.g = dot, the factor e of a rating's gradient e g, and twice its part of the objective."""
     if weights is None:
         error = dot - value
         return error, error * error
@@ -153,9 +156,10 @@ def _term(dot, value, weights, place):
 
 @reducing_piece
 def _add_errors(others, values, weights, begin, end, fixed, size, scale, goal, sums):
-    """sums[row] += scale * e * g for every rating, with g = goal; returns twice their part of the objective.
+    """Add scale * e * g to sums[row] for every rating, with g = goal; return twice their objective.
 
-    e = f.g - y, and e^2 is summed; with weights, where y = 1 + w, e = w f.g - y and y (1 - f.g)^2 - (f.g)^2.
+    e = f.g - y, and e^2 is summed.  With weights, where y = 1 + w, e = w f.g - y and the term is y (1 -
+    f.g)^2 - (f.g)^2.
     """
     zero, one, four, eights = np.uintp(0), np.uintp(1), np.uintp(4), np.uintp(SIDE)
     real = fixed.dtype.type
@@ -191,12 +195,12 @@ def _add_errors(others, values, weights, begin, end, fixed, size, scale, goal, s
 
 @reducing_kernel
 def solve_rows(start, others, values, weights, order, rows, fixed, ridges, scale, sums, second, work, out):
-    """Solve the row r = order[i] for every i of `rows`, given the padded other side `fixed`; into out[r].
+    """Solve row r = order[i] for every i of `rows`, given the padded other side `fixed`; write it to out[r].
 
-    With the solution g as a constant, by the envelope theorem, scale * sum_{m in r} e g is added to row m of
-    `sums`, which is like `fixed`; `second` (K x K) receives sum_r n_r g g' on top, with weights sum_r g g'.
-    Either of `sums` and `out` may be empty: then what belongs there is not computed.  Returns whether all
-    rows exist, the sum of `_add_errors`, sum_r lambda_r |g|^2, and sum_r n_r, with weights how many.
+    By the envelope theorem the solution g counts as a constant: scale * sum_{m in r} e g is added to row m of
+    `sums`, which is shaped like `fixed`.  sum_r n_r g g' is added to `second` (K x K); with weights, sum_r g
+    g'. `sums` and `out` may be empty; their results are then not computed.  Returns whether all rows exist,
+    the sum of `_add_errors`, sum_r lambda_r |g|^2, and sum_r n_r (with weights, the number of rows).
     """
     size, n_rows = np.uintp(len(work.goal)), np.uint64(len(start) - 1)
     zero, eights = np.uintp(0), np.uintp(SIDE)
@@ -215,6 +219,7 @@ def solve_rows(start, others, values, weights, order, rows, fixed, ridges, scale
                 out[row, k] = work.goal[work.lead + np.uintp(k)]
         if not len(sums):
             continue
+        # |g|^2, for the penalty of the row.
         norm = real(0.0)
         for part in range(zero, size, eights):
             norm += row_dot(work.goal, part, work.goal, part, EIGHT)
@@ -222,6 +227,7 @@ def solve_rows(start, others, values, weights, order, rows, fixed, ridges, scale
         count = int(end - begin) if weights is None else 1
         counted += count
         for k in range(second.shape[0]):
+            # The weight of a user in C is its number of ratings.
             share = real(count) * work.goal[work.lead + np.uintp(k)]
             for l in range(second.shape[1]):
                 second[k, l] += share * work.goal[work.lead + np.uintp(l)]
@@ -231,7 +237,8 @@ def solve_rows(start, others, values, weights, order, rows, fixed, ridges, scale
 
 @reducing_kernel
 def squared_error(ratings, fixed, solved):
-    """Sum of (f.g - y)^2 over `ratings`; f a row of `fixed` (items x K), g a row of `solved` (users x K)."""
+    """Return the sum of (f.g - y)^2 over `ratings`; f is a row of `fixed`, g a row of `solved`, both n x
+    K."""
     squares = 0.0
     for row in range(len(ratings)):
         f, g = fixed[ratings[row].item], solved[ratings[row].user]
@@ -244,9 +251,9 @@ def squared_error(ratings, fixed, solved):
 
 @reducing_piece
 def rows_to_columns(rows, first, here, step, work, columns):
-    """The rows first:first + here of `rows`, which stand `step` apart and end there, as eight columns."""
+    """Write rows first:first + here of `rows`, which are `step` numbers long, to eight columns."""
     size, eights = np.uintp(len(work.goal)), np.uintp(SIDE)
-    missing = size - step  # rows that come without their padding
+    missing = size - step  # nonzero for rows without padding
     for k in range(size):
         for i in range(eights):
             inside = i < here and k >= work.lead
@@ -257,7 +264,7 @@ def rows_to_columns(rows, first, here, step, work, columns):
 
 @reducing_piece
 def add_turned(columns, matrix, work, out):
-    """out += M' columns for eight columns; the rows of M are padded, and padding stands in front of M."""
+    """out += M' columns for eight columns; M is padded in front of its rows and of each row."""
     size, zero, eights, four = np.uintp(len(work.goal)), np.uintp(0), np.uintp(SIDE), np.uintp(4)
     for top in range(zero, size, four):
         add_tile(
@@ -270,7 +277,8 @@ def add_turned(columns, matrix, work, out):
 def apply_metric(v, basis, transposed, spectrum, counts, base, out, work):
     """out[m] = Q diag[1 / (base_m + n_m Lambda)] Q' v[m] for every item row m; `out` must not be `v`.
 
-    Q in `basis` and Q' in `transposed`, padded; eight items at a time, one column each, through `work`.
+    Q is in `basis` and Q' in `transposed`, padded; eight items are processed at a time, one per column of
+    `work`.
     """
     rank, size = np.uintp(len(spectrum)), np.uintp(len(work.goal))
     zero, eights, n_items = np.uintp(0), np.uintp(SIDE), np.uintp(len(counts))

@@ -1,7 +1,7 @@
 """The best items of many users: scores of a whole catalogue, and the n highest of each user.
 
-Arithmetic is strict and goes item by item in the order of the factors, so that the scores of a user are
-the same bits alone, in any batch and on any number of threads.
+Arithmetic is strict and goes item by item in the order of the factors, so that the scores of a user have the
+same bits alone, in any batch and on any number of threads.
 """
 
 import numpy as np
@@ -11,12 +11,12 @@ from asyncqn.kernels import kernel, strict_piece
 USERS_AT_ONCE = 8
 """Users whose scores are computed from one tile of items while it is in the cache."""
 TILE = 512
-"""Items of a tile, whose factors lie together in memory, rank x items."""
+"""Items of a tile, whose factors are contiguous in memory, rank x items."""
 
 
 @strict_piece
 def _products(g, h, tile, of_g, of_h):
-    """of_g[m] = sum over k of g[k] tile[k, m], and of_h by h: two users for one reading of the tile."""
+    """of_g[m] = sum over k of g[k] tile[k, m], and of_h with h: two users share each load of the tile."""
     rank = tile.shape[0]
     of_g[:] = 0
     of_h[:] = 0
@@ -48,7 +48,7 @@ def _blend(products, w_user, b_user, w_items, b_items, add, row):
 
 @strict_piece
 def _sift_down(scores, items, size):
-    """Restore the heap below its first place, where the worst stands: lowest score, then highest item."""
+    """Restore the heap below its root, which holds the worst: lowest score, then highest item."""
     at = 0
     score, item = scores[0], items[0]
     while True:
@@ -69,9 +69,9 @@ def _sift_down(scores, items, size):
 
 @kernel
 def select(row, places, tops):
-    """The items with the highest scores, best first, ties to the lower item; the rest of `places` is -1.
+    """Write the items with the highest scores to `places`, best first, ties to the lower item; then -1.
 
-    `places` and `tops` have room for as many as are wanted; -inf is never chosen.
+    `places` and `tops` have the length of the wanted list; a score of -inf is never chosen.
     """
     n = places.size
     for k in range(n):
@@ -95,12 +95,13 @@ def best_items(
     users, user_factors, tiles, user_weights, item_weights, user_base, item_base, residual, usable, start,
     seen, scores, places, tops,
 ):  # fmt: skip
-    """places[j], tops[j]: the best items of users[j] and their scores w p + (1 - w) b, best first.
+    """Write to places[j] and tops[j] the best items of users[j] and their scores w p + (1 - w) b, best first.
 
-    p is the product of factors (plus b if `residual`), b = user_base + item_base and w the smaller of the
-    two weights.  users[j] = -1 is nobody: weight and base 0.  Items that are not `usable` and those of
-    seen[start[u]:start[u + 1]] are left out; `start` may be empty, then none are.
-    `tiles`: the items' factors, tiles x rank x TILE; `scores`: room for `USERS_AT_ONCE` rows of items.
+    p is the product of factors (plus b if `residual`), b = user_base + item_base, and w the smaller of the
+    two weights.  users[j] = -1 is an unknown user, with weight and base 0.  Items that are not `usable`, and
+    those of seen[start[u]:start[u + 1]], are left out; with an empty `start`, seen items are included.
+    `tiles` holds the items' factors, tiles x rank x TILE; `scores` is scratch space for `USERS_AT_ONCE` rows
+    of items.
     """
     n_items = item_base.size
     add = 1.0 if residual else 0.0
@@ -111,6 +112,7 @@ def best_items(
         for t in range(tiles.shape[0]):
             left, right = t * TILE, min(t * TILE + TILE, n_items)
             for j in range(0, block.size, 2):
+                # Users in pairs; an odd last one is paired with nobody.
                 u, v = block[j], block[j + 1] if j + 1 < block.size else -1
                 g = user_factors[u] if u >= 0 else nobody
                 h = user_factors[v] if v >= 0 else nobody

@@ -4,6 +4,7 @@ import numpy as np
 
 from asyncqn.kernels import kernel, strict_piece
 
+# The constants of SplitMix64.
 _SHIFT_1, _SHIFT_2, _SHIFT_3 = np.uint64(30), np.uint64(27), np.uint64(31)
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -12,10 +13,10 @@ _TO_UNIT, _LOW_BITS = 1.0 / (1 << 53), np.uint64(11)
 
 @kernel
 def mark_repeats(users, items, start, order, stamp, repeated):
-    """Set `repeated[row]` where an earlier row holds the same (user, item); return how many.
+    """Set `repeated[row]` if an earlier row has the same (user, item); return the number of such rows.
 
-    `start` (n_users + 2 zeros) and `order` (one place a row) receive the rows grouped by user in
-    their own order; `stamp[item]` remembers the last user seen with the item.  Two linear passes.
+    `start` (n_users + 2 zeros) and `order` (one entry per row) receive the rows grouped by user, in their own
+    order; `stamp[item]` holds the last user with the item.  There are two linear passes.
     """
     for user in users:
         start[user + 2] += 1
@@ -37,7 +38,7 @@ def mark_repeats(users, items, start, order, stamp, repeated):
 
 @strict_piece
 def _next_unit(state):
-    """A uniform number in [0, 1) from the SplitMix64 sequence whose state is `state[0]`."""
+    """Return a uniform number in [0, 1) from the SplitMix64 sequence with the state `state[0]`."""
     state[0] += _STEP
     z = state[0]
     z = (z ^ (z >> _SHIFT_1)) * _MIX_1
@@ -50,8 +51,8 @@ def _next_unit(state):
 def draw_items(start, light, accept, alias, state, stamp, items):
     """Draw distinct items for every user of `light`, into items[start[u]:start[u + 1]].
 
-    Items come from an alias table (`accept`, `alias`); one that the user already has is drawn
-    again, which is exact sampling without replacement, one item at a time, by popularity.
+    Items come from an alias table (`accept`, `alias`).  An item that the user already has is drawn again,
+    which is exact sampling without replacement, one item at a time, by popularity.
     """
     n_items = len(accept)
     stamp[:] = -1
@@ -60,6 +61,7 @@ def draw_items(start, light, accept, alias, state, stamp, items):
         while place < start[user + 1]:
             x = _next_unit(state) * n_items
             item = int(x)
+            # One uniform number serves twice: its integer part chooses the cell, its fraction decides.
             if x - item >= accept[item]:
                 item = alias[item]
             if stamp[item] != user:
@@ -70,7 +72,7 @@ def draw_items(start, light, accept, alias, state, stamp, items):
 
 @kernel
 def rate(users, items, user_offset, item_offset, taste, trait, noise, values):
-    """Rate: user offset + item offset + taste . trait + noise, rounded to half stars in 0.5 ... 5."""
+    """Compute user offset + item offset + taste . trait + noise, rounded to half stars in 0.5 ... 5."""
     rank = taste.shape[1]
     for row in range(len(users)):
         u, m = users[row], items[row]

@@ -1,12 +1,12 @@
 """Products of matrices and Cholesky solves in tiles of up to 4 x 16 numbers that stay in registers.
 
-Everything is made of one operation, a sum of outer products of pieces of rows:
+Everything consists of one operation, a sum of outer products of pieces of rows:
 
     out[r, c] += scale * sum_i  w_i a_i[r] b_i[c]          r = 0..3 (or 0..1, or 0), c = 0..15 (or 0..7)
 
-so that a few compiled loops serve every rank: zeros in front make rows a multiple of eight long, and the
-number of tiles is a matter of the call.  Rows of a matrix that belong to the padding are left out, so
-that one rank more costs one row more.  The order of all sums is fixed by the sizes alone.
+so that a few compiled loops serve every rank: zeros in front make rows a multiple of eight long, and only the
+number of tiles depends on the rank.  Matrix rows that belong to the padding are skipped, so that one more
+rank costs one more row.  The order of all sums depends on the sizes alone.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ SIDE = 8
 EIGHT = (0,) * SIDE
 """`width` of a row of a tile, for the row operations of `kernels.factorization`."""
 SIXTEEN = (0,) * (2 * SIDE)
-"""Two pieces side by side, for which a number is fetched once."""
+"""Two pieces side by side, which share each loaded number."""
 FOUR, TWO, ONE = (0,) * 4, (0,) * 2, (0,)
-"""Rows of a tile."""
+"""Numbers of rows of a tile."""
 
 
 def padded(rank: int) -> int:
-    """The length of a row of `rank` numbers with the padding in front of it."""
+    """Return the length of a row of `rank` numbers with the padding in front of it."""
     return -(-rank // SIDE) * SIDE
 
 
@@ -46,7 +46,7 @@ def _add_tile(
     weights[i] a[left + j a_step + r] b[right + j b_step + c],
     for r over the tuple `height` and c over `columns`.
 
-    `weights` may be None: all 1.
+    `weights` may be None, which means that all are 1.
     """
     signature = types.void(
         out, at, step, a, left, a_step, b, right, b_step, index, begin, count, scale, weights, height,
@@ -62,7 +62,7 @@ def _add_tile(
             return VectorRow(context, builder, sig.args[place], args[place], start, length)
 
         first = row(0, at)
-        # Sums of 64 float32 or 32 float64 at a time fill half the registers.
+        # Sums of 64 float32 or 32 float64 numbers fill half the registers.
         tall = len(sig.args[14])
         rows = min(tall, SIDE * SIDE * 32 // sig.args[0].dtype.bitwidth // lanes)
         for top in range(0, tall, rows):
@@ -88,7 +88,7 @@ def _add_tile(
 
 
 def _add_sum(_, out, at, b, right, b_step, index, begin, count, weights, columns):
-    """out[at + c] += sum over j = index[i], i from begin, `count` of them, of
+    """out[at + c] += sum over j = index[i], for `count` values of i from begin, of
     weights[i] b[right + j b_step + c], for c over `columns`.
     """
     signature = types.void(out, at, b, right, b_step, index, begin, count, weights, columns)
@@ -117,7 +117,7 @@ def _add_sum(_, out, at, b, right, b_step, index, begin, count, weights, columns
 
 
 def _four_dots(_, a, starts, goal, size, out):
-    """out = the inner products of the rows at the four `starts` of `a` with goal[:size]."""
+    """Write to `out` the inner products of the rows at the four `starts` of `a` with goal[:size]."""
     signature = types.void(a, starts, goal, size, out)
 
     def generate(context, builder, sig, args):
@@ -160,7 +160,7 @@ four_dots: Any = intrinsic(_four_dots)
 
 @reducing_piece
 def _add_rows(out, size, rows, row, left, index, begin, count, scale, weights, height):
-    """The rows from `row` of a `size` x `size` matrix, from column `left` on: see `add_panel`."""
+    """Add to the rows from `row` of a `size` x `size` matrix, from column `left` on: see `add_panel`."""
     side = left
     while side + np.uintp(2 * SIDE) <= size:
         add_tile(
@@ -177,12 +177,14 @@ def _add_rows(out, size, rows, row, left, index, begin, count, scale, weights, h
 
 @reducing_call
 def add_panel(out, top, lead, size, rows, index, begin, count, scale, weights):
-    """The eight rows from `top`, but none before `lead`, of a `size` x `size` matrix, right of their diagonal
-    tile and with it: out += scale * sum of w f f' over the rows f = index[begin:begin + count], which are
-    `size` long; w of `weights` at the same places, or 1.
+    """Add scale * sum of w f f' to eight rows of a `size` x `size` matrix.
+
+    The rows begin at `top`, but not before `lead`; columns begin with their diagonal tile.  The f are the
+    rows index[begin:begin + count], of length `size`; w comes from `weights` at the same positions, or is 1.
     """
     zero, two, four = np.uintp(0), np.uintp(2), np.uintp(4)
     row, end = max(top, lead), top + np.uintp(SIDE)
+    # One row, then two, then fours: together any number from 1 to 8, without a masked tile.
     if (end - row) % two > zero:
         _add_rows(out, size, rows, row, top, index, begin, count, scale, weights, ONE)
         row += np.uintp(1)
@@ -196,11 +198,12 @@ def add_panel(out, top, lead, size, rows, index, begin, count, scale, weights):
 
 @reducing_piece
 def solve(matrix, lead, size, ridge, goal, pivots, identity):
-    """goal <- (matrix + ridge I)^-1 goal, by Cholesky; the matrix is read in its upper tiles and lost.
+    """goal <- (matrix + ridge I)^-1 goal, by Cholesky; the upper tiles of the matrix are read and
+    overwritten.
 
-    Eight rows of the factor at a time: what the rows above take from them is a sum of tiles.  The first
-    `lead` rows and columns are padding, zeros.  `pivots`: room for `size` numbers; `identity`: 0, 1, 2, ...,
-    at least so many.
+    Eight rows of the factor are computed at a time; the contribution of the rows above is a sum of tiles.
+    The first `lead` rows and columns are padding, zeros.  `pivots` has room for `size` numbers; `identity` is
+    0, 1, 2, ..., of at least that length.
     """
     zero, one, eights = np.uintp(0), np.uintp(1), np.uintp(SIDE)
     unit, nothing = matrix.dtype.type(1.0), matrix.dtype.type(0.0)
@@ -209,10 +212,11 @@ def solve(matrix, lead, size, ridge, goal, pivots, identity):
             add_panel(matrix, top, lead, size, matrix, identity, lead, top - lead, -unit, None)
         for k in range(max(top, lead), top + eights):
             row = k * size
+            # The ridge is added here, so that one matrix serves rows with different ridges.
             pivot = unit / np.sqrt(matrix[row + k] + ridge)
             pivots[k] = pivot
             for p in range(top, k + one):
-                matrix[row + p] = nothing  # so that whole pieces can be summed
+                matrix[row + p] = nothing  # zeros, so that whole pieces can be summed
             known = goal[k] * pivot
             goal[k] = known
             for part in range(top, size, eights):
@@ -220,6 +224,7 @@ def solve(matrix, lead, size, ridge, goal, pivots, identity):
                 row_add(goal, part, -known, matrix, row + part, EIGHT)
                 for below in range(k + one, top + eights):
                     row_add(matrix, below * size + part, -matrix[row + below], matrix, row + part, EIGHT)
+    # Back substitution; padding rows have no unknowns.
     for back in range(size - lead):
         k = size - one - back
         total = goal[k]

@@ -24,9 +24,10 @@ from asyncqn_recommender.kernels.tiles import SIDE
 
 @reducing_kernel
 def turned_rows(rows, rank, matrix, out, work):
-    """out[m] = M' rows[m]; `rows` have `rank` numbers, those of `out` are padded as M is."""
+    """out[m] = M' rows[m]; `rows` have `rank` numbers, and those of `out` are padded like M."""
     length, size = np.uintp(rank), np.uintp(len(work.goal))
     zero, eights, n = np.uintp(0), np.uintp(SIDE), np.uintp(len(rows)) // np.uintp(rank)
+    # Both are free here: the scratch space serves every kernel of a thread in turn.
     columns, turned = work.across, work.matrix
     for first in range(zero, n, eights):
         here = min(eights, n - first)

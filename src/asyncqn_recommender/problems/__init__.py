@@ -1,1 +1,5 @@
-"""Factorizations of ratings and of clicks as problems that asyncqn minimises."""
+"""Factorizations of ratings and of clicks as problems that asyncqn minimises.
+
+`matrix_factorization` has users and items in theta, as in the paper; `profiled_factorization` and
+`implicit_factorization` eliminate the users (`eliminated_users`), which is what the recommender fits.
+"""

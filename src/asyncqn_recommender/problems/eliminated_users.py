@@ -2,17 +2,17 @@
 
     V(F) = min_G U(F, G) = sum_m lambda_m |f_m|^2 / 2 + sum_u min_g U_u(F, g)
 
-Each user's row solves a K x K problem exactly; by the envelope theorem the gradient of U_u with the solved g
-as a constant is that of its minimum.  A data point is a user, and theta has K n_items numbers instead of
-K (n_items + n_users).  Minimisers of V and of U correspond.
+Each user's row solves a K x K problem exactly.  By the envelope theorem, the gradient of U_u with the solved
+g as a constant is that of its minimum.  A data point is a user, and theta has K n_items numbers instead of K
+(n_items + n_users).  Minimisers of V and of U correspond to each other.
 
-Item m has about the curvature lambda_m I + n_m C with C = sum_u n_u g_u g_u' / sum_u n_u: users who rate much
-count more, as they do in the sum over the raters of an item.  C is made of sums over users, so that any batch
-of them estimates it in passing, and shares of it add up.
+The curvature of item m is about lambda_m I + n_m C with C = sum_u n_u g_u g_u' / sum_u n_u: users with many
+ratings count more, as they do in the sum over the raters of an item.  C consists of sums over users, so any
+batch of them gives an estimate at no extra cost, and the parts of several batches add up.
 
-Our own choice: data points are users in an order shuffled by `seed`, so that consecutive ones are a
-random subset.  The ratings themselves stay where they are; to read them at the speed of memory, large
-sets are shuffled in runs of a few neighbours.
+Our own choice: data points are users in an order shuffled by `seed`, so that consecutive ones are a random
+subset. The ratings themselves stay in place; in large sets runs of a few neighbours are shuffled, so that
+ratings are read at the speed of memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from asyncqn_recommender.problems import matrix_factorization as joint
 class Metric(NamedTuple):
     """The inverse curvature of item row m, about Q diag[1 / (lambda_m + n_m Lambda)] Q'.
 
-    Q is orthogonal where all columns have the same ridge.
+    Q is orthogonal if all columns have the same ridge.
     """
 
     Q: Array
@@ -44,13 +44,15 @@ class Metric(NamedTuple):
 
 
 def metric_of(sums: Array, counts: Array, columns: Array) -> Metric:
-    """From sum_u n_u g_u g_u' (K x K, flat) and then sum_u n_u, in the dtype of `counts`.
+    """Return the metric from sum_u n_u g_u g_u' (K x K, flat) followed by sum_u n_u, in the dtype of
+    `counts`.
 
     With D = diag(columns), lambda D + n C = D^1/2 (lambda I + n D^-1/2 C D^-1/2) D^1/2.
     """
     rank = len(columns)
     C = sums[:-1].reshape(rank, rank).astype(np.float64) / max(float(sums[-1]), 1.0)
     root = np.sqrt(columns.astype(np.float64))
+    # K x K, so the cost is negligible beside a pass.
     Lambda, Q = np.linalg.eigh(C / np.multiply.outer(root, root))
     Q /= root[:, None]
     return Metric(Q.astype(counts.dtype), Lambda.clip(0.0).astype(counts.dtype), counts)
@@ -65,12 +67,12 @@ class InverseMetric:
     """lambda_m + delta, for every item."""
 
     def apply(self, v: Array, out: Array) -> None:
-        """out = H0 v; `out` must not be `v`."""
+        """Write H0 v to `out`, which must not be `v`."""
         rank = len(self.metric.Lambda)
         for array in (v, out):
             if array.shape != (rank * len(self.base),) or array.dtype != self.base.dtype:
                 require(False, f"apply needs {self.base.dtype} vectors of length {rank * len(self.base)}.")
-        require(not np.may_share_memory(v, out), "apply needs an array for the result that is not its input.")
+        require(not np.may_share_memory(v, out), "apply needs a separate array for its result.")
         basis, transposed = (
             profiled.padded_rows(np.ascontiguousarray(Q).ravel(), rank)
             for Q in (self.metric.Q, self.metric.Q.T)
@@ -82,13 +84,13 @@ class InverseMetric:
 
 
 class EliminatedUsers(ABC):
-    """What factorizations without users share: a problem with a structured metric."""
+    """The base of factorizations without users: a problem with a structured metric."""
 
     user_ridges: Array
     metric_counts: Array
     """n_m of the metric: the curvature of item row m is about lambda_m I + n_m C."""
     user_weights: npt.NDArray[np.int64]
-    """Of g_u g_u' in C."""
+    """Weights of g_u g_u' in C."""
     noise = 1.0
     """A typical weight of one rating, against which a batch's step is damped."""
 
@@ -111,6 +113,7 @@ class EliminatedUsers(ABC):
         self.prior, self.alpha, self.seed, self.source = float(prior), float(alpha), seed, source
         self.mean = float(np.add.reduce(triples.values, dtype=np.float64)) / len(triples.values)
         self.order = _order(self.n_users, seed)
+        # Grouped once: every pass reads the ratings user by user.
         self.by_user = sides.grouped(triples.users, triples.items, triples.values, self.n_users)
         self.user_counts = np.diff(self.by_user.start)
         self.item_counts = np.bincount(triples.items, minlength=self.n_items).astype(self.dtype)
@@ -129,27 +132,27 @@ class EliminatedUsers(ABC):
     def _gradient(
         self, theta: Array, rows: Rows, scale: float, out: Array, second: Array | None = None
     ) -> tuple[float, float, int]:
-        """Write the gradient into `out`, that of the rows times `scale`; returns two sums over the rows, half
-        of which is their value, and what a mean of curvatures is weighted with.
+        """Write the gradient to `out`, with the part of the rows times `scale`.
 
-        `second` gets the weighted sum of g_u g_u' over the rows added to it.
+        Returns two sums over the rows, half of which is their value, and the weight of their curvature in a
+        mean. The weighted sum of g_u g_u' over the rows is added to `second`.
         """
 
     @abstractmethod
     def _factors(self, theta: Array, threads: int) -> Array:
-        """The solved user rows by user index, flat."""
+        """Return the solved user rows by user index, flat."""
 
     def value(self, theta: Array) -> float:
         return self.value_rows(theta, np.arange(self.n_users))
 
     def value_rows(self, theta: Array, rows: Rows) -> float:
-        """The estimate of V(theta) from the users `rows`, the items' prior counted once."""
+        """Return the estimate of V(theta) from the users `rows`; the items' prior counts once."""
         require(len(rows) > 0, "a value needs at least one row.")
         squares, penalty, _ = self._gradient(theta, rows, 0.0, np.empty_like(theta))
         return 0.5 * (self.n_data / len(rows) * (squares + penalty) + self._prior(theta))
 
     def _prior(self, theta: Array) -> float:
-        """Twice the prior of the items."""
+        """Return twice the prior of the items."""
         return float(np.add.reduce(np.square(theta, dtype=np.float64) * self._weights))
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
@@ -157,23 +160,23 @@ class EliminatedUsers(ABC):
         self._gradient(theta, rows, self.n_data / len(rows), out)
 
     def user_factors(self, theta: Array, threads: int = 1) -> Array:
-        """G = argmin U(F, .), n_users x K, by user index."""
+        """Return G = argmin U(F, .), n_users x K, by user index."""
         return self._factors(theta, threads).reshape(self.n_users, self.rank)
 
     def _check_rows(self, valid: bool) -> None:
-        require(valid, f"rows must lie in 0..{self.n_data - 1}: some do not.")
+        require(valid, f"rows must lie in 0..{self.n_data - 1}, and some do not.")
 
     # -- the structured metric
 
     def metric(self, theta: Array, threads: int = 1) -> Metric:
-        """The curvature shared by all items, from the solved rows of all users."""
+        """Return the curvature shared by all items, from the solved rows of all users."""
         G, weights = self.user_factors(theta, threads).astype(np.float64), self.user_weights
-        # einsum without optimisation stays clear of BLAS, whose bits change with its threads.
+        # einsum without optimisation does not call BLAS, whose bits change with its threads.
         sums = np.einsum("uk,ul->kl", G * weights[:, None], G)
         return metric_of(np.append(sums, weights.sum()), self.metric_counts, self.columns)
 
     def inverse_metric(self, theta: Array, step: float, batch: int | None = None) -> InverseMetric:
-        """H0 for steps of size `step` on gradients of `batch` users; None: all of them.
+        """Return H0 for steps of size `step` on gradients of `batch` users; None: all of them.
 
         delta = step * (n_data / batch) * noise * tr C damps rows with few ratings, where a subsample's
         gradient is mostly noise; 0 for exact gradients.
@@ -191,7 +194,8 @@ class EliminatedUsers(ABC):
         return self.rank * self.rank + 1
 
     def grad_with_curvature(self, theta: Array, rows: Rows, out: Array, curvature: Array) -> float:
-        """`grad` and, for nothing more, estimates from the same rows: of V (returned), and of the curvature.
+        """Write `grad` to `out`, return the estimate of V, and write that of the curvature, in one pass over
+        the rows.
 
         `curvature` becomes (n_data / len(rows)) times the weighted sum over the rows of g_u g_u', and of 1.
         """
@@ -205,11 +209,12 @@ class EliminatedUsers(ABC):
     def inverse_metric_from(
         self, curvature: Array, step: float = 0.0, batch: int | None = None
     ) -> InverseMetric:
-        """`inverse_metric` from a summary that `grad_with_curvature` made, or a mean of such."""
+        """Return `inverse_metric` from a summary of `grad_with_curvature`, or from a mean of such
+        summaries."""
         return self._damped(metric_of(curvature, self.metric_counts, self.columns), step, batch)
 
     def curvature_diagonal(self, theta: Array) -> Array:
-        """lambda_m + n_m C_kk: the diagonal in the shared metric, not that of the Hessian itself."""
+        """Return lambda_m + n_m C_kk: the diagonal in the shared metric, not that of the Hessian itself."""
         metric = self.metric(theta)
         shared = (np.square(metric.Q) * metric.Lambda).sum(axis=1) * np.square(self.columns)
         diagonal: Array = self._weights + np.multiply.outer(self.metric_counts, shared).ravel()
@@ -226,9 +231,10 @@ def _check_columns(columns: RealArray | None, rank: int) -> npt.NDArray[np.float
 
 
 def _order(n_users: int, seed: int | None) -> npt.NDArray[np.int64]:
-    """All users, in runs of up to eight neighbours and at least 512 runs, shuffled by `seed`."""
+    """Return all users, in runs of up to eight neighbours and at least 512 runs, shuffled by `seed`."""
     if seed is None:
         return np.arange(n_users)
+    # Neighbours are read together from memory, and there are still at least 512 runs to shuffle.
     run = min(max(n_users // 512, 1), 8)
     runs = np.random.default_rng(check_seed(seed)).permutation(-(-n_users // run))
     order = (runs[:, None] * run + np.arange(run)).ravel()

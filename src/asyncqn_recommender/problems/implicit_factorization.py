@@ -1,14 +1,14 @@
-"""Clicks factorized, with the users eliminated: the objective of Hu, Koren and Volinsky (2008).
+"""Factorization of clicks with the users eliminated: the objective of Hu, Koren and Volinsky (2008).
 
     U(F, G) = sum over all users and items of c (p - f_m.g_u)^2 / 2
               + prior (sum_u |g_u|^2 + sum_m |f_m|^2) / 2
 
-p = 1 and c = 1 + confidence * r where user u has clicked item m with strength r, else p = 0, c = 1.  The sum
-over all pairs costs no more than one over the clicks: `kernels.whitened` says how, and has the gradient.
+p = 1 and c = 1 + confidence * r if user u has clicked item m with strength r, else p = 0, c = 1.  The sum
+over all pairs costs no more than one over the clicks: `kernels.whitened` explains how, and has the gradient.
 
-All users have the same ridge, so that one K x K factor serves them all.
-In the metric the unclicked pairs count too: n_m is the number of users and the sum of w over the clicks of m,
-and C the plain mean of g_u g_u'.
+All users have the same ridge, so that one K x K factor serves them all.  In the metric the unclicked pairs
+count, too: n_m is the number of users plus the sum of w over the clicks of m, and C is the plain mean of g_u
+g_u'.
 """
 
 from __future__ import annotations
@@ -53,13 +53,15 @@ class White(NamedTuple):
 
 
 def whiten(flat: Array, diagonal: npt.NDArray[np.float64]) -> White:
-    """The rows of a flat n x K matrix; all that is K x K in float64, nothing by BLAS (see `kernels.gram`)."""
+    """Whiten the rows of a flat n x K matrix; K x K matrices are float64 and never use BLAS
+    (`kernels.gram`)."""
     rank = len(diagonal)
+    # `add_gram` multiplies rows, so the factors must be contiguous.
     across = np.ascontiguousarray(flat.reshape(-1, rank).T, np.float64)
     square = np.zeros((rank, rank))
     add_gram(across, across, square)
     square = np.ascontiguousarray(square.T) + np.diag(diagonal)
-    inverse = np.full((rank, rank), np.nan)  # where F is not finite, so is nothing that follows
+    inverse = np.full((rank, rank), np.nan)  # stays NaN where F is not finite, so that the run notices it
     if cholesky(square):
         invert_lower(square, inverse)
     work = profiled.workspace(rank, flat.dtype)
@@ -69,7 +71,7 @@ def whiten(flat: Array, diagonal: npt.NDArray[np.float64]) -> White:
 
 
 def padded_matrix(matrix: npt.NDArray[Any], dtype: Any) -> Array:
-    """A square matrix with its rows padded, flat."""
+    """Return a square matrix with its rows padded, flat."""
     padded: Array = profiled.padded_rows(np.ascontiguousarray(matrix, dtype).ravel(), len(matrix))
     return padded
 
@@ -152,20 +154,21 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
         columns: Columns = None,
         test: TestRatings = None,
     ) -> None:
-        require(test is None, "clicks have no errors to be tested by: compare lists, as Recommender does.")
+        require(test is None, "clicks have no test error: compare lists instead, as Recommender does.")
         triples = joint.check_ratings(users, items, values, n_users, n_items, "clicks")
         super().__init__(triples, n_users, n_items, rank, prior, 0.0, dtype, seed, source, columns)
         strengths = self.by_user.values
         if not (strengths > 0.0).all():
-            raise BadInput("clicks must have positive strengths: leave out those of 0 and below.")
+            raise BadInput("clicks must have positive strengths: remove those of 0 and below.")
         require(
             not sides.repeats(self.by_user.start, self.by_user.others, np.full(self.n_items, -1)),
-            "clicks must be about different pairs of users and items: add up those of one pair.",
+            "each pair of user and item may occur once in the clicks: add up those of one pair.",
         )
         self.confidence = float(confidence)
         c = (1.0 + self.confidence * strengths.astype(np.float64)).astype(np.float32)
         self.by_user, self.weights = self.by_user._replace(values=c), c.astype(self.dtype) - 1
         self.user_ridges = np.full(self.n_users, self.prior, self.dtype)
+        # Every user contributes 1 to every item, and a click w more.
         heavier = np.bincount(self.by_user.others, self.weights, self.n_items)
         self.metric_counts = (self.n_users + heavier).astype(self.dtype)
         self.user_weights = np.ones(self.n_users, np.int64)
@@ -173,7 +176,7 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
         self._white: White | None = None
 
     def _whitened(self, theta: Array) -> White:
-        """The blocks of a pass share one theta, and so what is made of it."""
+        """Return the whitened rows of theta, cached because the blocks of a pass share one theta."""
         joint.check_vectors(self.dim, self.dtype, theta)
         known = self._white
         if known is None or not np.array_equal(known.source, theta):
@@ -184,7 +187,8 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
     def _gradient(
         self, theta: Array, rows: Rows, scale: float, out: Array, second: Array | None = None
     ) -> tuple[float, float, int]:
-        """Sums over the rows: c (1 - f.g)^2 - (f.g)^2 of the clicks, |g~|^2, users; weights of g_u g_u' 1."""
+        """Return sums over the rows: c (1 - f.g)^2 - (f.g)^2 of the clicks, |g~|^2, and the number of
+        users."""
         joint.check_vectors(self.dim, self.dtype, theta, out)
         white, rank = self._whitened(theta), self.rank
         sums, work = np.zeros_like(white.rows), profiled.workspace(rank, self.dtype)
@@ -203,13 +207,13 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
         return squares, norms, users
 
     def _turned(self, products: Array, white: White) -> npt.NDArray[np.float64]:
-        """sum g g' from sum g~ g~'."""
+        """Return sum g g' from sum g~ g~'."""
         half = np.einsum("ki,kl->il", white.inverse, products.astype(np.float64))  # without BLAS
         found: npt.NDArray[np.float64] = np.einsum("il,lj->ij", half, white.inverse)
         return found
 
     def initial(self, rng: np.random.Generator) -> Array:
-        """Numbers of variance 1 / K, less in columns with more ridge."""
+        """Return numbers of variance 1 / K, less in columns with more ridge."""
         rows = rng.standard_normal((self.n_items, self.rank)) / np.sqrt(self.rank * self.columns)
         start: Array = rows.ravel().astype(self.dtype)
         return start
@@ -218,7 +222,7 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
         return solve_white(self.by_user, self._whitened(theta), self.weights, self.rank, threads)
 
     def metrics(self, theta: Array) -> dict[str, float]:
-        """`loss`, V for each click, and `grad_norm`, of the gradient of V."""
+        """Return `loss`, V per click, and `grad_norm` of the gradient of V."""
         out, unused = np.empty_like(theta), np.empty(self.curvature_size, self.dtype)
         value = self.grad_with_curvature(theta, np.arange(self.n_users), out, unused)
         norm = np.sqrt(np.square(out, dtype=np.float64).sum())

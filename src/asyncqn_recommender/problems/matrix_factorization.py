@@ -5,9 +5,9 @@
 
 theta is F (n_items x K) and then G (n_users x K), row by row.  The paper has prior = 1, alpha = 0.
 
-Our own choices: the ridge counts once and exactly even when alpha > 0, which adds no noise to a
-subsample gradient; ratings are kept in an order shuffled by `seed`, so that any run of
-consecutive rows is a random subset, which is read several times faster than scattered rows.
+Our own choices: The ridge counts once and exactly even if alpha > 0, which adds no noise to a subsample
+gradient. Ratings are stored in an order shuffled by `seed`, so that any consecutive rows are a random subset,
+which is read several times faster than scattered rows.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from asyncqn_recommender.problems.stored import OfRatings
 SPREAD = 0.1
 """Standard deviation of the numbers of a starting point around their common value."""
 PILE = 8192
-"""Ratings shuffled together: 96 kB, which stay in the second-level cache."""
+"""Ratings shuffled together: 96 kB, which fit the second-level cache."""
 GATHERED_AT_ONCE = 512
-"""Ratings copied together when rows are scattered: 6 kB, which stay in the first-level cache."""
+"""Ratings copied together if rows are scattered: 6 kB, which fit the first-level cache."""
 
 
 class Triples(NamedTuple):
-    """Checked ratings: row i says that user users[i] gave item items[i] the rating values[i]."""
+    """Checked ratings: user users[i] gave item items[i] the rating values[i]."""
 
     users: npt.NDArray[np.int32]
     items: npt.NDArray[np.int32]
@@ -53,11 +53,11 @@ class Triples(NamedTuple):
 
 
 def check_ratings(users: Any, items: Any, values: Any, n_users: int, n_items: int, what: str) -> Triples:
-    """The three columns as int32, int32 and float32, or `BadInput` that says what is wrong with `what`."""
+    """Return the columns as int32, int32 and float32; raise `BadInput` for anything wrong with `what`."""
     columns = []
     for name, column, count in (("users", users, n_users), ("items", items, n_items)):
         ids = np.asarray(column)
-        require(ids.size > 0, f"{what}: there are no ratings; give at least one.")
+        require(ids.size > 0, f"{what}: there are none; give at least one.")
         require(
             ids.ndim == 1 and ids.dtype.kind in "iu",
             f"{what}: {name} must be a vector of integers, not {ids.dtype} of shape {ids.shape}.",
@@ -79,6 +79,7 @@ def check_ratings(users: Any, items: Any, values: Any, n_users: int, n_items: in
         f"{what}: users, items and values must be equally long, but their lengths are {', '.join(sizes)}.",
     )
     ratings = ratings.astype(np.float32, copy=False)
+    # One pass without a mask: the sum is finite exactly if every rating is.
     if not np.isfinite(np.add.reduce(ratings, dtype=np.float64)):
         bad = np.flatnonzero(~np.isfinite(ratings))
         raise BadInput(
@@ -88,15 +89,15 @@ def check_ratings(users: Any, items: Any, values: Any, n_users: int, n_items: in
 
 
 def check_test(test: Any, n_users: int, n_items: int) -> Triples:
-    """The test ratings, given as three arrays or as an object that has them."""
+    """Return the test ratings, given as three arrays or as an object with these attributes."""
     users, items, values = (test.users, test.items, test.values) if hasattr(test, "users") else test
     return check_ratings(users, items, values, n_users, n_items, "test ratings")
 
 
 def check_vectors(dim: int, dtype: np.dtype[Any], *vectors: Array) -> None:
-    """Compiled loops trust the shape of theta and out, so these are looked at in every call."""
+    """Raise `BadInput` unless theta and out have the right shape, on which compiled loops rely."""
     for v in vectors:
-        # The sentence is made only when needed: formatting it costs as much as a thousand ratings.
+        # The sentence is formatted only when needed: formatting costs as much as a thousand ratings.
         if v.shape != (dim,) or v.dtype != dtype or not v.flags.c_contiguous:
             raise BadInput(
                 f"theta and out must be contiguous {dtype} vectors of length {dim}, not {v.dtype} {v.shape}."
@@ -104,18 +105,19 @@ def check_vectors(dim: int, dtype: np.dtype[Any], *vectors: Array) -> None:
 
 
 def pack(triples: Triples) -> npt.NDArray[np.void]:
-    """The ratings as records, in which one rating is one memory access."""
+    """Return the ratings as records, so that one rating is one memory access."""
     packed = np.empty(len(triples.values), kernels.RATING)
     packed["user"], packed["item"], packed["value"] = triples
     return packed
 
 
 def shuffled(packed: npt.NDArray[np.void], rng: np.random.Generator) -> npt.NDArray[np.void]:
-    """A uniformly random order, without a cache miss for every rating.
+    """Return the ratings in a uniformly random order, without a cache miss for every rating.
 
-    Dealing onto piles at random and shuffling every pile is a uniform shuffle: it sorts by
-    independent random keys and breaks ties at random.
+    Dealing onto piles at random and then shuffling every pile is a uniform shuffle: it sorts by independent
+    random keys and breaks ties at random.
     """
+    # The pile numbers are uint16.
     n_piles = min(-(-len(packed) // PILE), 4096)
     piles = rng.integers(0, n_piles, len(packed), dtype=np.uint16)
     end = np.zeros(n_piles, np.int64)
@@ -128,7 +130,7 @@ def shuffled(packed: npt.NDArray[np.void], rng: np.random.Generator) -> npt.NDAr
 
 
 def starting_rows(rng: np.random.Generator, mean: float, rank: int, n_rows: int, sign: float = 1.0) -> Array:
-    """Rows around the constant sqrt(|mean| / K), with which f.g is near `mean` whatever the pair."""
+    """Return rows around the constant sqrt(|mean| / K), for which f.g is near `mean` for any pair."""
     rows = rng.standard_normal((n_rows, rank))
     rows *= SPREAD
     rows += sign * np.sqrt(abs(mean) / rank)
@@ -207,7 +209,7 @@ class MatrixFactorization(OfRatings):
         counts = np.concatenate([np.bincount(ids, minlength=n) for ids, n in sides])
         self.ridges = (self.prior + self.alpha * counts).astype(self.dtype)
         self.test = None if test is None else pack(check_test(test, self.n_users, self.n_items))
-        # What theta is multiplied with in the prior's gradient: a scalar where all rows have the same ridge.
+        # The factor of theta in the prior's gradient: a scalar if all rows have the same ridge.
         self._weights: Any = self.ridges[0] if alpha == 0.0 else np.repeat(self.ridges, self.rank)
         self._width = kernels.width(self.rank)
         self._first_user = self.n_items * self.rank
@@ -226,11 +228,11 @@ class MatrixFactorization(OfRatings):
         return 0.5 * float(squares + kernels.square_norms(theta, self.rank, self.ridges))
 
     def value_rows(self, theta: Array, rows: Rows) -> float:
-        """The estimate of U(theta) from the ratings `rows`, the prior counted once."""
+        """Return the estimate of U(theta) from the ratings `rows`; the prior counts once."""
         check_vectors(self.dim, self.dtype, theta)
         require(len(rows) > 0, "a value needs at least one row.")
         inside = int(np.min(rows)) >= 0 and int(np.max(rows)) < self.n_data
-        require(inside, f"rows must lie in 0..{self.n_data - 1}: some do not.")
+        require(inside, f"rows must lie in 0..{self.n_data - 1}, and some do not.")
         some = self.ratings[slice(int(rows[0]), int(rows[0]) + len(rows)) if is_range(rows) else rows]
         squares = kernels.squared_error(some, theta, self._first_user, self._width)
         squares *= self.n_data / len(rows)
@@ -243,7 +245,9 @@ class MatrixFactorization(OfRatings):
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
         require(len(rows) > 0, "a gradient needs at least one row.")
         self._start_from_prior(theta, out)
+        # In theta's precision, or the kernel would be compiled for a mix of types.
         scale = self.dtype.type(self.n_data / len(rows))
+        # Consecutive rows need no gathering.
         first = int(rows[0])
         if is_range(rows):
             valid = first >= 0 and first + len(rows) <= self.n_data
@@ -256,19 +260,20 @@ class MatrixFactorization(OfRatings):
             valid = kernels.gradient_rows(
                 self.ratings, rows, theta, self._first_user, scale, out, buffer, self._width
             )
-        require(valid, f"rows must lie in 0..{self.n_data - 1}: some do not.")
+        require(valid, f"rows must lie in 0..{self.n_data - 1}, and some do not.")
 
     def initial(self, rng: np.random.Generator) -> Array:
-        """Near the mean rating: every number is sqrt(|mean| / K) + 0.1 Z, with G's sign that of the mean.
+        """Return a start near the mean rating: every number is sqrt(|mean| / K) + 0.1 Z, with G's sign that
+        of the mean.
 
-        Rows drawn from the prior N(0, 1) would predict N(0, K) instead, far from every rating.
+        Rows drawn from the prior N(0, 1) would predict N(0, K), far from every rating.
         """
         F = starting_rows(rng, self.mean, self.rank, self.n_items)
         G = starting_rows(rng, self.mean, self.rank, self.n_users, -1.0 if self.mean < 0 else 1.0)
         return np.concatenate([F, G]).astype(self.dtype)
 
     def metrics(self, theta: Array) -> dict[str, float]:
-        """`rmse` on the ratings, `grad_norm` of the exact gradient, `test_rmse` where a test set is given."""
+        """Return `rmse`, `grad_norm` of the exact gradient, and `test_rmse` if there is a test set."""
         out = np.empty_like(theta)
         self._start_from_prior(theta, out)
         one = self.dtype.type(1.0)
@@ -283,7 +288,7 @@ class MatrixFactorization(OfRatings):
         return found
 
     def curvature_diagonal(self, theta: Array) -> Array:
-        """The diagonal of the Hessian: lambda_row + sum of squares of the partners' numbers."""
+        """Return the diagonal of the Hessian: lambda_row + sum of squares of the partners' numbers."""
         check_vectors(self.dim, self.dtype, theta)
         out = np.repeat(self.ridges, self.rank)
         kernels.add_curvature(self.ratings, theta, self._first_user, self.rank, out)

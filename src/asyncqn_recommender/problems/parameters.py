@@ -19,10 +19,10 @@ Shuffling = Annotated[Seed | None, parameter("Seed of the order in which rows ar
 Source = Annotated[str | Mapping[str, Any] | None, parameter("Where the ratings come from, as JSON data")]
 Columns = Annotated[RealArray | None, parameter("A factor on the ridge of each column; None: 1")]
 ListLength = Annotated[int, parameter("Length of a list of items", ge=1)]
-ExcludeSeen = Annotated[bool, parameter("Whether to leave out what the user has rated")]
+ExcludeSeen = Annotated[bool, parameter("Whether to leave out items that the user has rated")]
 Policy = Annotated[
     Literal["error", "last", "first", "mean", "sum"] | None,
-    parameter("What becomes of several ratings of one item by one user; None: error, of clicks sum"),
+    parameter("How several ratings of one item by one user are resolved; None: error, or sum for clicks"),
 ]
 
 
@@ -36,5 +36,5 @@ def _test_ratings(value: Any) -> Any:
 TestRatings = Annotated[
     Any,
     Kind(("three arrays (users, items, values)", "an object with these", "None"), _test_ratings, None),
-    parameter("Ratings held out, for the metric test_rmse"),
+    parameter("Held-out ratings, for the metric test_rmse"),
 ]

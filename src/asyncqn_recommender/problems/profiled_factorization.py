@@ -1,4 +1,4 @@
-"""Matrix factorization with the users eliminated: what remains is a sum over users in the item rows alone.
+"""Matrix factorization with the users eliminated: a sum over users in the item rows alone.
 
     V(F) = min_G U(F, G) = sum_m lambda_m |f_m|^2 / 2
            + sum_u min_g [ sum_{m in u} (y - f_m.g)^2 / 2 + lambda_u |g|^2 / 2 ]
@@ -37,7 +37,7 @@ from asyncqn_recommender.problems.stored import OfRatings
 
 
 class Prepared(NamedTuple):
-    """What is made of a theta before any row is looked at; the blocks of a pass share it."""
+    """Quantities of a theta that do not depend on the rows; the blocks of a pass share them."""
 
     source: Array
     rows: Array
@@ -78,8 +78,8 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
     source : JSON data, optional
         Where the ratings come from, for `reference`.
     columns : array-like of shape (rank,), optional
-        A factor on the items' ridge for each of the K columns; without it, 1. The product f.g does not
-        change where a column of F is divided by what the column of G is multiplied with, so it acts on both
+        A factor on the items' ridge for each of the K columns; without it, 1. The product f.g does not change
+        if a column of F is divided and that of G multiplied by the same number, so the factor acts on both
         sides: column k has sqrt(columns[k]) times the ridge of the others.
 
     Examples
@@ -122,6 +122,7 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
 
     def _prepare(self, theta: Array) -> Prepared:
         known = self._prepared
+        # Comparing is far cheaper than padding all rows again.
         if known is None or not np.array_equal(known.source, theta):
             known = Prepared(theta.copy(), profiled.padded_rows(theta, self.rank), super()._prior(theta))
             self._prepared = known
@@ -133,7 +134,8 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
     def _gradient(
         self, theta: Array, rows: Rows, scale: float, out: Array, second: Array | None = None
     ) -> tuple[float, float, int]:
-        """The sums over the rows: squared errors, lambda_u |g_u|^2, ratings; weights of g_u g_u': n_u."""
+        """Return sums over the rows: squared errors, lambda_u |g_u|^2, and ratings, the weights n_u of g_u
+        g_u'."""
         joint.check_vectors(self.dim, self.dtype, theta, out)
         rank, fixed = self.rank, self._prepare(theta).rows
         sums = np.zeros_like(fixed)
@@ -145,14 +147,15 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
         )  # fmt: skip
         self._check_rows(valid)
         np.multiply(self._weights, theta, out=out)
+        # Padding is in front of each row.
         out += sums.reshape(self.n_items, -1)[:, -rank:].ravel()
         return squares, penalty, ratings
 
     def initial(self, rng: np.random.Generator) -> Array:
-        """Item rows near sqrt(|mean| / K), every number with noise 0.1 Z; less in columns with more ridge."""
+        """Return item rows near sqrt(|mean| / K) with noise 0.1 Z, scaled down in columns with more ridge."""
         rows = joint.starting_rows(rng, self.mean, self.rank, self.n_items).reshape(-1, self.rank)
         shares = 1.0 / np.sqrt(self.columns.astype(np.float64))
-        # f.g of a constant row stays what it was: the sum of its squares does.
+        # Rescaled, so that f.g of a constant row keeps its value.
         rows = rows * shares * np.sqrt(self.rank / np.square(shares).sum())
         start: Array = rows.ravel().astype(self.dtype)
         return start
@@ -164,11 +167,11 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
         return rows
 
     def joint(self, theta: Array, threads: int = 1) -> Array:
-        """The theta of `MatrixFactorization` with the same value: F, then the solved G."""
+        """Return the theta of `MatrixFactorization` with the same value: F, then the solved G."""
         return np.concatenate([theta, self.user_factors(theta, threads).ravel()])
 
     def metrics(self, theta: Array) -> dict[str, float]:
-        """`rmse` on the ratings, `grad_norm` of the gradient of V, `test_rmse` where a test set is given."""
+        """Return `rmse`, `grad_norm` of the gradient of V, and `test_rmse` if there is a test set."""
         out = np.empty_like(theta)
         squares, _, _ = self._gradient(theta, np.arange(self.n_users), 1.0, out)
         n = len(self.by_user.values)
@@ -179,7 +182,7 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
         return found
 
     def test_rmse(self, theta: Array, threads: int = 1) -> float:
-        """On the test set, with the users solved."""
+        """Return the RMSE on the test set, with the users solved."""
         assert self.test is not None
         F = theta.reshape(self.n_items, self.rank)
         squares = profiled.squared_error(self.test, F, self.user_factors(theta, threads))
@@ -187,7 +190,7 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
 
 
 class AlsResult(NamedTuple):
-    """`theta` after the last sweep; `values`: U before the first half-sweep and after every half-sweep."""
+    """`theta` after the last sweep; `values` has U before the first half-sweep and after each one."""
 
     theta: Array
     values: list[float]
@@ -201,9 +204,10 @@ def als(
     threads: int = 1,
     track: bool = False,
 ) -> AlsResult:
-    """Alternating least squares on U from `theta`: users given items, then items given users, `sweeps` times.
+    """Run alternating least squares on U from `theta`: users given items, then items given users, `sweeps`
+    times.
 
-    A reference for the objective and for speed.  `track` records U, at the cost of one pass each.
+    It is a reference for the objective and for speed.  `track` records U, at the cost of one pass each.
     """
     require(sweeps >= 0, f"sweeps must be at least 0, not {sweeps!r}.")
     require(threads >= 1, f"threads must be at least 1, not {threads!r}.")
@@ -211,6 +215,7 @@ def als(
     users, items, values = (problem.ratings[name].copy() for name in ("user", "item", "value"))
     by_user = sides.grouped(users, items, values, problem.n_users)
     by_item = sides.grouped(items, users, values, problem.n_items)
+    # F and G are views of it, which the sweeps fill in turn.
     theta = theta.copy()
     cut, rank = problem.n_items * problem.rank, problem.rank
     F, G = theta[:cut], theta[cut:]

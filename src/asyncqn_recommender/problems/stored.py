@@ -1,4 +1,4 @@
-"""Factorizations of ratings in a file: what a job file says of one, and how a saved run makes it again."""
+"""Factorizations of stored ratings: built from a job file, and rebuilt for a saved run."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from asyncqn.errors import BadInput
 
 
 class Stored:
-    """What all factorizations share; a subclass says what a section [problem] takes: `from_stored`."""
+    """The base of all factorizations; `from_stored` of a subclass takes the keys of a section [problem]."""
 
     kind: ClassVar[str]
-    """Its name in `models.PROBLEMS`."""
+    """The name in `models.PROBLEMS`."""
     stored: ClassVar[tuple[str, ...]]
-    """The arguments from which it can be made again, besides columns that differ."""
+    """The arguments from which it can be rebuilt, besides `columns`."""
     source: Any
     dtype: np.dtype[Any]
     n_users: int
@@ -30,6 +30,7 @@ class Stored:
         if self.source is None:
             return None
         said = {"kind": self.kind, **{name: getattr(self, name) for name in self.stored}}
+        # Stored only if they differ from 1, so that older versions can read the reference.
         columns = getattr(self, "columns", None)
         if columns is not None and (columns != 1).any():
             said["columns"] = columns.tolist()
@@ -37,7 +38,8 @@ class Stored:
 
     @classmethod
     def example(cls, dtype: str = "float64") -> Self:
-        """A small one, for tests: half of the ratings that 40 users could give to 9 items, from 1 to 5."""
+        """Return a small problem for tests: half of the ratings that 40 users could give to 9 items, from 1
+        to 5."""
         rng = np.random.Generator(np.random.Philox(key=[3, 0xE7A]))
         users, items = np.nonzero(rng.random((40, 9)) < 0.5)
         values = (1.0 + (users * items) % 4 + rng.random(users.size)).astype(np.float32)
@@ -45,21 +47,22 @@ class Stored:
 
     @classmethod
     def from_ratings(cls, ratings: Any, rank: int = 5, **options: Any) -> Self:
-        """From an object with users, items, values, n_users and n_items, such as `Ratings`."""
+        """Make a problem from an object with users, items, values, n_users and n_items, such as `Ratings`."""
         options = {"n_users": ratings.n_users, "n_items": ratings.n_items, **options}
         return cls(ratings.users, ratings.items, ratings.values, rank=rank, **options)  # type: ignore[call-arg]
 
     @classmethod
     def from_source(cls, source: Any, arguments: Mapping[str, Any]) -> Self:
-        """By the name of a stored set of ratings or a path, or by a mapping.
+        """Make a problem from the name or path of a stored set of ratings, or from a mapping.
 
-        `ratings`: that name; `test_fraction` and `seed`: of `Ratings.split`, where a part is held out.
+        The mapping has `ratings`, that name, and for a held-out part `test_fraction` and `seed` of
+        `Ratings.split`.
         """
-        from asyncqn_recommender.data import load  # readers are not needed by those who only compute
+        from asyncqn_recommender.data import load  # here, because a run that only computes needs no readers
 
         origin = {"ratings": source} if isinstance(source, str) else source
         if not isinstance(origin, Mapping) or not isinstance(origin.get("ratings"), str):
-            raise BadInput(f"the run does not name its ratings ({source!r}): pass the problem.")
+            raise BadInput(f"the run does not name its ratings ({source!r}): pass the problem itself.")
         ratings, test = load(origin["ratings"]), None
         if origin.get("test_fraction"):
             ratings, test = ratings.split(float(origin["test_fraction"]), int(origin["seed"]))
@@ -67,7 +70,7 @@ class Stored:
 
 
 class OfRatings(Stored):
-    """A factorization of ratings, of which a part may be held out."""
+    """A factorization of ratings, part of which may be held out."""
 
     stored = ("source", "rank", "prior", "alpha", "dtype", "seed")
 
@@ -83,14 +86,14 @@ class OfRatings(Stored):
         test_fraction: float = 0.0,
         split_seed: int = 0,
     ) -> Self:
-        """Of stored ratings, by name or path: every process maps them from disk itself."""
+        """Make a problem from stored ratings, by name or path; every process maps them from disk itself."""
         source = {"ratings": ratings, "test_fraction": test_fraction, "seed": split_seed}
         given = {"rank": rank, "prior": prior, "alpha": alpha, "dtype": dtype, "seed": seed}
         return cls.from_source(source if test_fraction else ratings, given)
 
 
 class OfClicks(Stored):
-    """A factorization of clicks: what is stored as ratings are their strengths."""
+    """A factorization of clicks, whose strengths are stored as ratings."""
 
     stored = ("source", "rank", "prior", "confidence", "dtype", "seed")
 
@@ -104,6 +107,6 @@ class OfClicks(Stored):
         dtype: str = "float64",
         seed: int = 0,
     ) -> Self:
-        """Of stored clicks, by name or path."""
+        """Make a problem from stored clicks, by name or path."""
         given = {"rank": rank, "prior": prior, "confidence": confidence, "dtype": dtype, "seed": seed}
         return cls.from_source(ratings, given)

@@ -63,7 +63,7 @@ def test_damaged_studies_and_unknown_algorithms_are_named(tmp_path: Path) -> Non
     (tmp_path / "s.json").write_text("{")
     with pytest.raises(DamagedFile, match="damaged"):
         load_study(tmp_path / "s.json")
-    with pytest.raises(BadInput, match="the tuner knows"):
+    with pytest.raises(BadInput, match="the tuner has no search space"):
         tune(GaussianProblem(algorithm="sgd"), 1)
 
 

@@ -56,7 +56,7 @@ def test_a_bad_row_of_a_table_is_named_by_line_or_skipped(tmp_path, bad, words):
         ("4\t10\t3\t9", "found 1 field where 4"),
         ("4\x1f10\x1f3\x1f9", "found 1 field where 4"),
         ("-4::10::3::9", "user id -4 is negative"),
-        ("4::x::3::9", "item id 'x' is not a whole number"),
+        ("4::x::3::9", "item id 'x' is not an integer"),
         ("4::10::::9", "rating is missing"),
         ("4::10::*::9", r"rating '\*' is not a number"),
         ("2::10::4::9", "user 2 rates item 10 a second time"),
@@ -103,10 +103,10 @@ def test_many_bad_rows_are_all_counted_and_the_first_ten_shown(tmp_path):
         (b"", "line 1: the file is empty"),
         (b"\n\n", "line 1: the file is empty"),
         (b"user,item,rating\n", "line 2: the file has no usable row"),
-        (b"1,2,3.5\n1,3,4\n", "line 1: the first line must name the columns, but there are '1', '2', '3.5'"),
+        (b"1,2,3.5\n1,3,4\n", "line 1: the first line must name the columns, not '1', '2', '3.5'"),
         (b"user item rating\n1 2 3\n", "line 1: no column looks like the user; there are 'user item rating'"),
-        (b"1,2,3\n4,5,6\n", "there are '1', '2', '3'"),
-        (b"user,item,rating,user\n1,2,3,4\n", "more than one column is named 'user'"),
+        (b"1,2,3\n4,5,6\n", "not '1', '2', '3'"),
+        (b"user,item,rating,user\n1,2,3,4\n", "more than one column has the name 'user'"),
     ],
 )
 def test_a_file_without_ratings_is_refused_in_one_sentence(tmp_path, content, words):

@@ -81,5 +81,5 @@ def test_a_file_that_swells_beyond_reason_is_refused(
     monkeypatch.setattr(sources, "SMALL", 1 << 16)
     file = tmp_path / f"r.csv{suffix}"
     file.write_bytes(PACKERS[suffix](b"user,item,rating\n" + b"\n" * (1 << 22)))
-    with pytest.raises(DamagedFile, match="times as long unpacked"):
+    with pytest.raises(DamagedFile, match="times as long uncompressed"):
         read_ratings(file)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from asyncqn.errors import BadInput
 from asyncqn_recommender.data import Ratings, as_ratings
-from asyncqn_recommender.data.ids import LONGEST_ID
+from asyncqn_recommender.data.ids import MAX_ID_LENGTH
 from asyncqn_recommender.data.ratings import repeated_rows
 
 texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=6)
@@ -118,7 +118,7 @@ def test_columns_with_unusual_names_can_be_named():
         ([1, 1], [2, 2], [3, 4], "row 1 rates item 2 by user 1 a second time"),
         ([1], [2], [float("nan")], "row 0 has the rating nan"),
         ([1], [2], [float("inf")], "not a finite number"),
-        ([1, 2], [2], [3], "of one length"),
+        ([1, 2], [2], [3], "differ in length"),
         ([], [], [], "no ratings"),
         ([1.5], [2], [3], "row 0 has the user id 1.5"),
         ([None], [2], [3], "row 0 has no user id"),
@@ -127,11 +127,11 @@ def test_columns_with_unusual_names_can_be_named():
         (pd.Series(["a", 1]), [1, 2], [1, 2], "mix types"),
         ([True], [2], [3], "type bool"),
         ([2**63], [2], [3], "too large"),
-        (["a\0"], [2], [3], "forbid"),
-        (["a" * (LONGEST_ID + 1)], [2], [3], "longer than"),
+        (["a\0"], [2], [3], "null byte"),
+        (["a" * (MAX_ID_LENGTH + 1)], [2], [3], "longer than"),
         ([[1]], [2], [3], "one-dimensional"),
         ([1], [2], ["x"], "must be numbers"),
-        ([1], [2], [[3]], "of one length"),
+        ([1], [2], [[3]], "differ in length"),
     ],
 )
 def test_bad_arrays_are_refused_in_one_sentence(users, items, values, words):

@@ -157,7 +157,7 @@ def test_ids_are_numbers_only_when_all_of_a_column_spell_one(tmp_path):
 def test_a_missing_file_and_an_unknown_layout_are_one_sentence(tmp_path):
     with pytest.raises(BadInput, match="no file or directory"):
         read_ratings(tmp_path / "nothing.csv")
-    with pytest.raises(BadInput, match="holds none of"):
+    with pytest.raises(BadInput, match="contains none of"):
         read_ratings(tmp_path)
     with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
         archive.writestr("a.csv", "x")

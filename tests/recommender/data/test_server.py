@@ -77,7 +77,7 @@ def test_only_who_shows_the_token_is_served(monkeypatch: pytest.MonkeyPatch) -> 
     with DataServer({"ours": some_ratings(50)}, token=WORD) as guarded:
         for shown in ("", "another"):
             monkeypatch.setenv(server.TOKEN, shown)
-            with pytest.raises(BadInput, match=f"wants its token: set {server.TOKEN}"):
+            with pytest.raises(BadInput, match=f"requires a token: set {server.TOKEN}"):
                 load(f"{guarded.address}/ours")
         monkeypatch.setenv(server.TOKEN, WORD)
         assert len(load(f"{guarded.address}/ours")) == 50
@@ -94,7 +94,7 @@ def test_what_cannot_be_read_is_one_sentence(served: DataServer) -> None:
         load(f"{served.address}/theirs")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # taken, and nobody listens
-        with pytest.raises(BadInput, match="no data server answers at 127"):
+        with pytest.raises(BadInput, match="no data server responds at 127"):
             load(f"flight://127.0.0.1:{free.getsockname()[1]}/ours")
     for address in ("flight://", "flight://host/ours", "flight://host:99999/ours", "flight://host:1/a/b"):
         with pytest.raises(BadInput, match="write flight://HOST:PORT/NAME"):
@@ -118,11 +118,11 @@ def test_a_server_that_sends_other_ratings_than_it_announced_is_not_believed(
         return answer
 
     monkeypatch.setattr(server, "_header", lying(digest="0" * 64))
-    with pytest.raises(DamagedFile, match="gave other ratings than it announced"):
+    with pytest.raises(DamagedFile, match="sent other ratings than it announced"):
         load(f"{served.address}/ours")
     for wrong in ({"ratings": 4999}, {"ratings": 5001}, {"columns": {"users": "<i4"}}):
         monkeypatch.setattr(server, "_header", lying(**wrong))
-        with pytest.raises(DamagedFile, match="did not answer as a data server does"):
+        with pytest.raises(DamagedFile, match="did not respond like a data server"):
             load(f"{served.address}/ours")
 
 

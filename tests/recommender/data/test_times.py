@@ -67,7 +67,7 @@ def test_a_time_that_was_asked_for_must_be_there_in_every_row(tmp_path: Path) ->
     assert read_ratings(file).ratings.times is None, "'when' is no common name"
     table = pa.table({"user": [1, 2], "item": [1, 1], "rating": [1, 2], "when": [5.0, None]})
     pa.parquet.write_table(table, tmp_path / "r.parquet")
-    with pytest.raises(BadInput, match="does not tell a time in every row"):
+    with pytest.raises(BadInput, match="has rows without a time"):
         read_ratings(tmp_path / "r.parquet", time="when")
 
 

@@ -100,5 +100,5 @@ def test_what_are_no_clicks_is_refused_in_a_sentence() -> None:
         make([0, 1], [1.0, 0.0])
     with pytest.raises(BadInput, match="confidence must be a positive finite number"):
         make([0, 1], [1.0, 1.0], confidence=0.0)
-    with pytest.raises(BadInput, match="different pairs"):
+    with pytest.raises(BadInput, match="may occur once"):
         ImplicitFactorization([0, 0], [1, 1], [1.0, 1.0], n_users=1, n_items=2, rank=1)

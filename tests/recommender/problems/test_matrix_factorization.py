@@ -191,7 +191,7 @@ def test_from_ratings_takes_any_object_with_the_columns_and_names_its_source() -
         ({"values": [1.0, np.nan, 2.0]}, "NaN or infinite in 1 rows, first in row 1"),
         ({"values": [1.0, 2.0, np.inf]}, "NaN or infinite in 1 rows, first in row 2"),
         ({"values": ["a", "b", "c"]}, "values must be an array of real numbers"),
-        ({"users": [], "items": [], "values": []}, "no ratings"),
+        ({"users": [], "items": [], "values": []}, "there are none"),
         ({"n_users": 0}, "n_users must be an integer of at least 1"),
         ({"test": ([0], [9], [1.0])}, "test ratings: items must lie in 0..2"),
         ({"test": ([0], [1])}, "test must be three arrays"),

@@ -234,7 +234,7 @@ def test_bad_input_is_refused_with_a_sentence() -> None:
         gradient(problem, theta, np.array([]))
     with pytest.raises(BadInput, match="contiguous float64 vectors of length 65"):
         problem.value(theta[1:].copy())
-    with pytest.raises(BadInput, match="not its input"):
+    with pytest.raises(BadInput, match="separate array"):
         problem.inverse_metric(theta, 1.0).apply(theta, theta)
     both = MatrixFactorization(**oracle.arguments(p), rank=5)
     start = both.initial(np.random.default_rng(0))

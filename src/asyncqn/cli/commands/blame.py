@@ -1,4 +1,4 @@
-"""`asyncqn blame RUN`: what staleness and each worker cost a saved run, by what-if."""
+"""`asyncqn blame RUN`: estimate what staleness and each worker cost a saved run."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ def blame(
     out: Output,
     seeds: Annotated[int, typer.Option(help="Number of seeds for the intervals.")] = 8,
     worker: Annotated[
-        list[int] | None, typer.Option(metavar="N", help="Only this worker; any number of times.  [all]")
+        list[int] | None, typer.Option(metavar="N", help="Only this worker; may be repeated.  [all]")
     ] = None,
     metric: Annotated[str, typer.Option(help="Column of the metric table.")] = "fun",
     allow_imports: AllowImports = False,
 ) -> None:
     """Estimate what staleness, and each worker, cost a run.
 
-    The run is computed again for every seed on its own schedule, and on the changed one with the same
-    rows and noise; differences are of these pairs, with 95 % intervals over the seeds.
+    For every seed the run is computed again on its own schedule and on the changed one, with the same rows
+    and noise.  The effects are the differences of these pairs, with 95 % intervals over the seeds.
     """
     from asyncqn.lab.blame import blame as blame_run
     from asyncqn.runs.archive import load_run
 
     loaded = load_run(run, allow_imports=allow_imports)
+    # The number of runs is known only inside `blame`, so the bar has a single step and the note counts.
     with out.progress("blame", 1) as advance:
         found = blame_run(
             loaded,

@@ -1,4 +1,4 @@
-"""`asyncqn compare RUN RUN...`: saved runs side by side: curves, staleness, time to a target."""
+"""`asyncqn compare RUN RUN...`: compare saved runs: curves, staleness, time to a target."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def compare(
     view.check()
     require(target is None or isfinite(target), f"--target must be a finite number, not {target}.")
     seen = {label: look_at(folder) for label, folder in labels(runs).items()}
+    # Units of simulated time and seconds have no common axis.
     axes = {time_axis(run) for run in seen.values()}
     require(len(axes) == 1, "simulated time and seconds cannot be compared: choose runs of one kind.")
     metric = metric or ("error" if all("error" in run.metrics for run in seen.values()) else "fun")
@@ -52,7 +53,7 @@ def compare(
 
 
 def labels(folders: list[Path]) -> dict[str, Path]:
-    """A short name for each folder: its own, or the whole path where two are the same."""
+    """Return a short name for each folder: its own, or the whole path where two names are equal."""
     names = [folder.name or str(folder) for folder in folders]
     return {
         name if names.count(name) == 1 else str(folder): folder
@@ -63,15 +64,17 @@ def labels(folders: list[Path]) -> dict[str, Path]:
 def compared(
     seen: dict[str, Seen], metric: str, target: float | None
 ) -> tuple[list[dict[str, Any]], float | None]:
-    """A row of numbers per run, and the target that the times are for."""
+    """Return a row of numbers per run, and the target that the times refer to."""
     import numpy as np
 
+    # By label: the lowest finite value, whatever came after it.
     best = {}
     for label, run in seen.items():
         values = run.metrics[metric]
         finite = values[np.isfinite(values)]
         best[label] = float(finite.min()) if finite.size else None
     known = [value for value in best.values() if value is not None]
+    # The worst of the best values is the lowest target that every run has reached.
     goal = target if target is not None else max(known, default=None)
     rows = []
     for label, run in seen.items():
@@ -95,7 +98,7 @@ def compared(
 
 
 def report(seen: dict[str, Seen], rows: list[dict[str, Any]], metric: str, goal: float | None) -> Text:
-    """The table and the overlaid curves; a run's letter has the colour of its curve in figure and page."""
+    """Return the table and the overlaid curves; a run's letter has the colour of its curve elsewhere."""
     from rich.text import Text
 
     from asyncqn.view.axes import axis_of
@@ -105,6 +108,7 @@ def report(seen: dict[str, Seen], rows: list[dict[str, Any]], metric: str, goal:
 
     titles = ["", "run", "algorithm", "status", "workers", "commits", "staleness", f"best {metric}"]
     table = [[*titles, f"time to {goal:.4g}" if goal is not None else "time to target"]]
+    # Letters and not colours alone distinguish the curves, also in a file or without colour.
     letters = [chr(ord("a") + i % 26) for i in range(len(rows))]
     for letter, row in zip(letters, rows, strict=True):
         stale = f"{row['staleness_mean']:.1f} (to {row['staleness_max']})"

@@ -1,4 +1,4 @@
-"""`asyncqn plan JOB`: which algorithm, and how many workers, reach the job's target soonest."""
+"""`asyncqn plan JOB`: find the algorithm and the number of workers that reach the job's target first."""
 
 from __future__ import annotations
 
@@ -20,21 +20,19 @@ def plan(
     job: Annotated[
         Path | None, typer.Argument(help="TOML file of a job, with the target to plan for.")
     ] = None,
-    record: Annotated[
-        str, typer.Option(help="Time for which real runs are recorded, as in 30s or 2m.")
-    ] = "30s",
+    record: Annotated[str, typer.Option(help="Duration of the recorded real runs, as in 30s or 2m.")] = "30s",
     workers: Annotated[
         str, typer.Option(help="Numbers of workers, as in 1..256 (doubling) or 1,2,6.")
     ] = "1..256",
     algorithms: Annotated[
-        str, typer.Option(help="all, or names such as default,table-lbfgs; job is the job's own.")
+        str, typer.Option(help='"all", or names such as default,table-lbfgs; "job" is the job\'s own.')
     ] = "all",
     engine: Annotated[
         str, typer.Option(help="Engine of the recorded runs: threads or processes.")
     ] = "threads",
     recorded: Annotated[
         list[Path] | None,
-        typer.Option(help="A saved run of a real engine, also of MPI or Ray, instead of recording."),
+        typer.Option(help="A saved run of a real engine (also MPI or Ray) instead of a new recording."),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Number of seeds for the intervals.")] = 3,
     target: Annotated[float | None, typer.Option(help="Target, instead of the job's.")] = None,
@@ -48,9 +46,9 @@ def plan(
     ] = False,
     allow_imports: AllowImports = False,
 ) -> None:
-    """Record short real runs, fit a cluster to each, and simulate algorithms on numbers of workers.
+    """Record short real runs, fit a cluster to each, and simulate algorithms with several numbers of workers.
 
-    The times are predictions for workers that have a processor like the recorded ones to themselves.
+    The predicted times are for workers that each have a processor like the recorded ones to themselves.
     """
     from asyncqn.cli.jobfile import load_job
     from asyncqn.engines.named import engine_class
@@ -58,17 +56,19 @@ def plan(
     from asyncqn.lab.plan import plan as make_plan
     from asyncqn.runs.archive import load_run
 
-    require(engine in ("threads", "processes"), f"plan records threads or processes, not {engine!r}.")
+    require(engine in ("threads", "processes"), f"--engine must be threads or processes, not {engine!r}.")
     given = load_job(job, allow_imports=allow_imports)
     goal = target if target is not None else given.run.target
     if goal is None:
-        raise BadInput("plan needs a target: say --target, or target in the section [run] of the job.")
+        raise BadInput("plan needs a target: give --target, or target in the section [run] of the job.")
     known = {**CANDIDATES, "job": lambda problem, workers: given.algorithm_for(workers)}
     names = list(CANDIDATES) if algorithms == "all" else algorithms.split(",")
     for name in names:
-        require(name in known, f"there is no algorithm '{name}' to plan with; there are {', '.join(known)}.")
+        require(name in known, f"--algorithms: there is no {name!r}; there are {', '.join(known)}.")
+    # The job's own problem, because a recorded run of a user's class cannot rebuild it.
     runs = [load_run(path, problem=given.problem) for path in recorded or ()]
     before = {str(run.manifest["algorithm"]["kind"]): run for run in runs}
+    # With recorded runs, their algorithms are planned and no others.
     chosen: dict[str, Any] = {name: planned(name, run) for name, run in before.items()}
     cls = engine_class(engine)
     found = make_plan(
@@ -101,7 +101,7 @@ def plan(
 
 
 def _show(out: Output, found: Plan) -> None:
-    """The table, what pays, and what was checked."""
+    """Print the table, the number of workers that pays, and the check."""
     from asyncqn.lab.plan import counted
 
     out.show(f"{'algorithm':<16}{'workers':>8}{'seconds':>12}{'95 % interval':>26}")
@@ -110,7 +110,7 @@ def _show(out: Output, found: Plan) -> None:
         mark = "  best" if p == found.best else ""
         out.show(f"{p.algorithm:<16}{p.workers:>8}{p.time:>12.4g}{interval:>26}{mark}")
     paying = f"{counted(found.pays)} pay{'s' * (found.pays == 1)}"
-    out.show(f"up to {paying} with {found.best.algorithm}: each step takes off a tenth.")
+    out.show(f"up to {paying} with {found.best.algorithm}: each step saves at least a tenth of the time.")
     if (c := found.checked) is not None:
         out.show(
             f"checked: {c.algorithm}, the best on {counted(c.workers)}, predicted {c.predicted:.4g} s, "
@@ -119,12 +119,13 @@ def _show(out: Output, found: Plan) -> None:
 
 
 def counts(text: str) -> list[int]:
-    """The numbers that a list, or a range in doublings, stands for."""
+    """Return the numbers that a list, or a range in doublings, stands for."""
     try:
         if ".." not in text:
             numbers = [int(number) for number in text.split(",")]
         else:
             first, last = (int(end) for end in text.split(".."))
+            # The end of a range is always included, also if it is not a power of two.
             numbers = [first << k for k in range(64) if first << k < last] + [last]
             if first > last:
                 raise ValueError
@@ -136,7 +137,7 @@ def counts(text: str) -> list[int]:
 
 
 def seconds(text: str) -> float:
-    """A length of time such as 30s, 2m or 45."""
+    """Return the seconds of a duration such as 30s, 2m or 45."""
     unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:])
     try:
         value = float(text[:-1]) * unit if unit is not None else float(text)

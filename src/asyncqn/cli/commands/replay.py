@@ -1,4 +1,4 @@
-"""`asyncqn replay RUN`: compute a saved run again and say whether every bit agrees."""
+"""`asyncqn replay RUN`: compute a saved run again and check that every bit agrees."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def replay(
     out: Output,
     allow_imports: AllowImports = False,
 ) -> None:
-    """Compute a saved run again from its schedule; fails unless it is identical bit for bit."""
+    """Compute a saved run again from its schedule; fail unless it is identical bit for bit."""
     from asyncqn.runs.replay import replay as replay_run
 
     try:

@@ -1,4 +1,4 @@
-"""`asyncqn resume DIR`: continue with an interrupted or killed run from its last checkpoint."""
+"""`asyncqn resume DIR`: continue an interrupted or killed run from its last checkpoint."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def resume(
             "--parameter",
             "-p",
             metavar="KEY=VALUE",
-            help="With --change: a parameter from now on, as in -p h=1e-3; any number of times.",
+            help="With --change: a new value of a parameter, as in -p h=1e-3; may be repeated.",
         ),
     ] = None,
     checkpoint_every: CheckpointEvery = 30.0,
     save: Save = None,
     allow_imports: AllowImports = False,
 ) -> None:
-    """Continue a run from its newest complete checkpoint, up to the commits that it was asked for.
+    """Continue a run from its newest complete checkpoint, up to the commits that were requested.
 
-    With --change the run records from which commit on it had which parameters, and replays so.
+    With --change the run records which parameters it had from which commit on, so that it can be replayed.
     """
     from asyncqn.resume import resume as resume_run
     from asyncqn.runs.checkpoint_reading import load_checkpoint
@@ -49,13 +49,14 @@ def resume(
         check_run_folder(save)
         require(
             change == bool(parameter),
-            "other parameters need both --change and -p KEY=VALUE: say both, or neither.",
+            "other parameters need both --change and -p KEY=VALUE: give both, or neither.",
         )
+        # Read here as well as in `resume`, to report the commit and to know the total for the bar.
         saved = load_checkpoint(folder)
         algorithm = _changed(saved, parameter, allow_imports) if parameter else None
     manifest = saved.document["manifest"]
     commits, simulated = int(manifest["commits"]), manifest["engine"]["kind"] == "simulator"
-    out.say(f"going on from commit {saved.commit} of {commits}")
+    out.say(f"continuing from commit {saved.commit} of {commits}")
     options: dict[str, Any] = {"checkpoint_every": checkpoint_every, "allow_imports": allow_imports}
     go = partial(resume_run, folder, algorithm=algorithm, change=change, **options)
     code = show_run(go, commits, save, out, mistakes_at_rank_0, simulated=simulated, checkpoint=True)
@@ -63,7 +64,7 @@ def resume(
 
 
 def _changed(saved: Saved, parameter: list[str], allow_imports: bool) -> Algorithm:
-    """The algorithm of a checkpoint with other parameters."""
+    """Return the algorithm of a checkpoint with other parameters."""
     from asyncqn.algorithms import algorithm_from_json
 
     before = saved.document["manifest"]["algorithm"]
@@ -71,7 +72,7 @@ def _changed(saved: Saved, parameter: list[str], allow_imports: bool) -> Algorit
     algorithm = algorithm_from_json({**before, "parameters": parameters}, allow_imports=allow_imports)
     if algorithm is None:
         raise BadInput(
-            f"the checkpoint's algorithm {before['kind']} is a class of your own: say --allow-imports, or "
-            "use resume(folder, algorithm=..., change=True) in Python."
+            f"the checkpoint's algorithm {before['kind']} is your own class: give --allow-imports, or use "
+            "resume(folder, algorithm=..., change=True) in Python."
         )
     return algorithm

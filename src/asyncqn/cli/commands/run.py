@@ -25,49 +25,48 @@ _ENGINE = "Engine"
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """What the command line says of the engine: the fields of its class, over the job file's section."""
+    """The options of the engine: fields of its class, which override the job file's section."""
 
     engine: Annotated[str | None, option(_ENGINE, "One of {engines}; threads if not given.")] = None
     slow: Annotated[
         bool, option(_ENGINE, "Stretch computations to times drawn from the job's cluster.", "--slow")
     ] = False
-    time_unit: Annotated[float | None, option(_ENGINE, "Seconds of one unit of time; 1 if not given.")] = None
+    time_unit: Annotated[float | None, option(_ENGINE, "Length of a unit of time in seconds.  [1]")] = None
     max_staleness: Annotated[
-        int | None, option(_ENGINE, "Drop an asynchronous update that is more commits old than this.")
+        int | None, option(_ENGINE, "Drop an asynchronous update with more staleness than this, in commits.")
     ] = None
     give_up_after: Annotated[
         float | None,
-        option(
-            _ENGINE, "Give up a worker that has not answered for so many units of time; inf if not given."
-        ),
+        option(_ENGINE, "Give up a worker that has not sent an update for this many units of time.  [inf]"),
     ] = None
     start_timeout: Annotated[
         float | None,
-        option(_ENGINE, "Of processes and ray: seconds until workers must be ready; 120 if not given."),
+        option(_ENGINE, "Of processes and ray: seconds until workers must be ready.  [120]"),
     ] = None
     start_method: Annotated[
-        str | None, option(_ENGINE, "Of processes: fork or spawn; fork where it is safe, if not given.")
+        str | None, option(_ENGINE, "Of processes: fork or spawn.  [fork where it is safe]")
     ] = None
     address: Annotated[str | None, option(_ENGINE, "Of ray: an existing cluster, auto or host:port.")] = None
     restarts: Annotated[
-        int | None, option(_ENGINE, "Of ray: how many lost workers are replaced; 10 if not given.")
+        int | None, option(_ENGINE, "Of ray: number of lost workers that are replaced.  [10]")
     ] = None
-    cpus: Annotated[float | None, option(_ENGINE, "Of ray: what a worker counts as in Ray's books.")] = None
+    cpus: Annotated[float | None, option(_ENGINE, "Of ray: number of CPUs that a worker reserves.")] = None
     wire: Annotated[
         str | None,
-        option(_ENGINE, "Of mpi: numbers between ranks are exact or float32; exact if not given."),
+        option(_ENGINE, "Of mpi: precision of numbers between ranks, exact or float32.  [exact]"),
     ] = None
     shared: Annotated[
         bool | None,
         option(
             _ENGINE,
-            "Of mpi: whether ranks on one machine pass numbers in shared memory; they do if not told.",
+            "Of mpi: whether ranks on one machine exchange numbers in shared memory.  [shared]",
             "--shared/--no-shared",
         ),
     ] = None
 
     def overrides(self, workers: int | None) -> dict[str, Any]:
-        """Return what is given, as in the section [engine] of a job file."""
+        """Return the given options, as in the section [engine] of a job file."""
+        # The fields have the names of the engines' parameters, so they pass through unchanged.
         said = {**vars(self), "kind": self.engine, "workers": workers}
         return {
             name: value
@@ -77,13 +76,14 @@ class EngineOptions:
 
 
 def make_engine(job: Job, slow: bool) -> Engine:
-    """The engine of a job; where no number of workers is said, with those of the cluster it imitates."""
+    """Build the engine of a job; the default number of workers is that of the cluster it imitates."""
     from asyncqn.cli.jobfile import DEFAULT_WORKERS
     from asyncqn.engines.named import engine_class
 
     arguments = {**job.engine, "timing_model": job.cluster if slow else job.engine.get("timing_model")}
     kind, model = arguments.pop("kind"), arguments["timing_model"]
     if kind != "mpi":
+        # Imitating forty workers needs forty threads; they sleep most of the time.
         arguments.setdefault("workers", DEFAULT_WORKERS if model is None else model.workers)
     engine: Engine = engine_class(kind)(**arguments)
     return engine
@@ -116,21 +116,22 @@ def run(
         str | None,
         option(
             _INSTEAD,
-            "Compile kernels ahead: of what the defaults run, or of all algorithms.",
+            "Compile kernels in advance: those of the defaults, or of all algorithms.",
             metavar="defaults|all",
         ),
     ] = None,
 ) -> None:
     """Run a job on a real engine of this machine or cluster.
 
-    Ctrl-C with --checkpoint ends in good order (exit 130); `asyncqn resume DIR` continues.
-    Exits with 3 if the run diverged, with 4 if every worker was gone before its end.
+    With --checkpoint, Ctrl-C finishes the current commit and writes a checkpoint (exit code 130);
+    `asyncqn resume DIR` continues.  Exit code 3: the run diverged.  4: it reached a limit, or lost all
+    workers.
     """
     from asyncqn.cli.jobfile import job_schema, load_job
     from asyncqn.minimize import minimize
 
     if schema:
-        typer.echo(dumps(job_schema(), indent=1))  # JSON it is, asked for or not
+        typer.echo(dumps(job_schema(), indent=1))  # always JSON, whether --json is given or not
         return
     if warm is not None:
         from asyncqn.cli.warming import compile_ahead
@@ -139,10 +140,11 @@ def run(
         return
     overrides = {**options.overrides(), "engine": real.overrides(options.workers)}
     if not real.slow:
-        overrides["cluster"].pop("workers", None)  # of the engine then, not of the timing model
+        overrides["cluster"].pop("workers", None)  # --workers then belongs to the engine
         said = [name if hasattr(options, name) else "cluster" for name in overrides["cluster"]]
         idle = ", ".join(f"--{name.replace('_', '-')}" for name in dict.fromkeys(said))
-        require(not idle, f"{idle} describes a cluster to imitate: say --slow, or leave it out.")
+        require(not idle, f"{idle} describes a cluster to imitate: give --slow as well, or leave it out.")
+    # The job file may name MPI; until it is read, only the launcher's variables tell.
     perhaps_mpi = real.engine == "mpi" or (real.engine is None and under_mpiexec())
     _, mistakes_at_rank_0 = output_of_rank(out, mpi=perhaps_mpi)
     with mistakes_at_rank_0():

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from asyncqn.types import Engine, Progress
 
 _SAMPLING = "Sampling"
-MOST_ROWS = 30
-"""Parameters that are shown in a table; a JSON object has them all."""
+MAX_TABLE_ROWS = 30
+"""Number of parameters in the printed table; the JSON object has all of them."""
 
 
 def sample(
@@ -27,16 +27,16 @@ def sample(
         Path | None, typer.Argument(help="TOML file whose problem, engine, cluster and seed are used.")
     ] = None,
     draws: Annotated[int, option(_SAMPLING, "Draws after the warm-up, of all chains together.")] = 10_000,
-    chains: Annotated[int, option(_SAMPLING, "Chains at least; every worker runs equally many.")] = 8,
+    chains: Annotated[int, option(_SAMPLING, "Smallest number of chains; workers have equally many.")] = 8,
     warm_up: Annotated[
-        int | None, option(_SAMPLING, "Commits before the metric is frozen; by chains and dim if not given.")
+        int | None, option(_SAMPLING, "Commits until the metric is fixed.  [by chains and dim]")
     ] = None,
-    acceptance: Annotated[float, option(_SAMPLING, "The acceptance at which the step is set.")] = 0.8,
+    acceptance: Annotated[float, option(_SAMPLING, "Acceptance rate to which the step is tuned.")] = 0.8,
     engine: Annotated[str | None, option("Engine", "One of {engines}; threads if not given.")] = None,
     simulated: Annotated[
         bool, option("Engine", "Draw on the job's simulated cluster instead.", "--simulated")
     ] = False,
-    workers: Annotated[int | None, option("Engine", "How many workers.")] = None,
+    workers: Annotated[int | None, option("Engine", "Number of workers.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all random numbers.")] = None,
     checkpoint: Annotated[
         Path | None, option("Checkpoints", "Keep checkpoints in this folder.", metavar="DIR")
@@ -47,8 +47,8 @@ def sample(
 ) -> None:
     """Draw from exp(-U) with chains on asynchronous workers, and report whether they agree.
 
-    Of the job file the problem, the engine or cluster, and the seed count.  --save keeps the run with all
-    draws: `Samples.from_run(load_run(DIR))` reads them.
+    Of the job file, the problem, the engine or cluster, and the seed are used.  --save stores the run with
+    all draws; in Python, Samples.from_run(load_run(DIR)) reads them.
     """
     from asyncqn.cli.jobfile import load_job
     from asyncqn.sample import sample as draw
@@ -65,6 +65,7 @@ def sample(
         loaded = load_job(job, overrides, allow_imports=allow_imports)
         chosen = _engine(loaded, simulated)
     out.say(f"{chosen}")
+    # The default warm-up is chosen later; the bar then ends early, which is better than never.
     total = draws + (warm_up or 0)
     with out.progress("sample", total) as advance, mistakes_at_rank_0():
 
@@ -85,14 +86,14 @@ def sample(
             progress=False,
         )
     if samples is None:
-        return  # another rank of MPI has the draws
+        return  # another MPI rank has the draws
     if save is not None:
         samples.run.save(save)
     _show(samples, save, out)
 
 
 def _engine(job: Job, simulated: bool) -> Engine:
-    """The engine that the job names, or a simulation of its cluster."""
+    """Return the engine that the job names, or a simulator of its cluster."""
     from asyncqn.cli.commands.run import make_engine
     from asyncqn.engines.simulator import Simulator
 
@@ -103,10 +104,10 @@ def _show(samples: Samples, save: Path | None, out: Output) -> None:
     """Print the table of parameters and the diagnostics."""
     summary = samples.summary()
     head, *rows = summary.table().splitlines()
-    for line in [head, *rows[:MOST_ROWS]]:
+    for line in [head, *rows[:MAX_TABLE_ROWS]]:
         out.show(line)
-    if len(rows) > MOST_ROWS:
-        out.show(f"... and {len(rows) - MOST_ROWS} more parameters")
+    if len(rows) > MAX_TABLE_ROWS:
+        out.show(f"... and {len(rows) - MAX_TABLE_ROWS} more parameters")
     numbers = {
         "draws": sum(map(len, samples.chains)),
         "chains": [len(chain) for chain in samples.chains],
@@ -121,5 +122,6 @@ def _show(samples: Samples, save: Path | None, out: Output) -> None:
     for name, value in numbers.items():
         if value is not None:
             out.show(f"{name:<12} {f'{value:.6g}' if isinstance(value, float) else value}")
+    # JSON gets all parameters, although the table shows a few.
     columns = {name: column.tolist() for name, column in summary.columns.items()}
     out.result({**numbers, "warnings": samples.warnings, "parameters": summary.names, "summary": columns})

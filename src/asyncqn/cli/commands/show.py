@@ -1,4 +1,4 @@
-"""`asyncqn show RUN`: what a run or a checkpoint did, in the terminal, as a picture, a page or a trace."""
+"""`asyncqn show RUN`: show a run or a checkpoint in the terminal, as a figure, a page or a trace."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from asyncqn.cli.output import Output
 if TYPE_CHECKING:
     from asyncqn.view.seen import Seen
 
-_FOLLOW = "Living runs"
+_FOLLOW = "Active runs"
 WIDTH = 100
-"""Letters of a line; what is longer continues in the next."""
-MOST_WORKERS = 12
-"""More workers than this are shown as the busiest and the idlest."""
+"""Width of a line in characters; longer text continues in the next line."""
+MAX_WORKER_LINES = 12
+"""With more workers, only the busiest and the idlest are shown."""
 
 
 def show(
@@ -30,10 +30,12 @@ def show(
     ] = None,
     follow: Annotated[
         bool,
-        option(_FOLLOW, "A line for each new checkpoint of a living run, until it ends.", "--follow", "-f"),
+        option(_FOLLOW, "Print a line for each new checkpoint of an active run.", "--follow", "-f"),
     ] = False,
     every: Annotated[float, option(_FOLLOW, "Polling interval of --follow, in seconds.")] = 2.0,
-    once: Annotated[bool, option(_FOLLOW, "With --follow: one line about the moment.", "--once")] = False,
+    once: Annotated[
+        bool, option(_FOLLOW, "With --follow: print the current state and exit.", "--once")
+    ] = False,
 ) -> None:
     """Show a run: parameters, convergence, staleness, work per worker, versions."""
     if follow:
@@ -59,7 +61,7 @@ def show(
 
 
 def describe(run: Seen, folder: Path) -> dict[str, Any]:
-    """Everything that `show` shows, for scripts."""
+    """Return everything that `show` shows, for scripts."""
     return {
         **run.numbers,
         "run": str(folder),
@@ -73,7 +75,7 @@ def describe(run: Seen, folder: Path) -> dict[str, Any]:
 
 
 def report(run: Seen, folder: Path) -> list[str]:
-    """The summary as lines of text."""
+    """Return the summary as lines of text."""
     from asyncqn.view.axes import axis_of
     from asyncqn.view.plots import SIMULATED, pick_metric, time_axis
     from asyncqn.view.terminal import bar_chart, histogram_bins, line_chart
@@ -95,7 +97,8 @@ def report(run: Seen, folder: Path) -> list[str]:
     ]
     numbers = run.numbers
     if not run.metrics.rows:
-        return [*lines, "nothing was evaluated yet."]
+        return [*lines, "nothing has been evaluated yet."]
+    # The same column as in figures and pages.
     metric = pick_metric(run.metrics)
     values = run.metrics[metric]
     axis = axis_of([values])
@@ -106,6 +109,7 @@ def report(run: Seen, folder: Path) -> list[str]:
         *line_chart(run.metrics["time"], values, axis=axis),
         "",
     ]
+    # A checkpoint of a simulation has no schedule: it is drawn again on resume.
     if schedule.worker.size:
         lines += [
             f"staleness: mean {numbers['staleness_mean']:.2f}, largest {numbers['staleness_max']} commits",
@@ -117,7 +121,7 @@ def report(run: Seen, folder: Path) -> list[str]:
             "",
         ]
     else:
-        lines += ["staleness and work per worker: a simulated run tells them when it ends.", ""]
+        lines += ["staleness and work per worker: known when the simulated run ends.", ""]
     if run.counters:
         accepted, rejected, refused = (
             run.counters.get(name, 0) for name in ("pairs_accepted", "pairs_rejected", "updates_rejected")
@@ -127,11 +131,12 @@ def report(run: Seen, folder: Path) -> list[str]:
 
 
 def _entry(name: str, text: str) -> list[str]:
-    """A name and what there is to say of it, in lines that fit a terminal."""
+    """Return a name and its text, in lines that fit a terminal."""
     return wrap(text, WIDTH, initial_indent=f"{name:<11}", subsequent_indent=" " * 11) or [name]
 
 
 def _parameters(values: dict[str, Any] | None, leave: tuple[str, ...] = ()) -> str:
+    # Empty and absent values are defaults, which would only lengthen the line.
     kept = {
         k: f"{v:g}" if isinstance(v, float) else str(v)
         for k, v in (values or {}).items()
@@ -143,9 +148,10 @@ def _parameters(values: dict[str, Any] | None, leave: tuple[str, ...] = ()) -> s
 def _workers(run: Seen, unit: str) -> list[str]:
     from asyncqn.view.terminal import bar_chart
 
+    # The extremes are what a reader looks for in a long list.
     rows = sorted(run.schedule.per_worker(), key=lambda row: -row.delivered)
-    half = MOST_WORKERS // 2
-    cut = len(rows) > MOST_WORKERS
+    half = MAX_WORKER_LINES // 2
+    cut = len(rows) > MAX_WORKER_LINES
     shown = [*rows[:half], *rows[-half:]] if cut else sorted(rows)
     bars = bar_chart([f"worker {row.worker}" for row in shown], [row.delivered for row in shown], width=24)
     width = max(map(len, bars), default=0)

@@ -20,23 +20,22 @@ def simulate(
         str | None,
         option(
             "Paper",
-            "Problem, cluster and algorithm with the numbers of the paper's table; flags go over them.",
+            "Use problem, cluster and algorithm of the paper's table; other options override them.",
             "--paper",
             metavar="linear-gaussian",
         ),
     ] = None,
 ) -> None:
-    """Simulate a cluster and run an algorithm on it; flags go over the job file, both over defaults.
+    """Simulate a cluster and run an algorithm on it.  Options override the job file.
 
-    The defaults are not the paper's: as-L-BFGS has the paper's h, gamma, beta and memory, but batches of 60
+    The defaults are not the paper's. as-L-BFGS has the paper's h, gamma, beta and memory, but batches of 60
     rows with an overlap of 40, H0 = 0.02 I and a cosine floor of 0.4, chosen so that pairs are used. The
-    other algorithms have steps that suit the default problem. The cluster has 40 workers with times of 70 on
-    average and a standard deviation of 14, and messages of 10. For the paper's numbers say --paper
-    linear-gaussian; with them as-L-BFGS diverges here, as the paper publishes neither its data nor its H0.
+    other algorithms have step sizes that suit the default problem. The cluster has 40 workers with a mean
+    time of 70, a standard deviation of 14, and messages of 10. --paper linear-gaussian uses the paper's
+    numbers; with them as-L-BFGS diverges here, because the paper publishes neither its data nor its H0.
 
-    Ctrl-C keeps what was computed; with --checkpoint, `asyncqn resume DIR` continues. Exits with 3 if the
-    run diverged, with 4 if every worker was gone before its end (it is saved all the same), with 2 on
-    bad input.
+    Ctrl-C keeps what was computed; with --checkpoint, `asyncqn resume DIR` continues. Exit code 2: bad input.
+    3: the run diverged. 4: it reached a limit or lost all workers (it is saved all the same).
     """
     from asyncqn.cli.jobfile import load_job, paper_sections
     from asyncqn.engines.simulator import Simulator
@@ -44,10 +43,11 @@ def simulate(
 
     sections = None
     if paper is not None:
-        require(options.job is None, "give a job file or --paper, not both: each says what is run.")
+        require(options.job is None, "give a job file or --paper, not both.")
         sections = paper_sections(paper, options.algorithm)
     job = load_job(options.job, options.overrides(), allow_imports=options.allow_imports, sections=sections)
-    check_run_folder(options.save)  # before the work, not after it
+    check_run_folder(options.save)  # before the run, so that no work is lost
+    # The default depends on the number of workers, so it is chosen after the cluster is known.
     algorithm = job.algorithm_for(job.cluster.workers)
     out.say(f"{algorithm}\n{job.cluster}")
     arguments = {**options.checkpoints(), **vars(job.run)}

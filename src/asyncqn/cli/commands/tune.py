@@ -32,8 +32,8 @@ def tune(
 ) -> None:
     """Search parameters by simulated time to a goal; an interrupted study continues from its file.
 
-    The job says the problem and the cluster, --target and --metric the goal, --max-time what is too slow;
-    parameters given with -p are kept, all others are searched.
+    The job describes the problem and the cluster; --target and --metric set the goal, and --max-time the
+    limit of a run. Parameters given with -p are fixed; all others are searched.
     """
     from asyncqn.cli.tuned_job import job_problem
     from asyncqn.lab.tuning.problem import known_algorithm
@@ -46,13 +46,14 @@ def tune(
     known_algorithm(algorithm)
     check_study(options.workers, seeds, processes, output)
     tuned = job_problem(algorithm, options, {"seeds": seeds, "seed": options.seed or 0})
+    # The name contains the job, so that two jobs do not share a study by accident.
     path = output or STUDIES / f"{algorithm}-{options.job.stem if options.job else 'job'}.json"
     command = f"asyncqn tune {algorithm} {_words(options)}".rstrip()
     run_study(StudyRequest(tuned, path, command), out, budget=budget, processes=processes)
 
 
 def _words(options: SettingOptions) -> str:
-    """Return what is said of the job, as on a command line; the seed comes later."""
+    """Return the options of the job as on a command line, without the seed, which comes later."""
     words: list[str] = []
     for f in sorted(fields(options), key=lambda f: f.name == "workers"):
         value: Any = getattr(options, f.name)

@@ -1,4 +1,4 @@
-"""How long a run needs: simulated time and commits until a metric falls to a target."""
+"""Time to a target: simulated time and commits until a metric falls to a value."""
 
 from __future__ import annotations
 
@@ -15,34 +15,36 @@ from asyncqn.minimize import starting_point
 from asyncqn.runs.run import Run
 from asyncqn.types import Algorithm, Array, Problem, Progress
 
+# A run whose metric exceeds this times its start is given up as divergent.
 HOPELESS = 1e6
 
 
 class TimeToTarget(NamedTuple):
-    """`status`: "reached", "too slow" or "diverged"; time and commits are those of the first success."""
+    """The result of `time_to`: status "reached", "too slow" or "diverged"; time and commits of the first
+    success."""
 
     status: str
     time: float | None
     commits: int | None
     last: float
-    """The metric at the end, to tell a near miss from a far one."""
+    """The metric at the end, which distinguishes a near miss from a far one."""
     pairs: float | None = None
-    """The share of curvature pairs that were accepted; None where none was offered."""
+    """The share of curvature pairs that were accepted; None if none was offered."""
     lowest: float | None = None
-    """The lowest value that the metric had; None where it was never finite."""
+    """The lowest value of the metric; None if it was never finite."""
 
 
 def accepted_share(run: Run) -> float | None:
-    """The share of the offered curvature pairs that a run's memories accepted."""
+    """Return the share of the offered curvature pairs that a run's memories accepted."""
     accepted, rejected = (run.counters.get(f"pairs_{word}", 0) for word in ("accepted", "rejected"))
     return accepted / (accepted + rejected) if accepted + rejected else None
 
 
 def commits_within(algorithm: Algorithm, cluster: Cluster, limit: float) -> int:
-    """A number of commits that lasts until time `limit`.
+    """Return a number of commits that suffices until time `limit`.
 
-    The rate of commits is at most sum_w 1/cycle_w in the mean; a third more allows for early luck.  A round
-    may close with its first answer, which may come early: 1/20 of the mean time is never beaten by much.
+    The mean rate of commits is at most sum_w 1/cycle_w; a third more allows for a fast start.  A round may
+    close with its first update, which may come early; less than 1/20 of the mean time is very rare.
     """
     cycle = cluster.means() + cluster.message + cluster.master
     stage = algorithm.stages[0]
@@ -67,9 +69,9 @@ def time_to(
 ) -> TimeToTarget:
     """Run on the simulated cluster until `metric` <= `target`, or until simulated time `limit`.
 
-    The metric is looked at every `evaluate` commits: by default at every round, and at every fifth
-    commit of an asynchronous algorithm, which is far below the spread between repetitions.  A run whose
-    metric exceeds `hopeless` times its start is counted as diverged and stopped.
+    The metric is evaluated every `evaluate` commits: by default at every round, and at every fifth commit of
+    an asynchronous algorithm, which is far below the spread between repetitions.  A run whose metric exceeds
+    `hopeless` times its start counts as diverged and is stopped.
     """
     require(limit > 0, f"limit must be a positive time, not {limit!r}.")
     if evaluate is None:
@@ -80,6 +82,7 @@ def time_to(
     def look(progress: Progress) -> None:
         require(metric in progress.metrics, f"{type(model).__name__} has no metric '{metric}'.")
         value = progress.metrics[metric]
+        # Before the value counts: a success after the limit is none.
         if progress.time > limit:
             raise StopIteration
         seen.append(value)
@@ -100,6 +103,7 @@ def time_to(
             callback=look,
         )
     )
+    # A number and not infinity, because studies are stored as JSON.
     last = seen[-1] if seen and np.isfinite(seen[-1]) else float(np.finfo(np.float64).max)
     pairs = accepted_share(run)
     lowest = min((value for value in seen if np.isfinite(value)), default=None)

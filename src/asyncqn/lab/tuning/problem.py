@@ -1,4 +1,4 @@
-"""What the tuner is asked: one algorithm, one problem, one simulated cluster, and a goal to reach soon."""
+"""TuningProblem: one algorithm, one problem, one simulated cluster, and a goal to reach quickly."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from asyncqn.types import Algorithm, Problem
 TUNING_SEED = 1_000_000
 """Seeds of tuning runs start here, far from those of figures and tests."""
 TRIALS_PER_NUMBER = 20
+"""Default trials per parameter that is searched."""
 
 
 def known_algorithm(name: str) -> str:
-    """The name, if the tuner has a space for it."""
-    require(name in SPACES, f"the tuner knows {', '.join(SPACES)}, not {name!r}.")
+    """Return the name if the tuner has a search space for it; raise `BadInput` otherwise."""
+    require(name in SPACES, f"the tuner has no search space for {name!r}: choose one of {', '.join(SPACES)}.")
     return name
 
 
 @dataclass(frozen=True, kw_only=True)
 class TuningProblem(ABC):
-    """All that determines a study but its length; a subclass says what is minimised, where, and to what.
+    """All that determines a study except its length; a subclass defines problem, cluster and goal.
 
-    limit: the simulated time after which a run is too slow; seeds: runs per trial.
+    `limit` is the simulated time after which a run is too slow; `seeds` is the number of runs per trial.
     """
 
     algorithm: str
@@ -49,7 +50,7 @@ class TuningProblem(ABC):
     @property
     @abstractmethod
     def goal(self) -> tuple[str, float]:
-        """A metric of the problem, and the value it must fall to."""
+        """A metric of the problem, and the value that it must fall to."""
 
     @property
     def kept(self) -> Mapping[str, Any]:
@@ -58,47 +59,49 @@ class TuningProblem(ABC):
 
     @property
     def evaluate(self) -> int | None:
-        """Commits between two looks at the metric; None: as `time_to` chooses."""
+        """Commits between two evaluations of the metric; None: `time_to` chooses."""
         return None
 
     @property
     def hopeless(self) -> float:
-        """A run whose metric exceeds this times its start has diverged."""
+        """Factor on the metric's start beyond which a run counts as diverged."""
         return HOPELESS
 
     def first(self) -> dict[str, Any] | None:
-        """Parameters that the study begins with."""
+        """Return the parameters that the study begins with, or None."""
         return None
 
     def make(self, parameters: Mapping[str, Any]) -> Algorithm:
         return make_algorithm(self.algorithm, dict(parameters))
 
     def curvature(self) -> float:
-        """The largest curvature at a starting point, the unit of the steps."""
+        """Return the largest curvature at a starting point, the unit of step sizes."""
         model = self.model()
         return largest_curvature(model, starting_point(model, None, TUNING_SEED))
 
     def suggest(self, trial: Any, curvature: float, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The parameters of a trial; `kept` adds to what is not searched."""
+        """Return the parameters of a trial; `kept` extends the parameters that are not searched."""
         known_algorithm(self.algorithm)
         kept = {**self.kept, **(kept or {})}
+        # Some clusters depend on the parameters, such as on the batch; the first ones stand for all.
         step = float(self.cluster(self.first() or kept).means().mean())
         setting = Setting(curvature, self.workers, self.model().n_data, step, kept)
         return SPACES[self.algorithm](Search(trial, setting))
 
     def searched(self) -> list[str]:
-        """The names of the numbers that are searched."""
+        """Return the names of the numbers that are searched."""
+        # A dry run of the space tells what it searches, so no second list must be kept.
         counting = CountingTrial()
         self.suggest(counting, 1.0)
         return sorted(counting.names)
 
     @property
     def budget(self) -> int:
-        """Trials that grow with the numbers searched, so that no algorithm is favoured for having few."""
+        """Number of trials, proportional to the numbers searched, so that no algorithm is favoured."""
         return TRIALS_PER_NUMBER * len(self.searched())
 
     def outcome(self, parameters: Mapping[str, Any], limit: float, k: int) -> TimeToTarget:
-        """The k-th run with these parameters, to the goal or to simulated time `limit`."""
+        """Do the k-th run with these parameters, to the goal or to simulated time `limit`."""
         metric, target = self.goal
         return time_to(
             self.model(),
@@ -106,6 +109,7 @@ class TuningProblem(ABC):
             self.cluster(parameters),
             target=target,
             limit=limit,
+            # All trials of a study share these seeds, so that their times are comparable.
             seed=TUNING_SEED + 1000 * self.seed + k,
             metric=metric,
             evaluate=self.evaluate,

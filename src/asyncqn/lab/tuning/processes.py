@@ -1,4 +1,4 @@
-"""Work on several processes, and how its progress is told."""
+"""A pool of processes for trials, and the protocol for their progress."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SINGLE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "
 
 
 class Tell(Protocol):
-    """How progress is shown: how much is done, and a few words."""
+    """A function that reports progress: the number of steps done, and a short note."""
 
     def __call__(self, done: int, note: str = "") -> None: ...
 
 
 class SharedPool(ExitStack):
-    """A pool that is made when it is first asked for, and ends with the block it was opened for: what jobs
-    import and compile is then loaded once."""
+    """A pool that is started on first use and ends with the block, so that imports and compilation
+    happen once for all jobs."""
 
     def __init__(self, processes: int) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class SharedPool(ExitStack):
         self._made: ProcessPoolExecutor | None = None
 
     def executor(self) -> ProcessPoolExecutor:
-        """The processes."""
+        """Return the pool."""
         if self._made is None:
             self._made = self.enter_context(pool(self._processes))
         return self._made
@@ -41,12 +41,14 @@ class SharedPool(ExitStack):
 
 @contextmanager
 def pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that share nothing, use one thread each, and end with this one, however it ends.
+    """Start processes that share nothing, use one thread each, and end with this process, however it ends.
 
-    Raises `WorkerFailed` where one of them is killed.
+    Raises `WorkerFailed` if one of them is killed.
     """
+    # Several processes with several threads each would compete for the processors.
     for name in SINGLE_THREAD:
         os.environ.setdefault(name, "1")
+    # A forked process would inherit the locks that threads of this process hold.
     spawn = multiprocessing.get_context("spawn")
     with _safe_path():
         executor = ProcessPoolExecutor(processes, mp_context=spawn, initializer=_end_with_parent)
@@ -54,8 +56,8 @@ def pool(processes: int) -> Iterator[ProcessPoolExecutor]:
             yield executor
         except BrokenProcessPool:
             raise WorkerFailed(
-                "a process of the pool was killed, by the system where memory ran out, perhaps: run the "
-                "command again, which goes on with what is saved, or use fewer processes."
+                "a process of the pool was killed, perhaps because memory ran out: run the command "
+                "again, which continues from what is saved, or use fewer processes."
             ) from None
         finally:
             executor.shutdown(cancel_futures=True)
@@ -63,7 +65,7 @@ def pool(processes: int) -> Iterator[ProcessPoolExecutor]:
 
 @contextmanager
 def _safe_path() -> Iterator[None]:
-    """Inside the block interpreters that multiprocessing starts import nothing from the current folder."""
+    """Keep interpreters that multiprocessing starts from importing modules of the current folder."""
     before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
@@ -76,7 +78,7 @@ def _safe_path() -> Iterator[None]:
 
 
 def _end_with_parent() -> None:
-    """End this process at once when its parent does: a killed parent cannot tell it to."""
+    """End this process when its parent ends: a killed parent cannot send a message."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

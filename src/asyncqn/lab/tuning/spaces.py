@@ -1,6 +1,6 @@
-"""The spaces that the tuner searches: numbers of order one, made into parameters by the problem's curvature.
+"""The search spaces of the tuner: numbers of order one, scaled to parameters by the problem's curvature.
 
-In these units a point means the same on another problem: a step at the edge of stability stays there.
+In these units a point has the same meaning on another problem: a step at the limit of stability stays there.
 L is the largest curvature at a starting point, W the number of workers.
 """
 
@@ -16,7 +16,7 @@ PART_ROWS = (3, 10, 30, 100)
 
 
 class FixedTrial:
-    """A stored point in the place of a trial: every suggestion is the number that was stored."""
+    """A stored point that acts as a trial: every suggestion is the stored number."""
 
     def __init__(self, point: Mapping[str, Any]) -> None:
         self.point = point
@@ -29,7 +29,7 @@ class FixedTrial:
 
 
 class CountingTrial:
-    """In the place of a trial: gathers the names of the numbers that a space asks for."""
+    """A trial that only collects the names of the numbers that a space asks for."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -44,13 +44,13 @@ class CountingTrial:
 
 
 class Setting(NamedTuple):
-    """What a point refers to."""
+    """The problem and cluster that a point refers to."""
 
     curvature: float
     workers: int
     n_data: int
     step: float
-    """The mean time of a worker's step, the unit of timeouts."""
+    """The mean time of a worker's step, which is the unit of timeouts."""
     kept: Mapping[str, Any]
     """Parameters that are not searched, by name."""
 
@@ -64,30 +64,31 @@ class Search(NamedTuple):
     def number(
         self, parameter: str, name: str, low: float, high: float, unit: float = 1.0, log: bool = True
     ) -> float:
-        """The kept value of a parameter; else `unit` times a number from [low, high]."""
+        """Return the fixed value of a parameter, or `unit` times a number from [low, high]."""
         if parameter in self.setting.kept:
             return float(self.setting.kept[parameter])
         return unit * float(self.trial.suggest_float(name, low, high, log=log))
 
     def choice(self, parameter: str, options: tuple[Any, ...], name: str | None = None) -> Any:
-        """The kept value of a parameter; else one of the options."""
+        """Return the fixed value of a parameter, or one of the options."""
         if parameter in self.setting.kept:
             return self.setting.kept[parameter]
         return self.trial.suggest_categorical(name or parameter, options)
 
     def rows(self, least: int) -> int:
-        """N_Omega: kept, or a share of all rows."""
+        """Return N_Omega: the fixed value, or a share of all rows."""
         if "batch" in self.setting.kept:
             return int(self.setting.kept["batch"])
         share: float = self.trial.suggest_categorical("batch_share", BATCH_SHARES)
         return max(least, round(share * self.setting.n_data))
 
     def ridge(self) -> float:
-        """rho of H + rho I, in units of 1 / L."""
+        """Return rho of H + rho I, in units of 1 / L."""
         return self.number("rho", "rho_share", 1e-2, 1e6, 1.0 / self.setting.curvature)
 
     def memory(self) -> dict[str, Any]:
-        """M, N_Omega, N_O, and which pairs are admitted: epsilon in units of L."""
+        """Return M, N_Omega, N_O, and the rule for pairs, with epsilon in units of L."""
+        # Two rows at least: the overlap must be smaller than the batch.
         batch = self.rows(2)
         overlap = self.setting.kept.get("overlap")
         if overlap is None:
@@ -102,8 +103,10 @@ class Search(NamedTuple):
         }
 
     def initial_scale(self) -> tuple[float | str, float]:
-        """H0 as a parameter, and the c that h is reckoned with: H0 = c I with c = L^-power, or by pairs,
-        when c = 1 / L."""
+        """Return H0 as a parameter, and the c from which h is computed.
+
+        H0 is c I with c = L^-power, or follows the pairs, when c = 1 / L.
+        """
         scale = self.setting.kept.get("initial_scale")
         if scale is None and self.trial.suggest_categorical("H0", ("fixed", "pair")) == "fixed":
             scale = self.setting.curvature ** -self.trial.suggest_float("power", 0.0, 1.1)
@@ -111,13 +114,13 @@ class Search(NamedTuple):
 
 
 def _async_sgd(search: Search) -> dict[str, Any]:
-    """h = r / (L W): r near 1.6 is the limit of stability under equal delays."""
+    """Return h = r / (L W); r near 1.6 is the limit of stability under equal delays."""
     L, W = search.setting.curvature, search.setting.workers
     return {"h": search.number("h", "r", 0.002, 20.0, 1.0 / (L * W)), "batch": search.rows(1)}
 
 
 def _delay_adaptive_sgd(search: Search) -> dict[str, Any]:
-    """As a-SGD, with the staleness that leaves a step its length in units of W."""
+    """Return the parameters of a-SGD, and tau, the staleness with an unreduced step, in units of W."""
     W = search.setting.workers
     return {
         **_async_sgd(search),
@@ -127,8 +130,9 @@ def _delay_adaptive_sgd(search: Search) -> dict[str, Any]:
 
 
 def _ringmaster(search: Search) -> dict[str, Any]:
-    """h = r / (L min(W, R)): the greatest staleness is what the step must be stable under."""
+    """Return h = r / (L min(W, R)): the step must be stable under the greatest staleness."""
     L, W = search.setting.curvature, search.setting.workers
+    # The typical staleness of W equal workers is W - 1.
     oldest = round(search.number("max_delay", "delay_share", 0.1, 10.0, W))
     return {
         "h": search.number("h", "r", 0.002, 20.0, 1.0 / (L * min(W, oldest + 1))),
@@ -139,7 +143,7 @@ def _ringmaster(search: Search) -> dict[str, Any]:
 
 
 def _rennala(search: Search) -> dict[str, Any]:
-    """h = r / L: no gradient is stale."""
+    """Return h = r / L, because no gradient is stale."""
     W = search.setting.workers
     return {
         "h": search.number("h", "r", 0.002, 20.0, 1.0 / search.setting.curvature),
@@ -150,10 +154,11 @@ def _rennala(search: Search) -> dict[str, Any]:
 
 
 def _async_saga(search: Search) -> dict[str, Any]:
-    """h = r / (L W) as for a-SGD; parts of a few rows."""
+    """Return h = r / (L W), as for a-SGD, and parts of a few rows."""
     L, W, n = search.setting.curvature, search.setting.workers, search.setting.n_data
     parts = search.setting.kept.get("parts")
     if parts is None:
+        # Rows per part, not parts: the meaning is then the same for data of any size.
         parts = max(1, n // int(search.choice("rows", PART_ROWS)))
     return {
         "h": search.number("h", "r", 0.002, 20.0, 1.0 / (L * W)),
@@ -164,7 +169,7 @@ def _async_saga(search: Search) -> dict[str, Any]:
 
 
 def _mb_lbfgs(search: Search) -> dict[str, Any]:
-    """h = r / (1 + rho L): the step is about r where pairs rule H, and r / L times g where rho does."""
+    """Return h = r / (1 + rho L): the step is about r if pairs dominate H, and r g / L if rho does."""
     rho = search.ridge()
     return {
         "h": search.number("h", "r", 0.003, 10.0, 1.0 / (1.0 + rho * search.setting.curvature)),
@@ -176,12 +181,16 @@ def _mb_lbfgs(search: Search) -> dict[str, Any]:
 
 
 def _as_lbfgs(search: Search) -> dict[str, Any]:
-    """h by r = 2 W h (rho + c)^2 / (c gamma), of order one at the limit where H0 = c I matches the bulk of
-    the curvature, or where rho rules H."""
+    """Return h from r = 2 W h (rho + c)^2 / (c gamma).
+
+    r is of order one at the limit of stability where H0 = c I matches the bulk of the curvature, or rho
+    dominates H.
+    """
     W = search.setting.workers
     rho = search.ridge()
     gamma = min(1.0, search.number("gamma", "gamma_share", 0.05, 2.0, 1.0 / W))
     scale, c = search.initial_scale()
+    # 0 stands for beta = inf, which the sampler could not suggest.
     temperature = 0.0 if "beta" in search.setting.kept else search.choice("temperature", (0.0, 0.002))
     return {
         "h": search.number("h", "r", 0.003, 10.0, gamma * c / (2 * W * (rho + c) ** 2)),
@@ -194,7 +203,7 @@ def _as_lbfgs(search: Search) -> dict[str, Any]:
 
 
 def _momentum_lbfgs(search: Search) -> dict[str, Any]:
-    """h by r = W h / gamma, of order one at the limit where H0 matches the bulk of the curvature."""
+    """Return h from r = W h / gamma, of order one at the limit where H0 matches the bulk of the curvature."""
     W = search.setting.workers
     gamma = min(1.0, search.number("gamma", "gamma_share", 0.05, 40.0, 1.0 / W))
     return {

@@ -1,10 +1,10 @@
 """The tuner: parameters of an algorithm for a problem and a cluster, by simulated time to a goal.
 
-Every algorithm gets the trials it is granted from the same sampler (Optuna's TPE), on the same seeds.
-A trial's score is the mean logarithm of the time to the goal over the seeds; a run that does not get
-there counts as e times the limit, one that diverges as e^3 times.  After each seed a trial whose run took
-more than `PRUNE` times the best median so far is given up.  Trials are saved after each pair, divergent
-ones included, and a study continues from its file.
+Every algorithm gets its trials from the same sampler (Optuna's TPE), on the same seeds.  The score of a trial
+is the mean logarithm of the time to the goal over the seeds; a run that does not reach it counts as e times
+the limit, and one that diverges as e^3 times.  After each seed, a trial whose run took more than `PRUNE`
+times the best median so far is abandoned.  Trials are saved after each pair, including divergent ones, and a
+study continues from its file.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ class Study:
 
     @property
     def nearest(self) -> Trial | None:
-        """The trial that came nearest to the goal: by the lowest metric of its worst seed.
+        """The trial closest to the goal, by the lowest metric of its worst seed.
 
-        None where no trial had a finite metric, or the study was saved by a version that did not note it.
+        None if no trial had a finite metric, or if an older version saved the study without it.
         """
         known = [t for t in self.trials if t.get("lowest") and all(v is not None for v in t["lowest"])]
         return min(known, key=lambda trial: max(trial["lowest"]), default=None)
 
     @property
     def best_time(self) -> float:
-        """The median time of the best trial; infinite where there is none."""
+        """The median time of the best trial; infinite if there is none."""
         return median(self.best["times"]) if self.best else math.inf
 
     def save(self, path: Path, command: str) -> None:
-        """One line per trial."""
+        """Write the study, with one line per trial."""
         head = {
             "kind": "asyncqn tuning",
             "format": FORMAT,
@@ -72,6 +72,7 @@ class Study:
             "budget": len(self.trials),
             "best": to_json(self.best),
         }
+        # One line per trial keeps diffs of a study readable.
         lines = ",\n  ".join(json.dumps(to_json(trial), allow_nan=False) for trial in self.trials)
         text = json.dumps(head, indent=1, allow_nan=False).removesuffix("\n}")
         write_whole(path, f'{text},\n "trials": [\n  {lines}\n ]\n}}\n')
@@ -84,13 +85,13 @@ def load_study(path: Path) -> Study:
 
 
 def read_study(path: Path) -> dict[str, Any]:
-    """The whole document of a saved study."""
+    """Return the whole document of a saved study."""
     try:
         document: dict[str, Any] = json.loads(read_input(path, LONGEST_DOCUMENT).decode())
         if document["kind"] != "asyncqn tuning" or document["format"] != FORMAT:
-            raise DamagedFile(f"{path} is not a study of this version's tuner: choose another file.")
+            raise DamagedFile(f"{path} is not a study of this version: choose another file.")
         if not {"command", "problem", "budget", "best", "trials"} <= set(document):
-            raise KeyError("a part is missing")
+            raise KeyError("an entry is missing")
     except BadInput:
         raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -99,12 +100,13 @@ def read_study(path: Path) -> dict[str, Any]:
 
 
 def evaluate(problem: TuningProblem, parameters: dict[str, Any], best: float) -> Trial:
-    """One trial: its times on the seeds, with a word on how it ended."""
+    """Run one trial: return its times on the seeds, its score and its status."""
     times: list[float | None] = []
     costs: list[float] = []
     lowest: list[float | None] = []
     status = "complete"
     for k in range(problem.seeds):
+        # A run four times slower than the best cannot win, so it need not run to the limit.
         outcome = problem.outcome(parameters, min(problem.limit, 4.0 * best), k)
         times.append(outcome.time)
         lowest.append(outcome.lowest)
@@ -113,6 +115,7 @@ def evaluate(problem: TuningProblem, parameters: dict[str, Any], best: float) ->
             costs.append(math.log(problem.limit) + (3.0 if status == "diverged" else 1.0))
             break
         costs.append(math.log(outcome.time))
+        # A trial that is already slower than the best need not run on the other seeds.
         if outcome.time > PRUNE * best:
             status = "pruned" if k + 1 < problem.seeds else status
             break
@@ -130,16 +133,16 @@ def tune(
     known: Sequence[Mapping[str, Any]] = (),
     tell: Tell = lambda done, note="": None,
 ) -> Study:
-    """Bring the study to `budget` trials, from `path` if it is there; trials run in pairs.
+    """Extend the study to `budget` trials, starting from `path` if it exists; trials run in pairs.
 
-    A new study tries the problem's `first` parameters, then the `known` points of the search space.
+    A new study tries the problem's `first` parameters and then the `known` points of the search space.
     """
     known_algorithm(problem.algorithm)
     require(budget >= 1, f"budget must be an integer of at least 1, not {budget!r}.")
     plain = to_json(problem)
     study = load_study(path) if path is not None and path.exists() else Study(plain)
     if study.problem != plain:
-        raise BadInput(f"{path} holds the study of another problem: name another file or delete it.")
+        raise BadInput(f"{path} holds the study of another problem: choose another file, or delete it.")
     sampler = _optuna_study(problem, study)
     for point in () if study.trials else known:
         sampler.enqueue_trial(dict(point))
@@ -148,6 +151,7 @@ def tune(
     tell(len(study.trials))
     with pool(processes) if processes > 1 else nullcontext() as executor:
         while len(study.trials) < budget:
+            # Always pairs, whatever the number of processes: the sampler's suggestions must not depend on it.
             asked: list[tuple[Any, dict[str, Any]]] = [] if first is None else [(None, first)]
             first = None
             while len(asked) < min(2, budget - len(study.trials)):
@@ -169,16 +173,20 @@ def tune(
 
 
 def _optuna_study(problem: TuningProblem, study: Study) -> Any:
-    """An Optuna study in memory that knows the trials so far."""
+    """Return an Optuna study in memory that contains the trials so far."""
     try:
         import optuna
     except ImportError:
         raise MissingExtra("optuna", "tune", "tuning") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # TPE's options are marked experimental
+        warnings.simplefilter("ignore")  # TPE's options are experimental in Optuna
         sampler = optuna.samplers.TPESampler(
-            seed=problem.seed + len(study.trials), n_startup_trials=12, multivariate=True, group=True
+            # A resumed study has another seed, or it would suggest the same points again.
+            seed=problem.seed + len(study.trials),
+            n_startup_trials=12,
+            multivariate=True,
+            group=True,
         )
     told = optuna.create_study(sampler=sampler)
     kept = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
