@@ -50,11 +50,11 @@ MEMORIES = ((SHORT, 100), (10_000, 50))
 USUAL_MEMORY = 20
 """And beyond: pairs take room."""
 SCATTERED = 32
-"""Pieces of a version from which on growing samples take their H0 from the scatter of the answers."""
+"""Pieces of a version from which on growing samples take their H0 from the scatter of the updates."""
 
 
 def pieces_of_a_block(dim: int, n_data: int, workers: int) -> int:
-    """Return how many pieces pay: each costs an answer of `dim` numbers, and its rows must be worth that.
+    """Return how many pieces pay: each costs an update of `dim` numbers, and its rows must be worth that.
 
     A piece has at least three rows; where theta is long, at least four times as many rows as theta has
     numbers, for a row may touch only a few of them.  A worker alone has nobody to help it.
@@ -132,7 +132,7 @@ def default_algorithm(
 def most_commits(algorithm: object) -> int:
     """Return how many commits a run has at most when the user does not say."""
     stages: Stages = getattr(algorithm, "stages", ())
-    each_update = bool(stages) and stages[-1].closes is Closes.EACH_ANSWER
+    each_update = bool(stages) and stages[-1].closes is Closes.EACH_UPDATE
     commits_per_pass = stages[-1].parts or 1 if each_update else 1
     return sum(stage.commits or 0 for stage in stages) + MOST_PASSES * commits_per_pass
 

@@ -29,7 +29,7 @@ running mean, in updates."""
 
 
 class Scatter(NamedTuple):
-    """What the answers so far tell of their scatter; empty arrays: it is not asked for."""
+    """The scatter of the updates so far; its arrays are empty where no metric is wanted."""
 
     D: Array
     last: Array
@@ -43,20 +43,20 @@ def new_scatter(theta0: Array, wanted: bool) -> Scatter:
     return Scatter(np.zeros(size), np.zeros(size), 0, 0.0)
 
 
-def note_answer(scatter: Scatter, answer: Array) -> Scatter:
-    """The scatter after one more answer; only ratios of D are used, so any fixed multiple of g will do."""
+def note_update(scatter: Scatter, update: Array) -> Scatter:
+    """Return the scatter after one more update, any fixed multiple of g: only ratios of D count."""
     if not scatter.D.size:
         return scatter
     seen = scatter.seen + 1
     if seen == 1:
-        scatter.last[:] = answer
+        scatter.last[:] = update
         return scatter._replace(seen=seen)
-    largest = note_difference(scatter.D, scatter.last, answer, 1.0 / min(seen - 1, WINDOW))
+    largest = note_difference(scatter.D, scatter.last, update, 1.0 / min(seen - 1, WINDOW))
     return scatter._replace(seen=seen, largest=float(largest))
 
 
 def add_step(theta: Array, scale: float, step: Array, scatter: Scatter) -> None:
-    """theta += scale * step, in the metric once enough answers were seen."""
+    """theta += scale * step, in the metric once enough updates were seen."""
     if scatter.seen < FIRST or scatter.largest == 0.0:
         add_scaled(theta, scale, step)
     else:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_answer
+from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_update
 from asyncqn.algorithms.stability import delay_limit, largest_curvature
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.vectors import add_one
@@ -38,7 +38,7 @@ class Iterate(NamedTuple):
 
 
 class StochasticGradient(Checked):
-    """Base of the first-order algorithms: a worker's answer is -h g, which the master adds to theta."""
+    """Base of the first-order algorithms: a worker's update is -h g, which the master adds to theta."""
 
     h: float
     batch: int
@@ -103,7 +103,7 @@ class StochasticGradient(Checked):
 
 
 class ScatterIterate(NamedTuple):
-    """The master's theta, and the scatter of the answers where it is asked for."""
+    """The master's theta, and the scatter of the updates where a metric is wanted."""
 
     theta: Array
     scatter: Scatter
@@ -119,12 +119,12 @@ class ScatterGradient(StochasticGradient):
         return ScatterIterate(theta0.copy(), new_scatter(theta0, self.scatter))
 
     def weight(self, staleness: int) -> float:
-        """The factor on an answer of this age."""
+        """Return the factor on an update of this staleness."""
         return 1.0
 
     def apply(self, iterate: ScatterIterate, updates: Sequence[Update], commit: Commit) -> ScatterIterate:
         theta, scatter = iterate
         for update, staleness in zip(updates, commit.staleness):
-            scatter = note_answer(scatter, update.d_theta)
+            scatter = note_update(scatter, update.d_theta)
             add_step(theta, self.weight(staleness), update.d_theta, scatter)
         return ScatterIterate(theta, scatter)

@@ -78,8 +78,8 @@ def gradient_elsewhere(problem: Problem, theta: Array, rows: Rows) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         _pack({"problem": problem, "theta": theta, "rows": rows}, Path(folder))
         done = _call([sys.executable, "-m", "asyncqn.checks.trial", folder], _environment())
-        answer = _answer(done, Path(folder))
-    return bytes.fromhex(answer["gradient"])
+        reply = _reply(done, Path(folder))
+    return bytes.fromhex(reply["gradient"])
 
 
 def _run(engine: Any, algorithm: Any, problem: Problem, commits: int, seed: int) -> None:
@@ -102,7 +102,7 @@ def _on_ranks(job: dict[str, Any], ranks: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         _pack(job, Path(folder))
         command = [launcher, *options, "-n", str(ranks), sys.executable, "-m", "asyncqn.checks.trial", folder]
-        _answer(_call(command, _environment()), Path(folder))
+        _reply(_call(command, _environment()), Path(folder))
 
 
 def _pack(job: dict[str, Any], folder: Path) -> None:
@@ -146,19 +146,19 @@ def _call(command: list[str], environment: dict[str, str]) -> str:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
             if isinstance(error, subprocess.TimeoutExpired):
-                raise NotTried(f"no answer came within {TRIAL_TIMEOUT:g} s") from None
+                raise NotTried(f"no reply came within {TRIAL_TIMEOUT:g} s") from None
             raise
 
 
-def _answer(stderr: str, folder: Path) -> dict[str, Any]:
-    """Return what the other process answered; its mistakes are raised here."""
+def _reply(stderr: str, folder: Path) -> dict[str, Any]:
+    """Return the reply of the other process; its mistakes are raised here."""
     lines = [line for line in stderr.splitlines() if line.strip()]
-    if (folder / "answer.json").is_file():
-        answer: dict[str, Any] = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
-        if "mistake" in answer:
-            kind = ReplayMismatch if answer["mismatch"] else BadInput
-            raise kind(answer["mistake"])
-        return answer
+    if (folder / "reply.json").is_file():
+        reply: dict[str, Any] = json.loads((folder / "reply.json").read_text(encoding="utf-8"))
+        if "mistake" in reply:
+            kind = ReplayMismatch if reply["mismatch"] else BadInput
+            raise kind(reply["mistake"])
+        return reply
     failed = [line for line in lines if line.startswith("asyncqn: rank")]
     if failed:
         raise BadInput(failed[0].partition("ends the job: ")[2])
@@ -174,27 +174,27 @@ def _told(error: BaseException) -> str:
 
 
 def main(folder: Path) -> None:
-    """Do what lies in the folder and leave the answer beside it; of ranks that pass, the first one does."""
-    answer: dict[str, Any] | None = None
+    """Do what lies in the folder and leave the reply beside it; of ranks that pass, the first one does."""
+    reply: dict[str, Any] | None = None
     try:
         job = pickle.loads((folder / "job").read_bytes())  # noqa: S301 - written by the process that started us
         if "theta" in job:
             out = np.full_like(job["theta"], np.nan)
             job["problem"].grad(job["theta"], job["rows"], out)
-            answer = {"gradient": out.tobytes().hex()}
+            reply = {"gradient": out.tobytes().hex()}
         else:
             from asyncqn.engines.mpi.engine import MPI, first_rank
 
             _run(MPI(), **job)
-            answer = {} if first_rank() else None
+            reply = {} if first_rank() else None
     except AsyncqnError as error:
-        answer = {"mistake": _first_line(error), "mismatch": isinstance(error, ReplayMismatch)}
+        reply = {"mistake": _first_line(error), "mismatch": isinstance(error, ReplayMismatch)}
     except Exception as error:
-        answer = {"mistake": f"{_told(error)}.", "mismatch": False}
-    if answer is not None:
-        scratch = folder / f".answer-{os.getpid()}"
-        scratch.write_text(json.dumps(answer), encoding="utf-8")
-        scratch.replace(folder / "answer.json")
+        reply = {"mistake": f"{_told(error)}.", "mismatch": False}
+    if reply is not None:
+        scratch = folder / f".reply-{os.getpid()}"
+        scratch.write_text(json.dumps(reply), encoding="utf-8")
+        scratch.replace(folder / "reply.json")
 
 
 if __name__ == "__main__":

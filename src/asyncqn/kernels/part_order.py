@@ -39,7 +39,7 @@ class PartOrder(NamedTuple):
 
     kind: int
     growth: tuple[int, int, int, int]  # first, rounds, each, quick
-    age: np.ndarray  # (P,) float64: the version that the newest answer read; -1: there is none
+    age: np.ndarray  # (P,) float64: the version that the newest update read; -1: there is none
     handed: np.ndarray  # (P,) the number of the last hand-out
     copies: np.ndarray  # (P,) how many compute it and are not given up
     late: np.ndarray  # (P,) how many were given up

@@ -346,7 +346,7 @@ def _evaluate(algorithm: Algorithm) -> int | None:
     if extra(algorithm, "standing") is None:
         return None
     first = algorithm.stages[0]
-    return max(1, (first.blocks or 1) // 20) if first.closes is Closes.EACH_ANSWER else 1
+    return max(1, (first.blocks or 1) // 20) if first.closes is Closes.EACH_UPDATE else 1
 
 
 def _time_to(

@@ -1,6 +1,6 @@
 """mb-L-BFGS: synchronous multi-batch L-BFGS with one central memory (Berahas, Nocedal, Takac 2016).
 
-Round k, with J_k the workers that answered in time:
+Round k, with J_k the workers whose updates arrived in time:
 
     g = mean over J_k of g_j on a fresh Omega_j at theta_k
     s = theta_k - theta_{k-1};  y = mean over J_k n J_{k-1} of grad_O(theta_k) - grad_O(theta_{k-1}),
@@ -42,17 +42,17 @@ from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
 
 class Iterate(NamedTuple):
-    """The master's theta, the central memory, and who answered the round before."""
+    """The master's theta, the central memory, and the workers whose updates the previous round had."""
 
     theta: Array
     theta_old: Array
     memory: PairMemory
     work: Array  # (3, d): mean gradient, mean difference, product
-    answered: frozenset[int]
+    senders: frozenset[int]
 
 
 class Update(NamedTuple):
-    """A worker's answer; `y` counts only if `paired`: the worker also computed on the version before."""
+    """A worker's update; `y` counts only if `paired`: the worker also computed on the version before."""
 
     g: Array
     y: Array
@@ -189,7 +189,7 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
             theta_old=theta0.copy(),
             memory=self.empty_memory(theta0),
             work=np.zeros((3, theta0.size), theta0.dtype),
-            answered=frozenset(),
+            senders=frozenset(),
         )
 
     def init_worker(self, problem: Problem, theta0: Array) -> Worker:
@@ -233,12 +233,12 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
         return local
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
-        theta, theta_old, memory, work, answered = iterate
+        theta, theta_old, memory, work, senders = iterate
         g, y, Hg = work
         g[...] = 0.0
         y[...] = 0.0
         # Only workers that contributed to both rounds have a gradient difference over this step.
-        both = [update for update in updates if update.paired and update.worker in answered]
+        both = [update for update in updates if update.paired and update.worker in senders]
         rows = [
             self.batch + (self.overlap if update.paired and self.reuse_overlap else 0) for update in updates
         ]
@@ -253,12 +253,12 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
             self.consider(memory, theta, theta_old, y, Hg)
         memory.product(g, Hg)
         if not sum_of_squares(Hg) < np.inf:
-            # The answers were finite, so the pairs are to blame: go on without them, theta stays finite.
+            # The updates were finite, so the pairs are to blame: continue without them, theta stays finite.
             self.clear(memory)
             memory.product(g, Hg)
         theta_old[...] = theta
         theta -= self.h * (Hg + self.rho * g if self.rho else Hg)
-        return iterate._replace(answered=frozenset(update.worker for update in updates))
+        return iterate._replace(senders=frozenset(update.worker for update in updates))
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
         return pair_totals([iterate.memory])

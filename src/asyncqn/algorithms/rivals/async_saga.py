@@ -19,7 +19,7 @@ import numpy as np
 
 from asyncqn.algorithms.parameters import ByScatter, Parts, StepSize
 from asyncqn.algorithms.parts import rows_of_parts
-from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_answer
+from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_update
 from asyncqn.algorithms.stochastic_gradient import StochasticGradient
 from asyncqn.core.stages import Order, Stages, batches
 from asyncqn.errors import require
@@ -140,7 +140,7 @@ class AsyncSAGA(StochasticGradient):
         theta, table, mean, scatter = iterate
         for update in updates:
             entry = table[update.part]
-            scatter = note_answer(scatter, update.g)
+            scatter = note_update(scatter, update.g)
             # The table entry and the mean are those of this commit, not those that the worker saw.
             change = update.g - entry
             entry[:] = update.g

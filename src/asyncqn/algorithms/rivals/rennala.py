@@ -15,7 +15,7 @@ from typing import Annotated
 import numpy as np
 
 from asyncqn.algorithms.parameters import BatchSize, ByScatter, Sampling, StepSize
-from asyncqn.algorithms.scatter import add_step, note_answer
+from asyncqn.algorithms.scatter import add_step, note_update
 from asyncqn.algorithms.stochastic_gradient import ScatterGradient, ScatterIterate, Update, Worker
 from asyncqn.core.stages import Stages, fresh_rounds
 from asyncqn.parameters import parameter
@@ -79,7 +79,7 @@ class Rennala(ScatterGradient):
     def apply(self, iterate: ScatterIterate, updates: Sequence[Update], commit: Commit) -> ScatterIterate:
         theta, scatter = iterate
         for update in updates:
-            scatter = note_answer(scatter, update.d_theta)
+            scatter = note_update(scatter, update.d_theta)
         for update in updates:
             add_step(theta, 1.0 / len(updates), update.d_theta, scatter)
         return ScatterIterate(theta, scatter)

@@ -48,7 +48,7 @@ def commits_within(algorithm: Algorithm, cluster: Cluster, limit: float) -> int:
     """
     cycle = cluster.means() + cluster.message + cluster.master
     stage = algorithm.stages[0]
-    if stage.waits and stage.answers is None:
+    if stage.waits and stage.updates is None:
         shortest = cluster.message + cluster.master + 2.0 * cluster.link + 0.05 * float(cluster.means().min())
         return int(limit / max(shortest, 1e-6 * limit)) + 2
     return int(4 / 3 * limit * float(np.sum(1.0 / cycle)) / stage.rows) + 10 * cluster.workers

@@ -183,7 +183,7 @@ class TorchSum(RowSumsWithValue):
         module, y = self._mine(), self._y[:2]
         try:
             with warnings.catch_warnings(action="ignore"):  # of broadcasting, refused below
-                answer = self._answer(module, parts, slice(0, len(y)))
+                output = self._output(module, parts, slice(0, len(y)))
                 both = float(self._chunk_loss(module, parts, slice(0, len(y))))
                 alone = sum(float(self._chunk_loss(module, parts, slice(i, i + 1))) for i in range(len(y)))
         except AsyncqnError:
@@ -194,7 +194,7 @@ class TorchSum(RowSumsWithValue):
                 f"the module and the loss cannot take X and y of shapes {tuple(self._X.shape)} and "
                 f"{tuple(self._y.shape)}: {said}."
             ) from error
-        shape = tuple(getattr(answer, "shape", y.shape))
+        shape = tuple(getattr(output, "shape", y.shape))
         require(
             # If outputs are broadcast against y, two rows together do not cost what they cost one by one.
             shape == tuple(y.shape) or abs(both - alone) <= 1e-3 * abs(both) or not np.isfinite(both),
@@ -202,12 +202,12 @@ class TorchSum(RowSumsWithValue):
             f"their y {tuple(y.shape)}: give both the same shape, for example with y.reshape(-1, 1).",
         )
 
-    def _answer(self, module: Any, parts: list[Any], index: slice | Any) -> Any:
+    def _output(self, module: Any, parts: list[Any], index: slice | Any) -> Any:
         named = dict(zip(self._names, parts))
         return _torch().func.functional_call(module, named, (self._X[index],))
 
     def _chunk_loss(self, module: Any, parts: list[Any], index: slice | Any) -> Any:
-        loss = self._loss(self._answer(module, parts, index), self._y[index])
+        loss = self._loss(self._output(module, parts, index), self._y[index])
         require(
             loss.ndim == 0,
             f"loss must return one number per row, or take a parameter 'reduction': it returned a "
@@ -327,9 +327,9 @@ def _summed(torch: Any, loss: Any) -> Callable[..., Any]:
     return partial(loss, reduction="sum") if reduced else partial(_sum_over_rows, loss)
 
 
-def _sum_over_rows(loss: Callable[..., Any], answer: Any, y: Any) -> Any:
+def _sum_over_rows(loss: Callable[..., Any], output: Any, y: Any) -> Any:
     """Sum a user's loss of one number per row."""
-    each = loss(answer, y)
+    each = loss(output, y)
     shape = tuple(getattr(each, "shape", ()))
     require(
         shape[:1] == (len(y),),
