@@ -34,6 +34,7 @@ def note_products(F, last, update, weight):
         x[j] = float(update[j]) - float(last[j])
         last[j] = update[j]
     for j in range(d):
+        # Only the lower triangle, row by row: `gram.cholesky` reads no other part.
         row, half = F[j], 0.5 * x[j]
         for k in range(j + 1):
             row[k] += weight * (half * x[k] - row[k])
