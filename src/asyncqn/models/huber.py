@@ -127,6 +127,11 @@ class HuberRegression(LinearModel):
         """Return the scale sigma of a theta, in units of y."""
         return self._least_scale + float(theta[-1]) ** 2
 
+    def score(self, run: Any) -> float | None:
+        """Return r2 of the held-out rows for a run or a theta; None if there are none."""
+        # v at the end of theta is no intercept: it does not enter the prediction.
+        return super().score(np.asarray(getattr(run, "theta", run))[:-1])
+
     def _kernel_sums(
         self, theta: Array, rows: Rows, out: Array, diagonal: Vector, bends: Vector = _NONE
     ) -> tuple[bool, float]:
