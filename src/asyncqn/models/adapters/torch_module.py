@@ -96,6 +96,7 @@ class TorchSum(RowSumsWithValue):
         torch = _torch()
         _check_pure(torch, module)
         self.module, self._loss = module, loss
+        # Frozen parameters stay as they are, in the module's copies.
         self._names = [name for name, p in module.named_parameters() if p.requires_grad]
         parameters = [p for p in module.parameters() if p.requires_grad]
         require(bool(parameters), "the module has no parameter that requires a gradient to learn.")
@@ -150,6 +151,7 @@ class TorchSum(RowSumsWithValue):
             f"theta must be a vector of dim = {self.dim} numbers, not of shape {np.shape(theta)}.",
         )
         held = [p for p in self.module.parameters() if p.requires_grad]
+        # Written in place, so that an optimizer or a view of the user's keeps its parameters.
         with torch.no_grad():
             for mine, new in zip(held, self._split(torch.tensor(np.asarray(theta, self.dtype)))):
                 mine.copy_(new)
@@ -170,6 +172,7 @@ class TorchSum(RowSumsWithValue):
         total, g = 0.0, np.zeros(self.dim)
         with _one_thread(torch), torch.enable_grad():
             # One leaf for all parameters: autograd then returns the gradient as one vector.
+            # A view of theta: autograd does not write to it.
             flat, module = _vector(torch, theta).requires_grad_(), self._mine()
             for index in self._chunks(rows):
                 loss = self._chunk_loss(module, self._split(flat), index)
@@ -180,6 +183,7 @@ class TorchSum(RowSumsWithValue):
 
     def _check_first_rows(self, parts: list[Any]) -> None:
         """Raise `BadInput` unless module, loss and data fit, and each row meets only its own y."""
+        # Two rows, so that even a costly module is checked at once.
         module, y = self._mine(), self._y[:2]
         try:
             with warnings.catch_warnings(action="ignore"):  # of broadcasting, refused below
@@ -315,6 +319,7 @@ def _tensor(torch: Any, data: Any, kind: Any) -> Any:
 def _summed(torch: Any, loss: Any) -> Callable[..., Any]:
     """Return the loss as a sum over rows."""
     if isinstance(loss, torch.nn.Module) and hasattr(loss, "reduction"):
+        # A copy: the user's own loss keeps its reduction.
         summed: Callable[..., Any] = copy.deepcopy(loss)
         summed.reduction = "sum"  # type: ignore[attr-defined]
         return summed
