@@ -9,7 +9,7 @@ import pytest
 from oracles import gradient, one_sentence, thetas_of
 
 from asyncqn import AsyncSAGA, Cluster, DelayAdaptiveSGD, LinearGaussian, Rennala, Ringmaster, Simulator
-from asyncqn.algorithms.scatter import FIRST, Scatter, add_step, new_scatter, note_update
+from asyncqn.algorithms.scatter import MIN_UPDATES, Scatter, add_step, new_scatter, note_update
 from asyncqn.core.streams import Stream
 from asyncqn.errors import BadInput
 
@@ -100,10 +100,10 @@ def test_the_scatter_is_the_variance_of_independent_updates() -> None:
 def test_the_metric_lengthens_flat_coordinates_and_leaves_the_stiffest() -> None:
     D = np.array([100.0, 1.0, 0.0])
     theta = np.zeros(3)
-    add_step(theta, 2.0, np.ones(3), Scatter(D, np.zeros(3), FIRST, 100.0))
+    add_step(theta, 2.0, np.ones(3), Scatter(D, np.zeros(3), MIN_UPDATES, 100.0))
     # D / max D + 1/20: 1.05, 0.06 and 0.05.
     np.testing.assert_allclose(theta, [2 / 1.05, 2 / 0.06, 2 / 0.05])
-    add_step(theta, -1.0, theta.copy(), Scatter(D, np.zeros(3), FIRST - 1, 100.0))
+    add_step(theta, -1.0, theta.copy(), Scatter(D, np.zeros(3), MIN_UPDATES - 1, 100.0))
     assert not theta.any(), "too few updates were seen for a metric"
 
 

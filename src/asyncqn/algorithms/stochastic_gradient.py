@@ -19,7 +19,7 @@ from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
 
 class Worker(NamedTuple):
-    """Buffers only: a first-order worker remembers nothing."""
+    """Buffers of a worker, which has no memory of its earlier steps."""
 
     Omega: Rows
     d_theta: Array
@@ -55,8 +55,9 @@ class StochasticGradient(Checked):
         return Worker(np.zeros(self.batch, np.int64), np.zeros_like(theta0))
 
     def gradient(self, view: Any, local: Any, problem: Problem, task: Task) -> Array:
-        """g on a fresh Omega at the worker's view of theta."""
+        """Return g on a fresh Omega at the worker's view of theta."""
         Omega = task.stream.rows(problem.n_data, local.Omega, self.sampling)
+        # The message's own buffer: `step` then scales it in place.
         g: Array = local.d_theta
         problem.grad(view.theta, Omega, g)
         return g
@@ -66,6 +67,7 @@ class StochasticGradient(Checked):
         # Scaled by the worker, so that the master only adds.
         return Update(np.multiply(g, -self.h, out=local.d_theta))
 
+    # A first-order worker has nothing to learn or to forget.
     def learn(self, view: Any, local: Any, problem: Problem, task: Task) -> Any:
         return local
 
@@ -78,7 +80,8 @@ class StochasticGradient(Checked):
         return iterate
 
     def step_limit(self, curvature: float, workers: int) -> float:
-        """The largest stable h for this curvature, where each gradient is W - 1 commits old."""
+        """Return the largest stable h for this curvature, where each gradient is W - 1 commits old."""
+        # Each eigendirection of U is x_{n+1} = x_n - h lambda x_{n-l}: the stiffest one limits h.
         return delay_limit(max(workers - 1, 0)) / max(curvature, 1e-300)
 
     def advice(self, problem: Problem, theta0: Array, workers: int, locals_: Sequence[Any]) -> str:
@@ -113,6 +116,7 @@ class ScatterGradient(StochasticGradient):
     """Base of those that take steps in the metric of `algorithms.scatter` where `scatter` says so."""
 
     scatter: bool
+    # The scatter stays at the master: workers need only theta.
     sent = ("theta",)
 
     def init(self, theta0: Array) -> ScatterIterate:

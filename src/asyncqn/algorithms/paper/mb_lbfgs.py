@@ -7,10 +7,9 @@ Round k, with J_k the workers whose updates arrived in time:
         O the part of the worker's previous Omega that it kept; cautious rule
     theta_{k+1} = theta_k - h H g        (H + rho I in place of H with rho > 0)
 
-All workers use the same counts, so that means weighted by samples are plain means (with `reuse_overlap`
-they are weighted).  When a round
-closes is the schedule's affair: `timeout` and `quorum` stand here because they are parameters of
-the method.
+All workers use samples of the same size, so that means weighted by rows are plain means; with `reuse_overlap`
+they are weighted.  The schedule decides when a round closes; `timeout` and `quorum` stand here because they
+are parameters of the method.
 """
 
 from __future__ import annotations
@@ -99,10 +98,10 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
     rho : float, default 0.0
         Multiple of the identity that is added to H, in units of 1 / curvature.
     sampling : str, default "replacement"
-        How a worker draws its rows: "replacement" draws independent rows, as in the paper; "shuffled" makes
-        passes over the data, each in a random order of the worker's own; "blocks" makes passes over blocks
-        of consecutive rows in random order; "shards-K" draws independent rows of the worker's own shard,
-        one of K.
+        How a worker draws its rows. "replacement" draws independent rows, as in the paper. "shuffled" makes
+        passes over the data, each in a random order of the worker's own. "blocks" makes passes over blocks of
+        consecutive rows, in random order. "shards-K" draws independent rows of the worker's own shard, one of
+        K.
     reuse_overlap : bool, default False
         Whether the gradient at theta_k on the rows kept from the round before, which y needs anyway, also
         enters g. Berahas et al. do so: their sample of round k contains both overlaps. Each update then
@@ -201,6 +200,7 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
             g_O=(vector(), vector()),
             g=vector(),
             y=vector(),
+            # -2 is never the version before one that is read, so the first step has no pair.
             read=np.array([-2]),
         )
 
@@ -243,6 +243,7 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
             self.batch + (self.overlap if update.paired and self.reuse_overlap else 0) for update in updates
         ]
         for update, count in zip(updates, rows, strict=True):
+            # Weighted by rows; with equal samples the factor is 1, and the bits are those of a plain mean.
             g += update.g if count == self.batch else (count / self.batch) * update.g
         g /= sum(rows) / self.batch
         if both and self.memory > 0:
@@ -256,6 +257,7 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
             # The updates were finite, so the pairs are to blame: continue without them, theta stays finite.
             self.clear(memory)
             memory.product(g, Hg)
+        # theta_{k-1} of the next round's s.
         theta_old[...] = theta
         theta -= self.h * (Hg + self.rho * g if self.rho else Hg)
         return iterate._replace(senders=frozenset(update.worker for update in updates))

@@ -37,10 +37,10 @@ class Rennala(ScatterGradient):
     scatter : bool, default False
         Whether steps are scaled by a diagonal metric, which is estimated from the scatter of the updates.
     sampling : str, default "replacement"
-        How a worker draws its rows: "replacement" draws independent rows, as in the paper; "shuffled" makes
-        passes over the data, each in a random order of the worker's own; "blocks" makes passes over blocks
-        of consecutive rows in random order; "shards-K" draws independent rows of the worker's own shard,
-        one of K.
+        How a worker draws its rows. "replacement" draws independent rows, as in the paper. "shuffled" makes
+        passes over the data, each in a random order of the worker's own. "blocks" makes passes over blocks of
+        consecutive rows, in random order. "shards-K" draws independent rows of the worker's own shard, one of
+        K.
 
     Examples
     --------
@@ -80,6 +80,7 @@ class Rennala(ScatterGradient):
         theta, scatter = iterate
         for update in updates:
             scatter = note_update(scatter, update.d_theta)
+        # All B updates enter the scatter before any step, so that the B steps have one metric.
         for update in updates:
             add_step(theta, 1.0 / len(updates), update.d_theta, scatter)
         return ScatterIterate(theta, scatter)
