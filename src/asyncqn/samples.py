@@ -106,7 +106,7 @@ class Samples:
         return self._diagnosed(mixing.ess)
 
     def _diagnosed(self, measure: Any) -> Array:
-        if max(map(len, self.chains), default=0) < mixing.SHORTEST:
+        if max(map(len, self.chains), default=0) < mixing.MIN_DRAWS:
             return np.full(self.run.theta0.size, math.nan)
         found: Array = measure(self.chains)
         return found
@@ -279,7 +279,7 @@ def grouped(names: Sequence[str], draws: Array) -> dict[str, Array]:
 def _about_chains(samples: Samples) -> list[str]:
     """Chains that disagree, run away or are too few."""
     said = []
-    chains = [chain for chain in samples.chains if len(chain) >= mixing.SHORTEST]
+    chains = [chain for chain in samples.chains if len(chain) >= mixing.MIN_DRAWS]
     empty = len(samples.chains) - len(chains)
     if empty:
         said.append(f"{empty} of {len(samples.chains)} chains are too short to compare: draw more.")

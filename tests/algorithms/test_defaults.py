@@ -27,13 +27,13 @@ def test_a_plain_problem_gets_as_many_blocks_as_workers_or_data_points():
         (100, 600, 40, 4),
         (100, 600, 80, 2),  # three rows each at least
         (100, 600, 400, 1),
-        (50_000, 20_000, 2, 1),  # a piece's rows cost less than its answer
+        (50_000, 20_000, 2, 1),  # a piece's rows cost less than its update
         (50_000, 200_000, 2, 1),
         (50_000, 1_000_000, 2, 2),
         (50_000, 2_000_000, 2, 4),
     ],
 )
-def test_blocks_are_cut_into_pieces_while_these_are_worth_an_answer(dim, n_data, workers, pieces):
+def test_blocks_are_cut_into_pieces_while_these_are_worth_an_update(dim, n_data, workers, pieces):
     assert pieces_of_a_block(dim, n_data, workers) == pieces
 
 
