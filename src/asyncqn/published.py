@@ -1,4 +1,4 @@
-"""The numbers of the paper's tables, by experiment; no other file contains them.
+"""The numbers of Tables 1 to 3 in the paper's supplement, by experiment; no other file contains them.
 
 Where the paper is silent (H0, the cautious constant, the quorum, the data themselves), the defaults of the
 classes apply.

@@ -62,6 +62,7 @@ def model(name: str) -> MatrixFactorization:
 def parameters(size: str, n_data: int) -> dict[str, dict[str, Any]]:
     """The paper's parameters; N_Omega = N_Y / 100, N_O = N_Omega / 3, H + rho I for both L-BFGS methods."""
     sgd, mb, h, gamma, beta = TABLE[size]
+    # As in the supplement: N_Omega = N_Y / 100 and N_O = N_Omega / 3.
     batch = n_data // 100
     shared = {"memory": MEMORY, "batch": batch, "overlap": batch // 3, "rho": RHO}
     return {
@@ -89,7 +90,8 @@ class Steps(NamedTuple):
 
 
 def measure_steps(model: Problem, kind: str, given: dict[str, Any], steps: int = 16) -> Steps:
-    """A single worker in this process, by processor time: a neighbour on the machine does not count."""
+    """Time the steps of a single worker in this process, in processor time, which other programs do not
+    lengthen."""
     method = algorithm(kind, given)
     theta0 = starting_point(model, None, 0)
     iterate, local = method.init(theta0), method.init_worker(model, theta0)
@@ -112,6 +114,7 @@ def measure_timing(name: str, kind: str, given: dict[str, Any]) -> Timing:
     """The times of a cluster whose workers are as fast as this machine, with 10 Gbit/s messages."""
     problem = model(name)
     step, after, commit = measure_steps(problem, kind, given)
+    # Eight bytes per number.
     return Timing(step + after, commit, _vectors(kind) * 8 * problem.dim / BANDWIDTH)
 
 
@@ -150,12 +153,20 @@ PRINTED_TIMEOUT = 0.4
 
 
 def slowed(kind: str, timing: Timing) -> Timing:
-    """The same with gradients as slow as the printed timeout says: a batch takes 1/1.2 of it, what as-L-BFGS
-    and mb-L-BFGS compute on the overlap comes on top in proportion to its rows, and products cost nothing."""
+    """Return the times with gradients as slow as the printed timeout suggests.
+
+    A batch takes 1/1.2 of the timeout.  What as-L-BFGS and mb-L-BFGS compute on the overlap is added in
+    proportion to its rows, and products cost nothing.
+    """
+    # The inverse of the rule in `with_timeout`.
     batch = PRINTED_TIMEOUT / 1.2
+    # 4/3: the overlap is a third of the batch, and its gradient is computed twice.
     return timing._replace(worker=batch if kind == "async-sgd" else batch * 4.0 / 3.0)
 
 
 def with_timeout(given: dict[str, Any], method: Algorithm, timing: Timing) -> dict[str, Any]:
-    """Rounds of mb-L-BFGS may close after 1.2 mean times of a worker; the paper's 400 ms suit its cluster."""
+    """Return the parameters with a timeout of 1.2 mean times of a worker, for a method with rounds.
+
+    The paper's 400 ms suit its own cluster.
+    """
     return {**given, "timeout": 1.2 * timing.worker} if method.stages[0].closes is Closes.ROUND else given

@@ -85,6 +85,7 @@ def measured(name: str, found: Judged) -> str:
 def median_outcome(outcomes: Sequence[Outcome]) -> Outcome | None:
     """The outcome in the middle of those that have a number."""
     known = sorted((o for o in outcomes if math.isfinite(o.value)), key=lambda o: o.value)
+    # The upper median: it is the outcome of a setting, where a mean of two would be of none.
     return known[len(known) // 2] if known else None
 
 
@@ -161,6 +162,7 @@ def first_table(found: Judged, extents: dict[str, Extent]) -> list[str]:
     for row in ROWS:
         claim = CLAIMS[MAIN[row]]
         verdict, outcomes = found[claim.id]
+        # Without any outcome the verdict "not run" says it already.
         part = ", so far" if sum(verdict.counts) and not extents[row].whole else ""
         told, ruling = measured(claim.id, found), word(verdict, outcomes)
         lines.append(f"| [{row}](#{anchor(row)}) | {SAYS[claim.id]} | {told} | {ruling}{part} |")

@@ -95,6 +95,7 @@ class Autoregressive(Problem):
 
     def eigenvalues(self) -> npt.NDArray[np.float64]:
         lag = np.abs(np.subtract.outer(np.arange(DIM), np.arange(DIM)))
+        # E A'A = N_Y times the covariance of a row, and the prior adds 1.
         return np.asarray(1.0 + N_Y / NOISE * np.linalg.eigvalsh(self.correlation**lag))
 
 

@@ -67,6 +67,7 @@ def reading(claim: Claim, outcome: Outcome) -> str:
         return f"largest difference {10.0**-value:.1e}"
     if claim.id in APART:
         ratio = math.exp(-value)
+        # The error of a ratio is the ratio times the error of its logarithm, to first order.
         return _filled(APART[claim.id][0], f"×{ratio:.2f}", ratio * error, outcome)
     if claim.id in SHIFTED:
         shift, sign, words, _ = SHIFTED[claim.id]

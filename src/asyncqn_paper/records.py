@@ -41,6 +41,7 @@ def write_table(records: Sequence[Record], stem: Path) -> None:
     names = list(dict.fromkeys(name for record in records for name in record))
     table = pyarrow.table({name: [record.get(name) for record in records] for name in names})
     for k, field in enumerate(table.schema):
+        # Seven digits suffice for every rule and figure, and halve the published files.
         if field.type == pyarrow.float64():
             table = table.set_column(k, field.name, table.column(k).cast(pyarrow.float32()))
     content = BytesIO()

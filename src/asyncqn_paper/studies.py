@@ -114,6 +114,7 @@ class RatingsProblem(TuningProblem):
 
     @property
     def evaluate(self) -> int:
+        # A round of mb-L-BFGS commits once for all workers; the others commit once for each.
         at_once = 1 if self.algorithm == "mb-lbfgs" else self.workers
         looks = FEWER if self.model().n_data >= LARGE else EVALUATIONS
         # Messages both ways and the commit keep the master, whom many workers wait for.

@@ -94,6 +94,7 @@ SETTINGS = (PLAIN, RATINGS, STRETCHED)
 
 def cells(full: bool) -> list[list[Cell]]:
     """All settings; they take time by the clock, so they come after what others begin with."""
+    # An empty first batch puts these cells into the second round of all experiments.
     return [[], [pairs(setting, full) for setting in SETTINGS]] if full else [[pairs(PLAIN, full)]]
 
 
@@ -111,6 +112,7 @@ def apart(records: list[Record]) -> tuple[float, float]:
         curves.append((np.array([r["time"] for r in mine]), np.log([r["error"] for r in mine])))
     (t, e), (t_, e_) = curves
     # The curves end at different times, and the last stretch of the shorter one has few rows.
+    # Both curves are compared at the same times, not at the same commits.
     grid = np.linspace(0.0, 0.95 * min(t[-1], t_[-1]), 100)
     gap = float(np.median(np.abs(np.interp(grid, t, e) - np.interp(grid, t_, e_))))
     return gap, abs(math.log(t[-1] / t_[-1]))
@@ -119,6 +121,7 @@ def apart(records: list[Record]) -> tuple[float, float]:
 def _parts(get: Get, setting: str, full: bool) -> list[Outcome]:
     """Error and duration of one setting, each against the margin; nothing where runs are missing."""
     runs = _pairs(get, setting, full)
+    # A single run has no standard error.
     if len(runs) < 2:
         return []
     numbers = zip(*(apart(records) for records in runs), strict=True)

@@ -26,8 +26,11 @@ from asyncqn_paper.rules import (
 from asyncqn_paper.settings import EVERYONE, NAMES, NOBODY, PAPER, PAYERS, given
 from asyncqn_paper.studies import tuned
 
+# In the order of `settings.NAMES`.
 SGD, MB, AS = NAMES
+# The paper's text names one value of sigma_w^2, 200 (Fig. 3); the others are our own choice.
 VARIANCES = (0.0, 25.0, 50.0, 100.0, 200.0, 400.0, 600.0, 900.0)
+# Units of simulated time; some 3,000 commits of as-L-BFGS on 40 workers.
 LIMIT = 6000.0
 GRID = ("rows-alike-2", "rows-alike-8", "five-directions-8", "five-weak-10", "three-weak-39")
 """Problems of the grid, from weakly to strongly correlated; the last is the most correlated that the table
@@ -140,9 +143,11 @@ def settings() -> list[list[Setting]]:
         for problem in ("rows-alike-2", "rows-alike-8")
         for payer in (NOBODY, EVERYONE)
     ]
+    # Tuned parameters include H0, so that this axis has a value of its own.
     searched = [Setting({**BASE, PROBLEM: problem, NUMBERS: "tuned", H0: "tuned"}) for problem in TUNED_ON]
     batches, seen = [], set[str]()
     for batch in (first, second, third, [*searched, *around, *grid]):
+        # By text, because a setting holds a dictionary, which cannot be hashed.
         batches.append([s for s in {str(s): s for s in batch}.values() if str(s) not in seen])
         seen |= {str(s) for s in batch}
     return batches

@@ -23,10 +23,14 @@ from asyncqn_paper.records import Record
 from asyncqn_paper.rules import UNDECIDED, Estimate, Outcome, above, all_of, decide, estimate, times_apart
 from asyncqn_paper.settings import EVERYONE, MESSAGE, NOBODY, PAPER, PRODUCTS, algorithm, cluster, given
 
+# The paper's second experiment: W varies, at sigma_w^2 = 200; the other two variances are for its remark that
+# the speed-up is larger for a smaller spread.
 WORKERS = (1, 2, 3, 5, 8, 10, 15, 20, 30, 40, 60, 80, 100)
 VARIANCES = (0.0, 200.0, 900.0)
 RATES, FRICTIONS, LARGEST_FRICTION = (0.005, 0.0125, 0.03, 0.08, 0.2), (0.4, 0.9), 0.3
+# Far from the seeds 0 to 99 of the measurements.
 TUNING_SEED, TUNING_SEEDS = 2_000_000, 3
+# Mean time of a worker from one message to the next, 80 units: mu_w = 10 + 60 and tau = 10.
 CYCLE = 10.0 + PRODUCTS["as-lbfgs"] + MESSAGE
 MOST_COMMITS = 6000.0
 TIME, COMMITS = "time 0.05", "commits 0.05"
@@ -150,6 +154,7 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
 
 def _apart(rows: dict[int, list[Record]], few: int, many: int, name: str) -> Estimate | str:
     """log(at `few` workers / at `many`); times of runs that do not arrive count as the longest seen."""
+    # Above every time that was seen, so that a run that did not arrive counts as slower than all that did.
     limit = 1.0 + max((r[name] for W in (few, many) for r in rows[W] if r[name] is not None), default=0.0)
     slow, quick = ([r[name] for r in rows[W]] for W in (few, many))
     return times_apart(slow, quick, seeds_and_draws(rows[few]), limit)

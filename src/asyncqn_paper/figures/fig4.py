@@ -102,7 +102,9 @@ def _interval(timing: Timing, kind: str, payer: str) -> float:
     # A message that is paid keeps the link for half of the exchange.
     kept = 0.0 if payer == NOBODY else timing.message / 2.0
     if kind == MB:
+        # A round waits for a worker and a commit, and its messages to all workers share one link.
         return timing.worker + timing.master + timing.message + kept * WORKERS
+    # Either the workers limit the pace, or the master does with its commit and the two messages of an update.
     return max(sum(timing) / WORKERS, timing.master + 2.0 * kept)
 
 
@@ -214,6 +216,7 @@ def race(
             reached = first_below(run, max(ends), name) if math.isfinite(last(run)) else None
             times.append(limit if reached is None else reached)
         tied += times == [0.0, 0.0]
+        # A run that starts at the target has the time 0.
         logs.append(math.log(max(times[0], 1e-9) / max(times[1], 1e-9)))
     return "both start there" if 2 * tied >= len(logs) else estimate(logs)
 

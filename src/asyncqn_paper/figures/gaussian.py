@@ -45,6 +45,7 @@ def scale_below_limit(problem: str) -> float:
     """c of H0 = c I with c^2 lambda_max = 0.8, rounded: the limit of stability at W = 40 is 0.96."""
     # The scale is a number of the description and not of a draw: all draws get the same parameters.
     described = PROBLEMS[problem]
+    # `AlikeRows.top` is an eigenvalue of A'A / sigma_x^2, to which the prior adds 1.
     top = described.top + 1.0 if isinstance(described, AlikeRows) else described.largest
     return float(round((0.8 / top) ** 0.5, 2))
 
@@ -104,6 +105,7 @@ class _Watch:
 
     def __init__(self, limit: float, optimum: float) -> None:
         self.limit = limit
+        # (U - U*) / (U* + C) <= 0.05 is (U - U*) / U* <= 0.05 (1 + C / U*).
         self.targets = {"0.1": 0.1, "0.05": 0.05, "0.05c": 0.05 * (1.0 + CONSTANTS / optimum)}
         self.times: dict[str, float] = {}
         self.commits: dict[str, int] = {}

@@ -47,6 +47,7 @@ def momentum_cell(
     if gamma is None:  # friction 1 keeps nothing of u
         own = {**MEMORY, **rule, "gamma": 1.0, "h": rate / (scale * top)}
         return Curve(problem, "momentum-lbfgs", given(own), 200.0, seeds)
+    # Solved for h from q = h c^2 lambda / gamma.
     own = {**PAPER["as-lbfgs"], **rule, "gamma": gamma, "h": rate * gamma / (scale**2 * top)}
     return Curve(problem, "as-lbfgs", given(own, integrator=integrator), 200.0, seeds)
 

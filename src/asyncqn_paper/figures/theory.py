@@ -102,6 +102,7 @@ def jackknifed(x: Sequence[float], values: Any) -> Estimate | str:
         return "the mean error is not positive"
     all_, *rest = (slope(x, mean) for mean in means)
     n = len(rest)
+    # The jackknife: the slope is no mean of slopes, so that its error cannot be taken from their spread.
     return Estimate(all_, math.sqrt((n - 1) / n * float(np.sum((np.array(rest) - np.mean(rest)) ** 2))), n)
 
 
@@ -116,6 +117,7 @@ def _values(get: Get, study: str, function: str, memory: int, full: bool) -> Any
             records = get(chain(study, function, memory, value, s, full))
             if records is None:
                 return None
+            # The records of a chain: means until N/16, ..., N, and under 0.0 that of its second half.
             part = (0.0625, 0.125, 0.25, 0.5, 1.0)[k] if study == "N" else 0.0
             mine = [r["mean"] for r in records if r["part"] == part]
             line.append(math.nan if not mine or mine[0] is None else mine[0])
@@ -208,6 +210,7 @@ def _small(get: Get, full: bool) -> list[Outcome]:
         found.append(
             above("cost", {"measured": "processor time"}, Estimate(1.2 - float(fit[0]), error, len(x)))
         )
+    # 500 and 1000 are the beta of the paper's Tables 1 and 3.
     for beta in (1.0, 10.0, 100.0, 500.0, 1000.0):
         with_, without = (float(expected(LINE, beta, corrected)[-1]) for corrected in (True, False))
         value = -abs(math.log(without / with_))

@@ -79,9 +79,11 @@ def instance(problem: str, seed: int) -> tuple[Any, float, float]:
     model: Any
     if problem == "phase-retrieval":
         model = PhaseRetrieval.random(dim=20, n_data=40, seed=seed)
+        # Phase retrieval without noise: U is 0 at the signal.
         return model, 0.0, largest_curvature(model, model.signal)
     model = Mixture.random(components=8, n_data=400, width=20.0, seed=seed)
     planted = model.centres.ravel()
+    # The minimum lies near the planted centres, not at them, because the data are noisy.
     return model, descend(model, planted, 100).fun, largest_curvature(model, planted)
 
 
@@ -161,6 +163,7 @@ class Starts(Cell):
                 self.algorithm(top, commits),
                 engine=Simulator(Cluster(self.workers, worker_std=0.3)),
                 commits=commits,
+                # Restarts have starts of their own; the first is that of the other arms.
                 seed=seed + 100_000 * number,
                 evaluate=commits,
                 progress=False,

@@ -134,6 +134,7 @@ def estimates(axis: Any, rows: Sequence[tuple[str, Outcome]], *, apart: bool = F
     """
     for y, (_, found) in enumerate(rows):
         margin = CLAIMS[found.claim].margin
+        # All four are transformed alike, so that mark and bar stay comparable.
         ends = [found.value, found.value - ERRORS * found.error, found.value + ERRORS * found.error, margin]
         if apart:
             ends = [-end for end in ends]
