@@ -56,8 +56,7 @@ def demo(
     from asyncqn_recommender.data import PRESETS, synthetic_ratings
 
     require(not output.exists() or output.is_dir(), f"{output} is a file: give a folder with --output.")
-    # Before minutes of work, whose result could not be written.
-    check_place(output / "report.html")
+    check_place(output / "report.html")  # before minutes of work, whose result could not be written
     new_figure()  # raises at once if matplotlib is missing
     out.say(
         f"a simulated cluster of {FAST} workers and {SLOW} stragglers, ten times as slow; "
