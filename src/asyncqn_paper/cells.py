@@ -112,7 +112,7 @@ class Store:
         return len(self._found)
 
     def get(self, cell: Cell) -> list[Record] | None:
-        """The records of a cell; None where it is not finished."""
+        """Return the records of a cell; None where it is not finished."""
         found = self._found.get(cell.key)
         return None if found is None else found.records
 

@@ -111,7 +111,7 @@ def times(H: Vectors, v: Vectors) -> Vectors:
 
 
 def step_p(at: Phase, drift: Drift, h: float, gamma: float, beta: float, Z: Vectors) -> Phase:
-    """One Euler step of the SDE in (theta, p), of size h."""
+    """Make one Euler step of the SDE in (theta, p), of size h."""
     theta, p = at
     force = drift.correction - times(drift.H, drift.gradient) - gamma * p
     # Equations (10) and (11): both right-hand sides are taken at the beginning of the step.

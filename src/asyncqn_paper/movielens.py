@@ -43,24 +43,24 @@ class Timing(NamedTuple):
 
 
 def size_of(name: str) -> str:
-    """The row of the paper's table for a set: that of its own size, or of 1M for any other."""
+    """Return the row of the paper's table for a set: that of its own size, or of 1M for any other."""
     size = name.rpartition("-")[2]
     return size if size in TABLE else "1m"
 
 
 def set_of(full: bool) -> tuple[str, int]:
-    """The set of the full or the quick size, and its number of ratings: full cells are named without data."""
+    """Return the set of the full or the quick size and its number of ratings, without reading the ratings."""
     return ("ml-1m", 1_000_209) if full else ("synthetic-100k", 100_000)
 
 
 @cache
 def model(name: str) -> MatrixFactorization:
-    """The paper's MAP objective on a set of ratings."""
+    """Return the paper's MAP objective on a set of ratings."""
     return MatrixFactorization.from_ratings(load(name), RANK)
 
 
 def parameters(size: str, n_data: int) -> dict[str, dict[str, Any]]:
-    """The paper's parameters; N_Omega = N_Y / 100, N_O = N_Omega / 3, H + rho I for both L-BFGS methods."""
+    """Return the paper's parameters: N_Omega = N_Y / 100, N_O = N_Omega / 3, H + rho I for L-BFGS methods."""
     sgd, mb, h, gamma, beta = TABLE[size]
     # As in the supplement: N_Omega = N_Y / 100 and N_O = N_Omega / 3.
     batch = n_data // 100
@@ -111,7 +111,7 @@ def measure_steps(model: Problem, kind: str, given: dict[str, Any], steps: int =
 
 
 def measure_timing(name: str, kind: str, given: dict[str, Any]) -> Timing:
-    """The times of a cluster whose workers are as fast as this machine, with 10 Gbit/s messages."""
+    """Return the times of a cluster whose workers are as fast as this machine, with 10 Gbit/s messages."""
     problem = model(name)
     step, after, commit = measure_steps(problem, kind, given)
     # Eight bytes per number.
@@ -124,9 +124,9 @@ def _vectors(kind: str) -> int:
 
 
 def measured_cluster(timing: Timing, workers: int, payer: str = EVERYONE) -> Cluster:
-    """A cluster with these times, for all methods alike.
+    """Return a cluster with these times, for all methods alike.
 
-    A message takes half of `timing.message`; where it is paid for, it keeps the master's link for that long.
+    A message takes half of `timing.message`; if it is paid for, it occupies the master's link for that time.
     """
     # The time of a message is the same whether it is paid or not: what the link keeps is taken from the
     # latency.

@@ -158,5 +158,5 @@ PROBLEMS: dict[str, Spectrum | AlikeRows] = {
 
 
 def largest_mean_correlation(largest: float, dim: int = DIM) -> float:
-    """The bound on the mean |correlation| where the precision has eigenvalues from 1 to `largest`."""
+    """Return the bound on the mean |correlation| where the precision has eigenvalues from 1 to `largest`."""
     return float((largest - 1.0) / (2.0 * np.sqrt(largest * (dim - 1.0))))

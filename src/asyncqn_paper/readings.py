@@ -79,7 +79,7 @@ def reading(claim: Claim, outcome: Outcome) -> str:
 
 
 def _filled(words: str, number: str, error: float, outcome: Outcome) -> str:
-    """The words with the number; without an error where it was computed and not measured."""
+    """Return the words with the number; without an error where it was computed and not measured."""
     wide = f"± {error:.2f}" if error >= 0.005 else "± <0.01"
     told = f"{number} {wide}" if outcome.runs else number
     return words.replace("#", told.replace("-", "−"))

@@ -80,7 +80,7 @@ class RealRun:
     time_unit: float = 1.0
 
     def model(self) -> Problem:
-        """The problem itself."""
+        """Return the problem itself."""
         return AlikeRows(8.0, draw=1).model() if self.problem == GAUSSIAN else movielens.model(self.problem)
 
     def theta0(self) -> Array:

@@ -27,7 +27,7 @@ TUNED = Path(__file__).resolve().parent / "tuned"
 
 
 def tuned(name: str) -> dict[str, Any]:
-    """A study of the tuner, by the name of its file: {"best": {"parameters": ...}, "command": ...}."""
+    """Return a study of the tuner, by the name of its file: {"best": {"parameters": ...}, "command": ...}."""
     path = TUNED / f"{name}.json"
     if not path.is_file():
         raise BadInput(
@@ -146,7 +146,7 @@ class RatingsProblem(TuningProblem):
 
 
 def carried(document: Mapping[str, Any], ratings: str, timing: Timing) -> dict[str, Any]:
-    """The best parameters of a saved study of ratings, in the units of another set and of other times."""
+    """Return the best parameters of a saved study of ratings, converted to another set and to other times."""
     best = document["best"]
     if "point" not in best:
         return dict(best["parameters"])

@@ -39,7 +39,7 @@ class GaussianOptions:
     def study(
         self, algorithm: str, problem: str, W: int, runs: dict[str, int], output: Path | None
     ) -> StudyRequest:
-        """The study of an algorithm on a problem of Fig. 2."""
+        """Return the study of an algorithm on a problem of Fig. 2."""
         from asyncqn_paper.problems import PROBLEMS
         from asyncqn_paper.studies import GaussianProblem
 
@@ -72,7 +72,7 @@ class RatingsOptions:
         _positive("limit", self.limit)
 
     def study(self, algorithm: str, W: int, runs: dict[str, int], output: Path | None) -> StudyRequest:
-        """The study of an algorithm on ratings."""
+        """Return the study of an algorithm on ratings."""
         from asyncqn_paper.studies import RatingsProblem
 
         kept = "" if self.rho is None else f"-rho{self.rho:g}"

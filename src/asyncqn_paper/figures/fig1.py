@@ -81,7 +81,7 @@ def _curve(run: Run, metric: str) -> list[Record]:
 
 
 def pairs(setting: str, full: bool) -> Pair:
-    """The cell of a setting."""
+    """Return the cell of a setting."""
     ratings, _ = set_of(full)
     commits = {STRETCHED: 800, PLAIN: 4000, RATINGS: 600}[setting]
     if not full:
@@ -93,19 +93,19 @@ SETTINGS = (PLAIN, RATINGS, STRETCHED)
 
 
 def cells(full: bool) -> list[list[Cell]]:
-    """All settings; they take time by the clock, so they come after what others begin with."""
+    """Return the cells of all settings, in the second batch, because they take time by the clock."""
     # An empty first batch puts these cells into the second round of all experiments.
     return [[], [pairs(setting, full) for setting in SETTINGS]] if full else [[pairs(PLAIN, full)]]
 
 
 def _pairs(get: Get, setting: str, full: bool) -> list[list[Record]]:
-    """The records of every seed."""
+    """Return the records of every seed."""
     found = get(pairs(setting, full)) or []
     return [[r for r in found if r["seed"] == seed] for seed in dict.fromkeys(r["seed"] for r in found)]
 
 
 def apart(records: list[Record]) -> tuple[float, float]:
-    """|log of the errors' ratio| in the median of the run, and |log of the durations' ratio|."""
+    """Return |log of the errors' ratio|, in the median of the run, and |log of the durations' ratio|."""
     curves = []
     for engine in ("real", "simulated"):
         mine = [r for r in records if r["engine"] == engine]
@@ -119,7 +119,7 @@ def apart(records: list[Record]) -> tuple[float, float]:
 
 
 def _parts(get: Get, setting: str, full: bool) -> list[Outcome]:
-    """Error and duration of one setting, each against the margin; nothing where runs are missing."""
+    """Return the outcomes for error and duration of one setting; none where runs are missing."""
     runs = _pairs(get, setting, full)
     # A single run has no standard error.
     if len(runs) < 2:
@@ -129,7 +129,7 @@ def _parts(get: Get, setting: str, full: bool) -> list[Outcome]:
 
 
 def outcomes(get: Get, full: bool) -> list[Outcome]:
-    """Error and duration, in every setting."""
+    """Return the outcomes for error and duration, in every setting."""
     parts = {setting: _parts(get, setting, full) for setting in SETTINGS}
     return [all_of("fig1", {"setting": setting}, mine) for setting, mine in parts.items() if mine]
 
@@ -143,7 +143,7 @@ EVIDENCE = {
 
 
 def draw(get: Get, full: bool) -> dict[str, Any]:
-    """Error over time: real and simulated, all pairs faintly and the first in full; below, how far apart."""
+    """Draw the error over time, real and simulated, with the first pair emphasised; below, how far apart."""
     figure, axes = panels(2, len(SETTINGS), width=3.3, height=2.6, height_ratios=(2.4, 1.0))
     for (axis, below), setting in zip(axes.T, SETTINGS, strict=True):
         for k, records in enumerate(_pairs(get, setting, full)):

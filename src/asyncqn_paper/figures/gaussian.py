@@ -31,7 +31,7 @@ STARTS = {"prior": 1.0, "zero": 0.0, "far": 3.0}
 
 @cache
 def model(problem: str, draw: int) -> LinearGaussian:
-    """A draw of a problem."""
+    """Return a draw of a problem."""
     return replace(PROBLEMS[problem], draw=draw).model()
 
 
@@ -72,7 +72,7 @@ class Curve(Cell):
         return [self.run(method, machines, seed) for seed in range(self.first, self.first + self.seeds)]
 
     def run(self, method: Algorithm, machines: Cluster, seed: int) -> Record:
-        """One repetition: times and commits of the first crossings, and how it ended."""
+        """Run one repetition; return times and commits of the first crossings, and how it ended."""
         # The draw belongs to the seed, so all methods see the same problem at the same seed.
         problem = model(self.problem, seed % DRAWS)
         theta0 = STARTS[self.start] * starting_point(problem, None, seed)
@@ -132,10 +132,10 @@ class _Watch:
 
 
 def seeds_and_draws(records: list[Record]) -> list[int]:
-    """The draw of every record."""
+    """Return the draw of every record."""
     return [int(record["seed"]) % DRAWS for record in records]
 
 
 def column_of(records: list[Record], name: str) -> list[Any]:
-    """One column, None where a run did not arrive."""
+    """Return one column, None where a run did not arrive."""
     return [record[name] for record in records]

@@ -43,7 +43,7 @@ def _size(full: bool) -> tuple[int, tuple[str, ...]]:
 
 
 def cells(full: bool) -> list[list[Cell]]:
-    """The bound first, then the law; the small claims with the bound."""
+    """Return the cells of the bound and of the small claims first, then those of the law."""
     seeds, functions = _size(full)
     small: list[Cell] = [
         MomentumLimit("explicit"),
@@ -92,7 +92,7 @@ def slope(x: Any, y: Any) -> float:
 
 
 def jackknifed(x: Sequence[float], values: Any) -> Estimate | str:
-    """The slope of the mean over the seeds (first axis), with its jackknife error."""
+    """Return the slope of the mean over the seeds (first axis), with its jackknife error."""
     values = np.asarray(values, float)
     if not np.isfinite(values).all():
         return "a run diverged"
@@ -126,7 +126,7 @@ def _values(get: Get, study: str, function: str, memory: int, full: bool) -> Any
 
 
 def outcomes(get: Get, full: bool) -> list[Outcome]:
-    """The bound and the law in every finished setting, and the small claims."""
+    """Return the outcomes of the bound and the law in every finished setting, and of the small claims."""
     found: list[Outcome] = []
     for function in _size(full)[1]:
         for memory, words in MEMORIES.items():
@@ -156,7 +156,7 @@ def _bound(
 
 
 def _laws(get: Get, function: str, memory: int, choices: dict[str, str], full: bool) -> list[Outcome]:
-    """The worst direction at the smallest step, for every W and beta."""
+    """Return the outcomes of the law: its worst direction at the smallest step, for every W and beta."""
     found = []
     betas, h = (LAW_BETAS, LAW_STEPS[-1]) if full else (LAW_BETAS[:1], LAW_STEPS[0])
     for W in (1, 4):
@@ -223,7 +223,7 @@ LOOKS = {0: CONTROLS[1], 3: VARIANTS[3]}
 
 
 def draw(get: Get, full: bool) -> dict[str, Any]:
-    """The four terms of the bound, the law against h, the cost, Gamma; then all settings."""
+    """Draw the four terms of the bound, the law against h, the cost and Gamma; then all settings."""
     figure, axes = panels(2, 4, width=3.0, height=2.6)
     for axis, (study, (claim, _, x)) in zip(axes[0], STUDIES.items(), strict=True):
         _term(axis, get, study, full)
@@ -247,7 +247,7 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
 
 
 def _term(axis: Any, get: Get, study: str, full: bool) -> None:
-    """The mean error of every setting against what the study varies, with two errors."""
+    """Draw the mean error of every setting against what the study varies, with two errors."""
     missing = []
     for function in _size(full)[1]:
         for memory, look in LOOKS.items():
@@ -268,7 +268,7 @@ def _term(axis: Any, get: Get, study: str, full: bool) -> None:
 
 
 def _law(axis: Any, get: Get, function: str, full: bool) -> None:
-    """The variance farthest from that of the law, against h, with two errors and the margin as a band."""
+    """Draw the variance farthest from that of the law against h, with two errors and the margin as a band."""
     width = -CLAIMS["law"].margin
     axis.axhspan(math.exp(-width), math.exp(width), color="#2e7d4f", alpha=0.15, linewidth=0)
     for beta, marker in zip(LAW_BETAS, "osd", strict=True):
@@ -294,7 +294,7 @@ def _law(axis: Any, get: Get, function: str, full: bool) -> None:
 
 
 def _cost(axis: Any, get: Get, full: bool) -> None:
-    """Time of a step against M d, beside the slope 1 of the claim."""
+    """Draw the time of a step against M d, beside the slope 1 of the claim."""
     records = get(Cost(160_000 if full else 16_000)) or []
     for M, look in zip(dict.fromkeys(r["M"] for r in records), VARIANTS[1:], strict=False):
         mine = [r for r in records if r["M"] == M]

@@ -58,7 +58,7 @@ class TwoWells:
 
 @cache
 def problem(name: str) -> Any:
-    """The function by its name."""
+    """Return the function by its name."""
     if name == "quadratic":
         return LinearGaussian.random(DIM, N_DATA, spectrum=np.geomspace(1.0, 4.0, DIM))
     return TwoWells()
@@ -77,7 +77,7 @@ def optimum(name: str) -> float:
 
 
 def law(name: str, beta: float) -> Any:
-    """The variances of exp(-beta U) along its axes."""
+    """Return the variances of exp(-beta U) along its axes."""
     if name == "quadratic":
         return 1.0 / (beta * np.linalg.eigvalsh(problem(name).precision))
     x, U = _grid()
@@ -151,7 +151,7 @@ class Chain(Cell):
 
 
 def chain(study: str, function: str, memory: int, value: float, seed: int, full: bool) -> Chain:
-    """A run of a study; every value has a seed of its own."""
+    """Return a run of a study; every value has a seed of its own."""
     size = 2 if full else 1
     # Trajectories of one seed at two temperatures would be multiples of each other.
     own = 1000 * seed + 10 * list(STUDIES).index(study) + STUDIES[study][2].index(value)
@@ -168,7 +168,7 @@ def chain(study: str, function: str, memory: int, value: float, seed: int, full:
 def law_chain(
     function: str, memory: int, workers: int, beta: float, h: float, seed: int, full: bool
 ) -> Chain:
-    """A run whose law is compared with exp(-beta U)."""
+    """Return a run whose law is compared with exp(-beta U)."""
     # Apart from the seeds of `chain`.
     own = 100_000 + 1000 * seed + int(beta) + int(10_000 * h)
     return Chain(function, memory, int((400 if full else 50) / h), h, workers, beta, True, own)
