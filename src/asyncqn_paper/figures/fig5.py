@@ -70,7 +70,7 @@ def _size(full: bool) -> tuple[list[list[Choices]], tuple[int, ...], int]:
 
 
 def run_of(choices: Choices, workers: int, seed: int, full: bool, share: float = 1.0) -> Speedup:
-    """Return the cell of one run; with a `share` of the SDE's step h, h' falls by its square, gamma' by itself."""
+    """Return the cell of one run with a `share` of the SDE's step h: h' falls by its square, gamma' by it."""
     name, n_data = set_of(full)
     own = parameters("1m", n_data)["as-lbfgs"]
     # Half the step of the SDE, not half of h': the friction has to fall with it, or the scheme is another
