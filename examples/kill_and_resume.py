@@ -20,7 +20,7 @@ COMMITS = 20_000
 
 
 def start(folder: Path) -> None:
-    """The run that will not see its end."""
+    """Start the run that will be killed."""
     problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     sgd = aq.AsyncSGD(h=1e-4, batch=5)
     aq.minimize(problem, sgd, engine=aq.Threads(2), commits=COMMITS, checkpoint=folder, checkpoint_every=500)
@@ -31,8 +31,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "checkpoints"
         victim = subprocess.Popen([sys.executable, __file__, str(folder)])
+        # The first checkpoint of a run is written to the folder "a".
         while not (folder / "a" / "checkpoint.json").exists() and victim.poll() is None:
             time.sleep(0.01)
+        # Unlike Ctrl-C and SIGTERM, this signal gives the run no chance to write anything.
         os.kill(victim.pid, signal.SIGKILL)
         print("killed, exit code", victim.wait())
         run = aq.resume(folder)

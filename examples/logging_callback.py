@@ -1,7 +1,7 @@
-"""Metrics into MLflow, Weights & Biases or TensorBoard: a callback is all it takes.
+"""Send metrics to MLflow, Weights & Biases or TensorBoard with a callback.
 
-Each tracker wants (numbers, step).  This program writes lines of JSON, so that it runs without any of them;
-the three factories show the calls.
+Each tracker is a function of (numbers, step).  This program writes lines of JSON, so that it runs without any
+of them; the other three functions show the calls.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ Log = Callable[[dict[str, float], int], Any]
 
 
 def to_json_lines(file: IO[str]) -> Log:
-    """One object per evaluation."""
+    """Write one JSON object per evaluation."""
     return lambda numbers, step: print(json.dumps({"step": step, **numbers}), file=file)
 
 
 def to_mlflow() -> Log:
-    """Inside `with mlflow.start_run():`."""
+    """Log to MLflow; call this inside `with mlflow.start_run():`."""
     import mlflow
 
     return lambda numbers, step: mlflow.log_metrics(numbers, step=step)
 
 
 def to_wandb(**options: Any) -> Log:
-    """A run of Weights & Biases."""
+    """Log to a new run of Weights & Biases; `options` are those of `wandb.init`."""
     import wandb
 
     run = wandb.init(**options)
@@ -37,7 +37,7 @@ def to_wandb(**options: Any) -> Log:
 
 
 def to_tensorboard(folder: str) -> Log:
-    """Event files that `tensorboard --logdir` shows."""
+    """Write event files to a folder that `tensorboard --logdir` shows."""
     from torch.utils.tensorboard import SummaryWriter
 
     writer = SummaryWriter(folder)
@@ -45,17 +45,18 @@ def to_tensorboard(folder: str) -> Log:
 
 
 def logging(log: Log) -> Callable[[Any], None]:
-    """The callback: every number that the run knows of itself."""
+    """Return a callback that logs the metrics, the time, the staleness and the number of workers."""
 
     def tell(progress: Any) -> None:
         extra = {"time": progress.time, "staleness": progress.staleness, "workers": float(progress.workers)}
+        # Commits are the steps of a tracker's x-axis; "time" is the run's own clock, without evaluations.
         log({**progress.metrics, **extra}, progress.commit)
 
     return tell
 
 
 def main() -> None:
-    """A short run that logs ten times."""
+    """Make a short run that logs ten times."""
     problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     sgd = aq.AsyncSGD(h=1e-4, batch=20)
     callback = logging(to_json_lines(sys.stdout))

@@ -24,6 +24,7 @@ class AgeAwareSGD:
 
     h: float
     batch: int
+    # Without an annotation this is an attribute of the class, and no field of the dataclass.
     stages = ASYNCHRONOUS
 
     def check(self, problem: Any) -> None: ...
@@ -35,6 +36,7 @@ class AgeAwareSGD:
         return Vector(theta0.copy())
 
     def step(self, view: Vector, local: Vector, problem: Any, task: Any) -> Vector:
+        # All randomness comes from the task's stream; only then can the run be replayed.
         rows = task.stream.generator().integers(problem.n_data, size=self.batch)
         problem.grad(view.theta, rows, local.theta)
         return local
@@ -42,10 +44,12 @@ class AgeAwareSGD:
     def learn(self, view: Vector, local: Vector, problem: Any, task: Any) -> Vector:
         return local
 
+    # Called after an update was rejected; this method has no curvature memory to clear.
     def forget(self, local: Vector) -> Vector:
         return local
 
     def apply(self, iterate: Vector, updates: Any, commit: Any) -> Vector:
+        # An asynchronous commit has one update; the loop also serves stages with several.
         for update, staleness in zip(updates, commit.staleness, strict=True):
             iterate.theta[:] -= self.h / (1 + staleness) * update.theta
         return iterate

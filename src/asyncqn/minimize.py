@@ -72,6 +72,7 @@ Told = Annotated[Callback | None, parameter("Called with a `Progress` for every 
 def _callbacks(value: object) -> object:
     """Return the callbacks if each is a function or a `Patience`; raise `Refused` otherwise."""
     several = value if isinstance(value, (list, tuple)) and value else [value]
+    # An empty list is refused with the others: `several` is then [[]].
     if value is not None and not all(callable(each) or isinstance(each, Patience) for each in several):
         raise Refused
     return value
@@ -221,6 +222,7 @@ def minimize(
         waits or not any(stage.waits for stage in algorithm.stages),
         f"waits=False, but {type(algorithm).__name__} waits for slow workers: leave one of the two out.",
     )
+    # Stored in the manifest: a resumed run then knows that its number of commits is a bound, not a wish.
     open_ended = commits is None
     commits, evaluate = _length(algorithm, problem, commits, evaluate, stopping)
     check_fit(algorithm, problem, engine.workers)
@@ -230,6 +232,7 @@ def minimize(
     start = starting_point(problem, theta0, seed)
     if check:
         check_first_calls(problem, start)
+    # After all checks, because a wrong argument should not leave a folder behind.
     checkpoints = None if checkpoint is None else Checkpoints(checkpoint, checkpoint_every)
     # The bar needs a total; a run that ends by convergence or passes has none.
     total = None if open_ended or max_passes is not None else commits
@@ -240,6 +243,7 @@ def minimize(
         request = Request(
             *(problem, algorithm, start, commits, seed),
             *(evaluate, told, stopping, checkpoints, keep),
+            # With evaluate=0 the versions that an exact method knows get no rows either.
             every_version=evaluate is not None,
             open_ended=open_ended,
             stop=stop,
@@ -280,6 +284,7 @@ def _length(
     )
     if commits is None and not exact and passes is not None:
         commits = commits_of(algorithm, problem.n_data, passes)
+    # An exact method ends by itself; the bound only keeps it from running for ever.
     most = most_commits(algorithm) if commits is None else commits
     between = default_evaluate(algorithm, commits) if evaluate is None else evaluate
     return most, between or None
@@ -292,6 +297,7 @@ def commits_of(algorithm: Algorithm, n_data: int, passes: float) -> int:
     """
     rows_of, begins, fewest = extra(algorithm, "rows_of"), 0, n_data
     assert rows_of is not None
+    # Stages differ in the rows of an update; `begins` is the first version of the stage.
     for stage in algorithm.stages:
         # -1 stands for rows that workers draw themselves.
         part = np.arange(-1 if stage.parts is None else 0, stage.parts or 0, dtype=np.int32)
@@ -336,6 +342,7 @@ def showing(
             for each in told:
                 each(progress)
 
+        # Displays come first, so that a callback that ends the run has its last row on the screen.
         yield call_all if len(told) > 1 else told[0] if told else None
 
 
@@ -384,10 +391,13 @@ def starting_point(problem: Objective, theta0: Start = None, seed: Seed = 0) -> 
         given = real_array(theta0)  # a user's `initial` may return anything
     except Refused as refusal:
         raise BadInput(f"theta0 must be an array of real numbers, not {refusal}.") from None
+    # NumPy would convert True to 1.0 without a word.
     require(given.dtype.kind != "b", "theta0 must be an array of real numbers, not of booleans.")
     # A problem without a dtype follows the precision of its start.
+    # Integers are not such a wish: [0, 0, 0] starts a float64 run.
     if given.dtype in (np.float32, np.float64) and extra(problem, "dtype") is None:
         dtype = given.dtype
+    # Always a copy: the run would otherwise change the caller's array.
     start = np.array(given, dtype=dtype, order="C")
     require(
         start.shape == (problem.dim,),

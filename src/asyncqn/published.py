@@ -1,4 +1,4 @@
-"""The numbers of the paper's tables, by experiment; no other file contains them.
+"""The numbers of Tables 1 to 3 in the paper's supplement, by experiment; no other file contains them.
 
 Where the paper is silent (H0, the cautious constant, the quorum, the data themselves), the defaults of the
 classes apply.
@@ -51,6 +51,7 @@ def _ratings(n_data: int, sgd: float, mb: float, timeout: float, own: tuple[floa
         "mb-lbfgs": {"h": mb, "timeout": timeout / 1000.0},
         "as-lbfgs": {"h": h, "gamma": gamma, "beta": beta},
     }
+    # W = 10 as in Fig. 4; rho = 3 as the supplement says above Table 3.
     return Setting(n_data, 10, rows, rho=3.0)
 
 
@@ -68,18 +69,19 @@ SETTINGS: dict[str, Setting] = {
     "ml-10m": _ratings(10_000_054, 2e-7, 1e-8, 3400.0, (1e-9, 3e-2, 1e3)),
     "ml-20m": _ratings(20_000_263, 1e-7, 1e-8, 4500.0, (1e-9, 1e-3, 1e3)),
 }
-"""N_Y of the MovieLens sets is their number of ratings."""
+"""Tables 1 (linear Gaussian) and 3 (MovieLens).  N_Y of the MovieLens sets is their number of ratings."""
 
 PROBLEM: dict[str, Any] = {"kind": "linear-gaussian", "dim": 100, "n_data": 600, "noise_var": 10.0}
 """The linear Gaussian problem: d, N_Y and sigma_x^2."""
 VARIANCE = 200.0
-"""sigma_w^2 of Fig. 3; Fig. 2 varies it."""
+"""sigma_w^2, the variance of a worker's time, in Fig. 3; Fig. 2 varies it."""
 MESSAGE = 10.0
-"""tau."""
+"""tau, the time of communication per iteration, in the paper's base units."""
 MASTER = {"mb-lbfgs": 30.0}
-"""mu_m."""
+"""mu_m, the master's time per iteration, from Table 2; it is 0 for the two asynchronous algorithms."""
 PRODUCTS = {"as-lbfgs": 60.0}
-"""The time within mu_w that the paper allows as-L-BFGS for its two products with H, besides the gradient."""
+"""The term of mu_w in Table 2 that only as-L-BFGS has: besides the gradient, its workers compute two products
+with H, equations (6) and (7)."""
 
 
 def timing(name: str, kind: str) -> dict[str, Any]:
@@ -91,5 +93,6 @@ def timing(name: str, kind: str) -> dict[str, Any]:
         )
     setting = SETTINGS[name]
     # The paper charges 1,000 units for a pass over all rows.
+    # Table 2: mu_w = 1000 N_Omega / N_Y, plus 60 for as-L-BFGS.
     mean = 1000.0 * (setting.n_data // 100) / setting.n_data + PRODUCTS.get(kind, 0.0)
     return {"worker_mean": mean, "message": MESSAGE, "master": MASTER.get(kind, 0.0)}

@@ -44,6 +44,7 @@ class Registry(Mapping[str, Any]):
         # Our own names are found without reading the entry points of all installed packages.
         place = self.own[name] if name in self.own else self.places[name]
         module, _, cls = place.partition(":")
+        # Not cached here: Python's own cache of modules makes a second lookup cheap.
         return getattr(import_module(module), cls)
 
     def __contains__(self, name: object) -> bool:
@@ -57,5 +58,6 @@ class Registry(Mapping[str, Any]):
 
     def name_of(self, cls: type) -> str | None:
         """Return the name under which a class is registered, or None."""
+        # By location, because importing all registered classes to compare them would load every engine.
         place = f"{cls.__module__}:{cls.__qualname__}"
         return next((name for name, known in self.places.items() if known == place), None)

@@ -61,8 +61,8 @@ def resume(
         code.
     change : bool, default False
         Whether `problem` and `algorithm` may differ from the checkpoint's: the run then continues with
-        another problem, or with other parameters of the same algorithm. The run records its segments, and
-        its replay follows them.
+        another problem, or with other parameters of the same algorithm. The run records from which commit on
+        it had which inputs, and its replay follows this record.
     progress : bool, optional
         Whether to show a progress bar on stderr; by default on a terminal or in a notebook, after half a
         second of work.
@@ -91,7 +91,7 @@ def resume(
     """
     saved = load_checkpoint(folder)
     about, theta0 = saved.document["manifest"], saved.arrays["theta0"]
-    problem, algorithm = _what_to_go_on_with(folder, saved, problem, algorithm, allow_imports, change)
+    problem, algorithm = _inputs(folder, saved, problem, algorithm, allow_imports, change)
     # A simulated schedule is drawn from its cluster; a real one is recorded as it happens.
     simulated = about["engine"]["kind"] == "simulator"
     chosen = engine if engine is not None else engine_from_json(about["engine"])
@@ -103,6 +103,7 @@ def resume(
         not isinstance(chosen, Simulator) or to_json(chosen.cluster) == about["engine"].get("cluster"),
         "a simulated run can be resumed only on its own cluster: its schedule depends on the cluster.",
     )
+    # The manifest has this key only for a run whose number of commits is a bound that nobody chose.
     total = None if about.get("open_ended") else int(about["commits"])
     told = [] if callback is None else [callback]
     with (
@@ -113,7 +114,7 @@ def resume(
         return chosen.minimize(asked)
 
 
-def _what_to_go_on_with(
+def _inputs(
     folder: str | Path,
     saved: Saved,
     problem: Problem | None,

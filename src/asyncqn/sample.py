@@ -21,7 +21,7 @@ from asyncqn.types import Array, Problem, Progress
 from asyncqn.view.progress import shown
 
 _SPARE = 1.05
-"""Commits beyond those expected, for workers that join while the run is under way."""
+"""Factor on the expected number of commits: workers that join late bring chains that burn in as well."""
 
 
 @checked
@@ -46,7 +46,7 @@ def sample(
     """Draw from the posterior exp(-U) of a problem, by chains on asynchronous workers.
 
     Every chain is Hamiltonian Monte Carlo with a Metropolis test, under a metric that the master learns from
-    all chains during a warm-up and then freezes: the draws are right whatever the delays.
+    all chains during a warm-up and then freezes.  Delays therefore do not bias the draws.
 
     Parameters
     ----------
@@ -54,45 +54,47 @@ def sample(
         U(theta) = -log p(theta | data) up to a constant, with its gradient: one of asyncqn's models,
         `FiniteSum`, `from_torch`, `from_jax`, or a class of your own.
     chains : int, default 8
-        Chains at least; every worker runs equally many, and at least one.
+        Smallest number of chains.  Every worker runs the same number of chains, at least one.
     draws : int, default 10,000
-        Draws after the warm-up, of all chains together.
+        Number of draws after the warm-up, of all chains together.
     engine : Engine, optional
-        By default threads of this process, as many as it has processors.
+        Where the workers run; by default threads of this process, one per processor.
     seed : int, default 0
-        Of all randomness: the same seed and schedule give the same bits.
+        Seed of all random numbers; the same seed and schedule give the same bits.
     theta0 : array, optional
-        The point around which searches begin; by default the problem's `initial`, else zeros.  U must be
-        finite there.  Of a `Constrained` problem it is on the real line, see its `unconstrain`.
+        The point around which the searches for modes begin; by default the problem's `initial`, else zeros.
+        U must be finite there.  For a `Constrained` problem, pass unconstrained values, which its method
+        `unconstrain` returns.
     warm_up : int, optional
         Commits before the metric is frozen; by default 500 + 50 per chain + 10 per coordinate.
     acceptance : float, default 0.8
-        The acceptance at which the step is set; nearer to one where trajectories diverge.
+        Acceptance rate to which the step is tuned; raise it if trajectories diverge.
     minibatches : bool, default False
         Whether to draw approximately from minibatches (`MinibatchLangevin`), for sums over many rows;
-        `Samples.widening` estimates the error.
+        `Samples.widening` estimates the error of the variances.
     max_time : float, optional
-        End after so long on the engine's clock, with the draws made until then.
+        Longest duration, on the engine's clock and in its unit; the draws made until then are returned.
     checkpoint : path, optional
-        A folder for checkpoints; `Samples.from_run(resume(folder))` continues from the last one.
+        Folder for checkpoints; `Samples.from_run(resume(folder))` continues from the last one.
     checkpoint_every : int or float, default 30.0
-        An integer counts commits, a float seconds between two checkpoints.
+        Interval between two checkpoints: an int counts commits, a float counts seconds.
     callback : callable, optional
-        Called with a `Progress` about 200 times; raise StopIteration to stop.
+        Called with a `Progress` about 200 times; it raises StopIteration to end the run.
     progress : bool, optional
-        Whether to show a progress bar; by default where standard error is a terminal.
+        Whether to show a progress bar; by default on a terminal and in a notebook.
     check : bool, default True
-        Compare the gradient of a problem of your own with its values first.
+        Whether your own problem is tested before the run: its gradient against its values, sums of rows
+        against all rows, and equal calls against each other.
 
     Returns
     -------
     Samples
-        The draws by chain, R-hat, effective draws, and the run, which replays bit for bit.
+        The draws by chain, R-hat, effective sample sizes, and the run, which replays bit for bit.
 
     Warns
     -----
     SamplingWarning
-        Where R-hat exceeds 1.01, trajectories diverged, draws are worth too few independent ones, or the
+        If R-hat exceeds 1.01, trajectories diverged, the effective sample size is too small, or the
         posterior seems to be improper.
 
     Notes
@@ -127,6 +129,7 @@ def sample(
     start = starting_point(problem, theta0, seed)
     _check_start(problem, start)
     before = algorithm.warm_up_commits(start.size)
+    # Warm-up, draws, and for each chain the steps that do not count, with one to spare.
     commits = math.ceil(_SPARE * (before + draws + chains * (algorithm.burn_in + algorithm.preparations + 1)))
     # The method itself ends the run at the last draw that counts; `commits` is an upper bound.
     total = before + draws
@@ -134,6 +137,7 @@ def sample(
 
         def tell(seen: Progress) -> None:
             if advance is not None:
+                # Commits of late chains that burn in would carry the bar beyond its end.
                 advance(min(seen.commit, total))
             if callback is not None:
                 callback(seen)
@@ -145,6 +149,7 @@ def sample(
             theta0=start,
             commits=commits,
             seed=seed,
+            # A sampler does not converge to a point, so that no tolerance ends it.
             tol=None,
             max_time=max_time,
             callback=tell,
@@ -165,10 +170,12 @@ def sample(
 
 
 def _check_start(problem: Problem, start: Array) -> None:
-    """U and its gradient must be finite where everything begins."""
+    """Raise `BadInput` unless U and its gradient are finite at the start."""
     g = np.empty_like(start)
+    # Overflow in the user's function becomes the sentence below, not NumPy's warning.
     with np.errstate(all="ignore"):
         value = float(problem.value(start.copy()))
+        # Copies, in case the user's functions write to their argument.
         problem.grad(start.copy(), np.arange(int(problem.n_data)), g)
     at = "theta0" if start.any() else "theta0 = 0"
     require(

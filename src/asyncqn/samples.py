@@ -17,16 +17,20 @@ from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.runs.run import Run
 from asyncqn.types import Array, extra
 
-RHAT = 1.01
-"""Chains whose R-hat is beyond this have not forgotten where they began."""
-FEW, MOST_FEW = 100, 400
-"""Effective draws per chain, and of all chains, below which R-hat and quantiles are themselves uncertain."""
-WIDE = 0.1
-"""A widening of variances by minibatches, beyond which standard deviations are off by 5 %."""
-UNBOUNDED = 0.995
-"""A share of accepted trajectories at which chains that disagree meet no resistance."""
-RUNAWAY = 10.0
-"""The ratio of widths, of the last third of a chain to the first, from which a chain drifts away."""
+MAX_RHAT = 1.01
+"""Threshold of R-hat that Vehtari et al. recommend ("Rank-normalization, folding, and localization", 2021):
+above it, the chains still depend on where they began."""
+MIN_ESS_PER_CHAIN, MIN_ESS = 100, 400
+"""Effective draws per chain, and of all chains together, below which R-hat and quantiles are uncertain
+themselves.  400 is the recommendation of the same authors; fewer than four chains need 100 each."""
+MAX_WIDENING = 0.1
+"""Relative increase of variances by minibatches that is not worth a warning: standard deviations are then 5 %
+too large."""
+UNBOUNDED_ACCEPTANCE = 0.995
+"""Share of accepted trajectories from which chains that disagree seem to meet no resistance: on a proper
+posterior, the step is tuned until some trajectories are rejected."""
+DRIFT_RATIO = 10.0
+"""A chain drifts away if its last third is wider than its first by at least this factor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +40,13 @@ class Samples:
     Attributes
     ----------
     chains : list of ndarray, each of shape (draws, dim)
-        The draws that count, in the natural parameters of the problem (`Constrained`).  Lengths differ: a
-        fast worker draws more.
+        The draws after the warm-up, in the natural parameters of the problem (`Constrained`).  The chains
+        differ in length, because a fast worker draws more.
     run : Run
-        The run behind them, which `replay` computes again bit for bit; `run.keep` has all draws in the
-        order of their commits, those of the warm-up too.
+        The run that made them, which `replay` computes again bit for bit.  `run.keep` has all draws, also
+        those of the warm-up, in the order of their commits.
     names : list of str
-        Of the parameters.
+        Names of the parameters.
 
     Examples
     --------
@@ -65,14 +69,19 @@ class Samples:
 
     @classmethod
     def from_run(cls, run: Run, names: Sequence[str] | None = None) -> Samples:
-        """The samples of a run of `SharedMetricHMC` that kept every iterate, such as a resumed or loaded one.
+        """Return the samples of a run of a sampler that kept every iterate, such as a resumed or loaded run.
 
         Parameters
         ----------
         run : Run
-            As `resume`, `replay` or `load_run` return it.
+            The run, as `resume`, `replay` or `load_run` returns it.
         names : sequence of str, optional
-            Of the parameters; by default those of the problem, or `theta[0]`, `theta[1]`, ...
+            Names of the parameters; by default those of the problem, or `theta[0]`, `theta[1]`, ...
+
+        Returns
+        -------
+        Samples
+            The draws after the warm-up, by chain.
         """
         algorithm = run.algorithm
         require(
@@ -97,15 +106,16 @@ class Samples:
 
     @cached_property
     def rhat(self) -> Array:
-        """Rank-normalised split R-hat of every parameter; near 1 where chains agree."""
+        """Rank-normalised split R-hat of every parameter; it is near 1 if the chains agree."""
         return self._diagnosed(mixing.rhat)
 
     @cached_property
     def ess(self) -> Array:
-        """Effective draws in the bulk of every parameter's distribution, of all chains together."""
+        """Effective sample size in the bulk of every parameter's distribution, of all chains together."""
         return self._diagnosed(mixing.ess)
 
     def _diagnosed(self, measure: Any) -> Array:
+        # R-hat of a few draws is noise; NaN says that there is nothing to report.
         if max(map(len, self.chains), default=0) < mixing.MIN_DRAWS:
             return np.full(self.run.theta0.size, math.nan)
         found: Array = measure(self.chains)
@@ -113,35 +123,35 @@ class Samples:
 
     @property
     def divergent(self) -> int:
-        """Trajectories, of those that count, whose energy error exceeded 1000."""
+        """Number of trajectories after the warm-up whose energy error exceeded 1,000."""
         return self.run.counters["divergent"]
 
     @property
     def gradients(self) -> int:
-        """Gradients over all data that were computed, those of searches and warm-up among them."""
+        """Number of gradients over all data, including those of the searches and of the warm-up."""
         return self.run.counters["gradients"] + self.run.counters.get("warm_up_gradients", 0)
 
     @property
     def accept(self) -> float:
-        """The share of the trajectories that count which were accepted; NaN where there is no such test."""
+        """Share of the trajectories after the warm-up that were accepted; NaN for a method without a test."""
         accepted = self.run.counters.get("accepted", math.nan)
         return accepted / max(1, self.run.counters["draws"])
 
     @property
     def step(self) -> float:
-        """The leapfrog step, in units of the metric; NaN for a method whose step is a parameter."""
+        """Size of a leapfrog step, in units of the metric; NaN for a method whose step is a parameter."""
         return float(self.run.results["step"][0]) if "step" in self.run.results else math.nan
 
     @property
     def widening(self) -> float:
-        """By how much minibatches widen variances at most, as the run estimates; 0 for an exact method."""
+        """Largest relative increase of a variance by minibatches, as estimated; 0 for an exact method."""
         return float(self.run.results["widening"].max()) if "widening" in self.run.results else 0.0
 
     @property
     def metric(self) -> Array:
-        """H, the metric of the trajectories after the warm-up, near the posterior's covariance.
+        """H, the metric of the trajectories after the warm-up, which approximates the posterior's covariance.
 
-        Of shape (dim, dim), or for a long theta (`algorithms.sampling.metric`) the rows D, A and Q of
+        It has the shape (dim, dim).  For a long theta it consists of the rows D, A and Q of
         H = A'A + (I - A'Q) D (I - Q'A).
         """
         require("metric" in self.run.results, "this run learned no metric: each chain has that of its mode.")
@@ -151,17 +161,18 @@ class Samples:
 
     @cached_property
     def warnings(self) -> list[str]:
-        """Return what speaks against these draws, one sentence each; empty where nothing does."""
+        """Reasons to doubt these draws, one sentence each; empty if there is none."""
         return [*_about_chains(self), *_about_draws(self)]
 
     def summary(self) -> Summary:
-        """Mean, standard deviation, quantiles, effective draws and R-hat of every parameter."""
+        """Return mean, standard deviation, quantiles, effective sample size and R-hat of every parameter."""
         # Chains are pooled by draws: longer ones weigh more.
         pooled = np.concatenate(self.chains)
         low, middle, high = np.percentile(pooled, [5, 50, 95], axis=0)
         sd = pooled.std(axis=0)
         columns = {
             "mean": pooled.mean(axis=0),
+            # Standard error of the mean, from the effective sample size for means, not from that of the bulk.
             "mcse": sd / np.sqrt(self._diagnosed(mixing.ess_of_mean)),
             "sd": sd,
             "5%": low,
@@ -171,14 +182,15 @@ class Samples:
             "rhat": self.rhat,
         }
         notes = [f"approximate: minibatches widen variances by about {self.widening:.1%}."]
+        # Infinity marks restarts of chains, about which `warnings` has its own sentence.
         noisy = 0.0 < self.widening < math.inf
         return Summary(self.names, columns, [*(notes if noisy else []), *self.warnings])
 
     def to_arviz(self) -> Any:
-        """The draws as an ArviZ data tree (group "posterior"); needs the extra `arviz`.
+        """Return the draws as an ArviZ data tree (group "posterior"); this needs the extra `arviz`.
 
-        ArviZ wants chains of one length, so that the last draws of each are taken, as many as the shortest
-        has; chains shorter than a tenth of the longest are left out.
+        ArviZ needs chains of equal length.  Chains shorter than a tenth of the longest are left out; of the
+        others the last draws are taken, as many as the shortest of them has.
         """
         try:
             from arviz_base import from_dict
@@ -188,11 +200,12 @@ class Samples:
         lengths = [len(chain) for chain in self.chains]
         used = [chain for chain in self.chains if 10 * len(chain) >= max(lengths)]
         shortest = min(map(len, used))
+        # The shape is (chains, draws, dim), as ArviZ expects.
         draws = np.stack([chain[len(chain) - shortest :] for chain in used])
         return from_dict({"posterior": grouped(self.names, draws)})
 
     def plot(self, most: int = 6) -> Any:
-        """A matplotlib figure with the trace and the histogram of the first `most` parameters, by chain."""
+        """Return a figure with the trace and the histogram of the first `most` parameters, by chain."""
         try:
             from matplotlib.figure import Figure
         except ImportError:
@@ -213,7 +226,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Summary:
-    """A table with a row per parameter; `columns` by name, printed as text."""
+    """A table with a row per parameter; `str` returns it as text, followed by the warnings."""
 
     names: list[str]
     columns: dict[str, Array]
@@ -223,7 +236,7 @@ class Summary:
         return "\n".join([self.table(), *self.warnings])
 
     def table(self) -> str:
-        """The columns as text, a line per parameter below the names."""
+        """Return the columns as text: a line of names, then a line per parameter."""
         shown = {name: [_short(name, x) for x in column] for name, column in self.columns.items()}
         wide = max([len(name) for name in self.names], default=0)
         widths = {name: max(len(name), *map(len, cells)) for name, cells in shown.items()}
@@ -243,21 +256,24 @@ def _short(column: str, x: float) -> str:
 
 
 def counted(schedule: Schedule, algorithm: ChainMethod, dim: int) -> list[Array]:
-    """For every chain the places, in the order of commits, of the draws that count.
+    """Return, for every chain, the indices of its draws after the warm-up, in the order of commits.
 
-    A draw counts if it was made after the warm-up (it read a version from its end on) and its chain had
-    burned in.  Both follow from the schedule alone, never from the draws.
+    A draw counts if the version that it read is at or after the end of the warm-up, and if its chain has
+    burned in.  Both follow from the schedule alone: a choice by the values of draws would bias them.
     """
     per_worker, most = algorithm.per_worker, algorithm.draws
     # The k-th step of a worker moves its chain k modulo per_worker; reads of one worker increase with k.
+    # `lexsort` sorts by its last key first: by worker, then by version read, then by arrival.
     order = np.lexsort((np.arange(len(schedule)), schedule.read, schedule.worker))
     made = np.empty(len(schedule), np.int64)
     workers = schedule.worker[order]
+    # The place of each worker's first step in the sorted order; the distance to it is k.
     first = np.searchsorted(workers, workers)
     made[order] = np.arange(len(schedule)) - first
     chain = schedule.worker.astype(np.int64) * per_worker + made % per_worker
     good = (schedule.commit != DROPPED) & (schedule.read >= algorithm.warm_up_commits(dim))
     good &= made // per_worker >= algorithm.preparations + algorithm.burn_in
+    # Commit n, counted from 1, is row n - 1 of `run.keep.theta`.
     place = schedule.commit.astype(np.int64) - 1
     # The first `most` draws of all chains together: slow chains have fewer, and none is cut by its values.
     kept = np.sort(place[good])[:most]
@@ -266,7 +282,7 @@ def counted(schedule: Schedule, algorithm: ChainMethod, dim: int) -> list[Array]
 
 
 def grouped(names: Sequence[str], draws: Array) -> dict[str, Array]:
-    """Parameters of one name with indices, as `beta[0]`, `beta[1]`, become one array."""
+    """Return the draws by name; `beta[0]`, `beta[1]` and further indices of a name become one array."""
     stems: dict[str, list[int]] = {}
     for i, name in enumerate(names):
         stems.setdefault(name.partition("[")[0], []).append(i)
@@ -277,7 +293,7 @@ def grouped(names: Sequence[str], draws: Array) -> dict[str, Array]:
 
 
 def _about_chains(samples: Samples) -> list[str]:
-    """Chains that disagree, run away or are too few."""
+    """Return sentences on chains that disagree, drift away or are too short."""
     said = []
     chains = [chain for chain in samples.chains if len(chain) >= mixing.MIN_DRAWS]
     empty = len(samples.chains) - len(chains)
@@ -299,9 +315,9 @@ def _about_chains(samples: Samples) -> list[str]:
             f"the draws of {samples.names[constant[0]]} are all alike: no step was possible; check that "
             "value and gradient are finite around the mode, and that they belong together."
         )
-    elif not samples.rhat[worst] <= RHAT:
+    elif not samples.rhat[worst] <= MAX_RHAT:
         said.append(
-            f"R-hat is {samples.rhat[worst]:.3f} for {samples.names[worst]}, above {RHAT}: the chains "
+            f"R-hat is {samples.rhat[worst]:.3f} for {samples.names[worst]}, above {MAX_RHAT}: the chains "
             f"disagree; {_disagreement(samples, chains, worst)}."
         )
     return said
@@ -309,7 +325,7 @@ def _about_chains(samples: Samples) -> list[str]:
 
 def _disagreement(samples: Samples, chains: Sequence[Array], worst: int) -> str:
     """Return a reason for chains to disagree about a parameter, and what to do."""
-    if samples.accept > UNBOUNDED:
+    if samples.accept > UNBOUNDED_ACCEPTANCE:
         return "nothing seems to bound them: the posterior may be improper; give it a proper prior"
     # Ranges that do not meet mean separate modes; slow mixing leaves them overlapping.
     if (places := _apart(chains, worst)) > 1:
@@ -324,28 +340,30 @@ def _disagreement(samples: Samples, chains: Sequence[Array], worst: int) -> str:
 
 
 def _about_draws(samples: Samples) -> list[str]:
-    """Divergences and draws that say too little."""
+    """Return sentences on divergences, and on draws that carry too little information."""
     said, counters = [], samples.run.counters
     asked = getattr(samples.run.algorithm, "draws", 0)
     if counters["draws"] < asked:
         said.append(f"{counters['draws']} of {asked} draws were made: {samples.run.message}")
     if samples.divergent:
+        # An infinite widening is how `MinibatchLangevin` reports restarts.
         share = f"{samples.divergent} of {counters['draws']}"
         said.append(_restarted(share) if math.isinf(samples.widening) else _diverged(share, samples))
-    elif samples.widening > WIDE:
+    elif samples.widening > MAX_WIDENING:
         said.append(
             f"the noise of minibatches widens variances by about {samples.widening:.0%}: use larger batches, "
             "or exact gradients (minibatches=False)."
         )
-    # Where chains disagree their number of effective draws says nothing more.
-    few = min(MOST_FEW, FEW * len(samples.chains))
+    # Where chains disagree, their effective sample size means nothing.
+    few = min(MIN_ESS, MIN_ESS_PER_CHAIN * len(samples.chains))
     finite = samples.ess[np.isfinite(samples.ess)]
-    if finite.size and finite.min() < few and np.nanmax(samples.rhat) <= RHAT:
+    if finite.size and finite.min() < few and np.nanmax(samples.rhat) <= MAX_RHAT:
         worst = int(np.nanargmin(samples.ess))
         said.append(
             f"the draws of {samples.names[worst]} are worth {samples.ess[worst]:.0f} independent ones, fewer "
             f"than {few}: draw more."
         )
+    # Far below any reasonable target of `acceptance`, so that the tuned step cannot explain it.
     if samples.accept < 0.3:
         said.append(
             f"only {samples.accept:.0%} of the trajectories were accepted: check that the gradient belongs "
@@ -355,7 +373,7 @@ def _about_draws(samples: Samples) -> list[str]:
 
 
 def _diverged(share: str, samples: Samples) -> str:
-    """The sentence on divergent trajectories, by what most of them met."""
+    """Return the sentence on divergent trajectories, by the cause of most of them."""
     not_finite = samples.run.counters.get("not_finite", 0)
     if 2 * not_finite > samples.divergent:
         return (
@@ -370,7 +388,7 @@ def _diverged(share: str, samples: Samples) -> str:
 
 
 def _drifting(chains: Sequence[Array]) -> list[int]:
-    """Parameters whose last third lies far wider about the median of the first than the first, by chain."""
+    """Return the parameters that spread ever further in most chains, by the first and last third of each."""
     votes = np.zeros(chains[0].shape[1])
     for chain in chains:
         # Medians, which single draws of a heavy tail do not move.
@@ -378,14 +396,15 @@ def _drifting(chains: Sequence[Array]) -> list[int]:
         first, last = chain[:third], chain[-third:]
         middle = np.median(first, axis=0)
         width = np.median(np.abs(first - middle), axis=0)
-        votes += np.median(np.abs(last - middle), axis=0) > RUNAWAY * np.maximum(width, 1e-300)
+        votes += np.median(np.abs(last - middle), axis=0) > DRIFT_RATIO * np.maximum(width, 1e-300)
     return [int(i) for i in np.flatnonzero(2 * votes > len(chains))]
 
 
 def _apart(chains: Sequence[Array], i: int) -> int:
-    """At how many places chains lie whose ranges of parameter i, the middle 98 %, do not meet."""
+    """Return the number of separate places: groups of chains whose central 98 % of parameter i overlap."""
     ranges = sorted(tuple(np.percentile(chain[:, i], [1.0, 99.0])) for chain in chains)
     places, end = 0, -math.inf
+    # Intervals in order of their lower ends: one that begins beyond all earlier ends begins a new place.
     for low, high in ranges:
         if low > end:
             places += 1
@@ -394,7 +413,7 @@ def _apart(chains: Sequence[Array], i: int) -> int:
 
 
 def _restarted(share: str) -> str:
-    """The sentence on draws of minibatches that followed a restart."""
+    """Return the sentence on draws from minibatches that followed a restart."""
     return (
         f"{share} draws were made after a restart at the mode, because gradients were not finite or "
         "a chain ran away: these draws are not of the posterior; look for rows with NaN, or use exact "
@@ -405,6 +424,7 @@ def _restarted(share: str) -> str:
 def failed(run: Run) -> BadInput | None:
     """Return the error of a run without draws of the posterior, or None for any other run."""
     draws, divergent = run.counters.get("draws", 0), run.counters.get("divergent", 0)
+    # Without a Metropolis test nothing corrects draws after a restart; with most of them so, nothing is left.
     if getattr(run.algorithm, "approximate", False) and 2 * divergent > draws:
         return BadInput(_restarted(f"{divergent} of {draws}"))
     if run.status != "diverged":

@@ -19,6 +19,7 @@ def _column(value: Any) -> npt.NDArray[Any]:
         column = np.asarray(value)
     except ValueError:
         raise Refused("a ragged array") from None
+    # A single number has no length; NumPy would make an array without dimensions of it.
     if column.ndim == 0:
         raise Refused
     return column
@@ -106,6 +107,7 @@ class Table(Mapping[str, npt.NDArray[Any]]):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """Raise TypeError: columns differ in type, and a library that wants one array would use the names."""
+        # NumPy would otherwise iterate over the mapping and return an array of its column names.
         raise TypeError("a table is not an array: use table['fun'], table.to_pandas() or dict(table).")
 
     def __repr__(self) -> str:

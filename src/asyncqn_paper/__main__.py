@@ -4,6 +4,7 @@ import sys
 
 from asyncqn.cli import run_commands
 
+# `reproduce` is the default command, so that `python -m asyncqn_paper --full` needs no further word.
 given = sys.argv[1:]
 run_commands(
     "asyncqn_paper.commands",

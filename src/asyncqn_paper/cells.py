@@ -1,4 +1,4 @@
-"""Cells: the pieces in which the experiments are computed, each once, and kept.
+"""Cells: the pieces in which the experiments are computed; each is computed once and stored.
 
 A cell is a frozen dataclass whose `measure` returns records; its key is the hash of its class and fields.  A
 `Store` is a folder with one Parquet table per experiment (`TABLE.parquet`), which can be published, and a
@@ -47,11 +47,13 @@ class Cell:
         """The name under which its records are kept."""
         # The name of the class and not its module: cells keep their keys when code moves between files.
         text = json.dumps([type(self).__name__, to_json(self)], sort_keys=True, allow_nan=False)
+        # 64 bits: among a few thousand cells two equal keys are out of the question.
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def columns(self) -> Record:
         """Its fields, as columns of the published table."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        # A column of a table has one type; nested fields are readable as text.
         return {name: v if isinstance(v, (int, float, str)) else str(v) for name, v in plain.items()}
 
 
@@ -110,7 +112,7 @@ class Store:
         return len(self._found)
 
     def get(self, cell: Cell) -> list[Record] | None:
-        """The records of a cell; None where it is not finished."""
+        """Return the records of a cell; None where it is not finished."""
         found = self._found.get(cell.key)
         return None if found is None else found.records
 
@@ -143,21 +145,24 @@ class Store:
                 # it took.
                 own = {"key": cell.key, "seconds": seconds / max(1, len(records)), "code": code}
                 told = {f"cell {name}": value for name, value in cell.columns().items()}
+                # The prefix "cell " keeps the fields of a cell apart from the columns of its records.
                 rows.setdefault(cell.table, []).extend({**own, **told, **record} for record in records)
         for table, records in rows.items():
             write_table(records, self.folder / table)
+        # Only after the tables are written; a crash in between leaves cells in both, which does no harm.
         self._journal.unlink(missing_ok=True)
 
     def _read_table(self, path: Path) -> None:
         for row in read_table(path.with_suffix("")):
             key, seconds, code = row.pop("key"), row.pop("seconds"), row.pop("code")
             record = {name: value for name, value in row.items() if not name.startswith("cell ")}
+            # Rows of one cell follow each other; their seconds add up to what the cell took.
             before = self._found.get(key, Finished([], 0.0, code))
             before.records.append(record)
             self._found[key] = Finished(before.records, before.seconds + seconds, code)
 
     def _read_journal(self) -> None:
-        """A line that was cut off is passed over."""
+        """Read the cells of the journal; a line that was cut off is ignored."""
         if not self._journal.is_file():
             return
         for line in read_own(self._journal, LONGEST_DOCUMENT).decode(errors="replace").splitlines():

@@ -1,4 +1,4 @@
-"""How figures look: one look per algorithm everywhere, readable in greyscale by marker, dash and shade."""
+"""The style of the figures: each algorithm has one look, readable in greyscale by marker, dash and shade."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _STYLE: Any = {
 
 
 def style() -> AbstractContextManager[Any]:
-    """The common look, for everything drawn inside."""
+    """Return a context in which everything is drawn in the common style."""
     try:
         import matplotlib
     except ImportError:
@@ -53,7 +53,7 @@ def style() -> AbstractContextManager[Any]:
 def panels(
     rows: int, columns: int, width: float = 3.5, height: float = 2.7, **options: Any
 ) -> tuple[Any, Any]:
-    """A figure without a screen, and its axes as a 2-D array."""
+    """Return a figure, made without pyplot, and its axes as a 2-D array; sizes are in inches per panel."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -63,7 +63,7 @@ def panels(
 
 
 def few_decades(axis: Any, which: str = "y") -> None:
-    """Plain numbers on a logarithmic axis ("x" or "y") that spans less than two decades.
+    """Put plain numbers on a logarithmic axis ("x" or "y") that spans less than two decades.
 
     Matplotlib labels such an axis with powers of ten, of which there may be none or one in view.
     """
@@ -82,7 +82,7 @@ def few_decades(axis: Any, which: str = "y") -> None:
 
 
 def band(axis: Any, x: Any, middle: Any, low: Any, high: Any, label: str, look: dict[str, Any]) -> None:
-    """A line with a shade from `low` to `high`; what is not finite is left out."""
+    """Draw a line and a shaded band from `low` to `high`; values that are not finite are left out."""
     middle, low, high = (np.where(np.isfinite(a), a, np.nan) for a in (middle, low, high))
     axis.plot(x, middle, label=label, **look)
     axis.fill_between(x, low, high, color=look["color"], alpha=0.18, linewidth=0)

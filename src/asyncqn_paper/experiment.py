@@ -1,4 +1,4 @@
-"""What an experiment is: cells that are computed, and outcomes and figures that are made of them."""
+"""Experiment: the cells that are computed, and the outcomes and figures that are made of their records."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from asyncqn_paper.records import Record
 from asyncqn_paper.rules import Outcome
 
 Get = Callable[[Cell], "list[Record] | None"]
-"""The records of a cell; None where it has not been computed."""
+"""A function that returns the records of a cell, or None if the cell has not been computed."""
 
 
 @dataclass(frozen=True)
 class Experiment:
     """One figure of the paper, or one set of claims.
 
-    cells(full) are batches: the first of all experiments are computed before the second of any.  outcomes and
-    draw see finished cells only, and make the best of what is there.
+    `cells(full)` returns batches: the first batch of each experiment is computed before the second batch of
+    any.  `outcomes` and `draw` receive finished cells only, and leave out what is missing.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The paper's SDE with an L-BFGS matrix that depends on theta, integrated with and without its correction.
+"""The paper's SDE (8), with an L-BFGS matrix that depends on theta, with and without its correction (9).
 
     d theta = H(theta) p dt
     d p     = (Gamma(theta)/beta - H(theta) U'(theta) - gamma p) dt + sqrt(2 gamma/beta) dB,
@@ -70,11 +70,13 @@ class LBFGSField:
             y = here - self.model.gradient(theta - s)
             pairs.append((s, y, y @ s))
         _, newest, sy = pairs[-1]
+        # The usual scale of L-BFGS, from the newest pair.
         H = (sy / (newest * newest).sum(axis=1))[:, None, None] * np.eye(d)
         for s, y, sy in pairs:
             Hy = np.einsum("nij,nj->ni", H, y)
             cross = Hy[:, :, None] * s / sy[:, None, None]
             share = (1.0 + (y * Hy).sum(axis=1) / sy) / sy
+            # The BFGS update of the inverse, (I - s y'/sy) H (I - y s'/sy) + s s'/sy, multiplied out.
             H = H - cross - cross.transpose(0, 2, 1) + share[:, None, None] * np.outer(s, s)
         return np.asarray(H)
 
@@ -83,6 +85,7 @@ class LBFGSField:
         n, d = theta.shape
         moves = _DIFFERENCE * np.vstack([np.zeros(d), np.eye(d), -np.eye(d)])
         H = self((theta + moves[:, None, :]).reshape(-1, d)).reshape(1 + 2 * d, n, d, d)
+        # slopes[j] is dH / d theta_j; Gamma_i of equation (9) sums its entries (i, j) over j.
         slopes = (H[1 : 1 + d] - H[1 + d :]) / (2.0 * _DIFFERENCE)
         return H[0], np.asarray(np.einsum("jnij->ni", slopes))
 
@@ -108,30 +111,32 @@ def times(H: Vectors, v: Vectors) -> Vectors:
 
 
 def step_p(at: Phase, drift: Drift, h: float, gamma: float, beta: float, Z: Vectors) -> Phase:
-    """One Euler step of the SDE in (theta, p), of size h."""
+    """Make one Euler step of the SDE in (theta, p), of size h."""
     theta, p = at
     force = drift.correction - times(drift.H, drift.gradient) - gamma * p
+    # Equations (10) and (11): both right-hand sides are taken at the beginning of the step.
     return Phase(theta + h * times(drift.H, p), p + h * force + np.sqrt(2.0 * h * gamma / beta) * Z)
 
 
 class Chains(NamedTuple):
-    """How the SDE is integrated."""
+    """Parameters of the integration: step h, friction gamma, inverse temperature beta, and chains."""
 
     h: float
     gamma: float = 1.0
     beta: float = 1.0
     chains: int = 1000
     burn_in: float = 15.0
-    """Time that is thrown away, from a start near the law."""
+    """Time of the burn-in, which is discarded; chains start near the law."""
     duration: float = 25.0
-    """Time that is averaged over."""
+    """Time over which moments are averaged."""
 
 
 def moments(field: LBFGSField, chains: Chains, corrected: bool, seed: int) -> Vectors:
-    """Long means of (theta_1^2, ..., theta_d^2, U) of every chain, with or without Gamma."""
+    """Return the time averages of (theta_1^2, ..., theta_d^2, U) of every chain, with or without Gamma."""
     model, (h, gamma, beta, n) = field.model, chains[:4]
     d = model.dim
     rng = np.random.Generator(np.random.Philox(key=[seed, 0x5DE]))
+    # p starts in its law, which is N(0, I / beta) by Proposition 1.
     at = Phase(rng.standard_normal((n, d)), rng.standard_normal((n, d)) / np.sqrt(beta))
     nothing, total, kept = np.zeros((n, d)), np.zeros((n, d + 1)), 0
     # Times and not steps: a smaller h has more steps, and the same burn-in.
@@ -149,14 +154,17 @@ def moments(field: LBFGSField, chains: Chains, corrected: bool, seed: int) -> Ve
 
 
 def expected(field: LBFGSField, beta: float, corrected: bool = True) -> Vectors:
-    """The means that `moments` tends to, by quadrature in d <= 2: of exp(-beta U), or, in one dimension and
-    without Gamma, of exp(-beta U) / H."""
+    """Return the limits of `moments`, by quadrature in d <= 2.
+
+    The law is exp(-beta U), or, in one dimension and without Gamma, exp(-beta U) / H.
+    """
     model = field.model
     d = model.dim
     # Nine standard deviations of the widest law, exp(-beta |theta|^2 / 2).
     line = np.linspace(-9.0, 9.0, 601) / np.sqrt(beta)
     points = np.stack(np.meshgrid(*[line] * d, indexing="ij"), axis=-1).reshape(-1, d)
     U = model.value(points)
+    # Relative to the minimum, so that large beta does not underflow everywhere.
     weight = np.exp(-beta * (U - U.min()))
     if not corrected:
         if d != 1:

@@ -43,25 +43,26 @@ class Timing(NamedTuple):
 
 
 def size_of(name: str) -> str:
-    """The row of the paper's table for a set: that of its own size, or of 1M for any other."""
+    """Return the row of the paper's table for a set: that of its own size, or of 1M for any other."""
     size = name.rpartition("-")[2]
     return size if size in TABLE else "1m"
 
 
 def set_of(full: bool) -> tuple[str, int]:
-    """The set of the full or the quick size, and its number of ratings: full cells are named without data."""
+    """Return the set of the full or the quick size and its number of ratings, without reading the ratings."""
     return ("ml-1m", 1_000_209) if full else ("synthetic-100k", 100_000)
 
 
 @cache
 def model(name: str) -> MatrixFactorization:
-    """The paper's MAP objective on a set of ratings."""
+    """Return the paper's MAP objective on a set of ratings."""
     return MatrixFactorization.from_ratings(load(name), RANK)
 
 
 def parameters(size: str, n_data: int) -> dict[str, dict[str, Any]]:
-    """The paper's parameters; N_Omega = N_Y / 100, N_O = N_Omega / 3, H + rho I for both L-BFGS methods."""
+    """Return the paper's parameters: N_Omega = N_Y / 100, N_O = N_Omega / 3, H + rho I for L-BFGS methods."""
     sgd, mb, h, gamma, beta = TABLE[size]
+    # As in the supplement: N_Omega = N_Y / 100 and N_O = N_Omega / 3.
     batch = n_data // 100
     shared = {"memory": MEMORY, "batch": batch, "overlap": batch // 3, "rho": RHO}
     return {
@@ -89,7 +90,8 @@ class Steps(NamedTuple):
 
 
 def measure_steps(model: Problem, kind: str, given: dict[str, Any], steps: int = 16) -> Steps:
-    """A single worker in this process, by processor time: a neighbour on the machine does not count."""
+    """Time the steps of a single worker in this process, in processor time, which other programs do not
+    lengthen."""
     method = algorithm(kind, given)
     theta0 = starting_point(model, None, 0)
     iterate, local = method.init(theta0), method.init_worker(model, theta0)
@@ -109,9 +111,10 @@ def measure_steps(model: Problem, kind: str, given: dict[str, Any], steps: int =
 
 
 def measure_timing(name: str, kind: str, given: dict[str, Any]) -> Timing:
-    """The times of a cluster whose workers are as fast as this machine, with 10 Gbit/s messages."""
+    """Return the times of a cluster whose workers are as fast as this machine, with 10 Gbit/s messages."""
     problem = model(name)
     step, after, commit = measure_steps(problem, kind, given)
+    # Eight bytes per number.
     return Timing(step + after, commit, _vectors(kind) * 8 * problem.dim / BANDWIDTH)
 
 
@@ -121,9 +124,9 @@ def _vectors(kind: str) -> int:
 
 
 def measured_cluster(timing: Timing, workers: int, payer: str = EVERYONE) -> Cluster:
-    """A cluster with these times, for all methods alike.
+    """Return a cluster with these times, for all methods alike.
 
-    A message takes half of `timing.message`; where it is paid for, it keeps the master's link for that long.
+    A message takes half of `timing.message`; if it is paid for, it occupies the master's link for that time.
     """
     # The time of a message is the same whether it is paid or not: what the link keeps is taken from the
     # latency.
@@ -150,12 +153,20 @@ PRINTED_TIMEOUT = 0.4
 
 
 def slowed(kind: str, timing: Timing) -> Timing:
-    """The same with gradients as slow as the printed timeout says: a batch takes 1/1.2 of it, what as-L-BFGS
-    and mb-L-BFGS compute on the overlap comes on top in proportion to its rows, and products cost nothing."""
+    """Return the times with gradients as slow as the printed timeout suggests.
+
+    A batch takes 1/1.2 of the timeout.  What as-L-BFGS and mb-L-BFGS compute on the overlap is added in
+    proportion to its rows, and products cost nothing.
+    """
+    # The inverse of the rule in `with_timeout`.
     batch = PRINTED_TIMEOUT / 1.2
+    # 4/3: the overlap is a third of the batch, and its gradient is computed twice.
     return timing._replace(worker=batch if kind == "async-sgd" else batch * 4.0 / 3.0)
 
 
 def with_timeout(given: dict[str, Any], method: Algorithm, timing: Timing) -> dict[str, Any]:
-    """Rounds of mb-L-BFGS may close after 1.2 mean times of a worker; the paper's 400 ms suit its cluster."""
+    """Return the parameters with a timeout of 1.2 mean times of a worker, for a method with rounds.
+
+    The paper's 400 ms suit its own cluster.
+    """
     return {**given, "timeout": 1.2 * timing.worker} if method.stages[0].closes is Closes.ROUND else given

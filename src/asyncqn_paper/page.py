@@ -61,7 +61,7 @@ Judged = dict[str, tuple[Verdict, list[Outcome]]]
 
 
 def judged(experiments: Sequence[Experiment], store: Store, full: bool) -> Judged:
-    """The verdict on every claim, and the outcomes behind it."""
+    """Return the verdict on every claim, and the outcomes behind it."""
     found: dict[str, list[Outcome]] = {name: [] for name in CLAIMS}
     for experiment in experiments:
         for outcome in experiment.outcomes(store.get, full):
@@ -83,13 +83,14 @@ def measured(name: str, found: Judged) -> str:
 
 
 def median_outcome(outcomes: Sequence[Outcome]) -> Outcome | None:
-    """The outcome in the middle of those that have a number."""
+    """Return the outcome in the middle of those that have a number."""
     known = sorted((o for o in outcomes if math.isfinite(o.value)), key=lambda o: o.value)
+    # The upper median: it is the outcome of a setting, where a mean of two would be of none.
     return known[len(known) // 2] if known else None
 
 
 def word(verdict: Verdict, outcomes: Sequence[Outcome]) -> str:
-    """The verdict in words; one that depends on an axis says where on it the claim holds."""
+    """Return the verdict in words; one that depends on an axis says where on it the claim holds."""
     if verdict.word != DEPENDS:
         return f"**{verdict.word}**"
     decided: dict[str, Counter[str]] = {}
@@ -110,18 +111,18 @@ def word(verdict: Verdict, outcomes: Sequence[Outcome]) -> str:
 
 
 def heading(experiment: Experiment) -> str:
-    """The heading of an experiment: "Fig. 2", "Theory"."""
+    """Return the heading of an experiment: "Fig. 2", "Theory"."""
     name = experiment.name
     return name.replace("fig", "Fig. ") if name.startswith("fig") else name.capitalize()
 
 
 def anchor(row: str) -> str:
-    """The address of the heading that a row links to."""
+    """Return the address of the heading that a row links to."""
     return "fig-5" if row == "Fig. S1" else row.lower().replace(". ", "-")
 
 
 def rows_of(experiment: Experiment) -> tuple[str, ...]:
-    """The rows of the first table whose claims an experiment judges."""
+    """Return the rows of the first table whose claims an experiment judges."""
     return ROWS_OF.get(experiment.name, (heading(experiment), experiment.name))
 
 
@@ -153,7 +154,7 @@ def extent(experiments: Sequence[Experiment], store: Store, full: bool) -> Exten
 
 
 def first_table(found: Judged, extents: dict[str, Extent]) -> list[str]:
-    """One line per figure of the paper; `extents` by row. A verdict on a part of the cells says so."""
+    """Return one line per figure of the paper; `extents` by row. A verdict on a part of the cells says so."""
     lines = [
         "| | the paper says | we measure (median setting, n runs); settings hold/fail/undecided | verdict |",
         "|---|---|---|---|",
@@ -161,6 +162,7 @@ def first_table(found: Judged, extents: dict[str, Extent]) -> list[str]:
     for row in ROWS:
         claim = CLAIMS[MAIN[row]]
         verdict, outcomes = found[claim.id]
+        # Without any outcome the verdict "not run" says it already.
         part = ", so far" if sum(verdict.counts) and not extents[row].whole else ""
         told, ruling = measured(claim.id, found), word(verdict, outcomes)
         lines.append(f"| [{row}](#{anchor(row)}) | {SAYS[claim.id]} | {told} | {ruling}{part} |")
@@ -168,7 +170,7 @@ def first_table(found: Judged, extents: dict[str, Extent]) -> list[str]:
 
 
 def claims_table(claims: Sequence[Claim], found: Judged, whole: bool) -> list[str]:
-    """One line per claim: what is measured, the counts, the verdict; `whole`: all cells are finished."""
+    """Return one line per claim: rule, number, counts, verdict; `whole` says that all cells are finished."""
     lines = [
         "| claim | holds if | median setting | hold/fail/undecided | verdict |",
         "|---|---|---|---|---|",
@@ -185,7 +187,7 @@ def claims_table(claims: Sequence[Claim], found: Judged, whole: bool) -> list[st
 
 
 def page(experiments: Sequence[Experiment], store: Store, full: bool, figures: dict[str, list[str]]) -> str:
-    """The text of the page; `figures` are the names of the pictures by experiment."""
+    """Return the text of the page; `figures` are the names of the pictures by experiment."""
     found = judged(experiments, store, full)
     extents = {one.name: extent([one], store, full) for one in experiments}
     by_row = {row: extents[one.name] for one in experiments for row in rows_of(one)}
@@ -205,7 +207,7 @@ def page(experiments: Sequence[Experiment], store: Store, full: bool, figures: d
 
 
 def every_setting(found: Judged) -> str:
-    """Every setting with its outcome and numbers, as CSV."""
+    """Return every setting with its outcome and numbers, as CSV."""
     # One column per axis of any claim; a claim leaves those of others empty.
     axes = list(dict.fromkeys(axis for _, mine in found.values() for o in mine for axis in o.choices))
     text = StringIO()
@@ -220,7 +222,7 @@ def every_setting(found: Judged) -> str:
 
 
 def write_page(experiments: Sequence[Experiment], store: Store, full: bool, path: Path) -> None:
-    """The page, its figures, and reproduction.csv with every setting."""
+    """Write the page, its figures, and reproduction.csv with every setting."""
     figures: dict[str, list[str]] = {}
     with style():
         for experiment in experiments:

@@ -95,6 +95,7 @@ class Autoregressive(Problem):
 
     def eigenvalues(self) -> npt.NDArray[np.float64]:
         lag = np.abs(np.subtract.outer(np.arange(DIM), np.arange(DIM)))
+        # E A'A = N_Y times the covariance of a row, and the prior adds 1.
         return np.asarray(1.0 + N_Y / NOISE * np.linalg.eigvalsh(self.correlation**lag))
 
 
@@ -157,5 +158,5 @@ PROBLEMS: dict[str, Spectrum | AlikeRows] = {
 
 
 def largest_mean_correlation(largest: float, dim: int = DIM) -> float:
-    """The bound on the mean |correlation| where the precision has eigenvalues from 1 to `largest`."""
+    """Return the bound on the mean |correlation| where the precision has eigenvalues from 1 to `largest`."""
     return float((largest - 1.0) / (2.0 * np.sqrt(largest * (dim - 1.0))))

@@ -67,6 +67,7 @@ def reading(claim: Claim, outcome: Outcome) -> str:
         return f"largest difference {10.0**-value:.1e}"
     if claim.id in APART:
         ratio = math.exp(-value)
+        # The error of a ratio is the ratio times the error of its logarithm, to first order.
         return _filled(APART[claim.id][0], f"×{ratio:.2f}", ratio * error, outcome)
     if claim.id in SHIFTED:
         shift, sign, words, _ = SHIFTED[claim.id]
@@ -78,7 +79,7 @@ def reading(claim: Claim, outcome: Outcome) -> str:
 
 
 def _filled(words: str, number: str, error: float, outcome: Outcome) -> str:
-    """The words with the number; without an error where it was computed and not measured."""
+    """Return the words with the number; without an error where it was computed and not measured."""
     wide = f"± {error:.2f}" if error >= 0.005 else "± <0.01"
     told = f"{number} {wide}" if outcome.runs else number
     return words.replace("#", told.replace("-", "−"))

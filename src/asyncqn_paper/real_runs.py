@@ -43,9 +43,29 @@ BUSY = 0.5
 class RealRun:
     """One run on W real workers.
 
-    problem: `GAUSSIAN` or the name of a set of ratings; start: as in `movielens.STARTS`; stretch: a cluster
-    whose drawn times computations and messages are stretched to, one unit of them lasting `time_unit`
-    seconds; None: nothing is slowed.
+    Attributes
+    ----------
+    problem : str
+        `GAUSSIAN`, or the name of a set of ratings.
+    kind : str
+        Name of the algorithm.
+    parameters : tuple of (name, value)
+        Parameters of the algorithm.
+    workers : int
+        Number of workers, without the master.
+    commits : int
+        Number of commits.
+    seed : int
+        Seed of the run and of its start.
+    evaluate : int, default 10
+        Commits between two evaluations.
+    start : str, default "mean"
+        Start of a factorization, as in `movielens.STARTS`.
+    stretch : Cluster, optional
+        Cluster from which times are drawn; computations and messages are stretched to them by sleeping.
+        None: nothing is slowed.
+    time_unit : float, default 1.0
+        Length of the cluster's unit of time in seconds.
     """
 
     problem: str
@@ -60,7 +80,7 @@ class RealRun:
     time_unit: float = 1.0
 
     def model(self) -> Problem:
-        """The problem itself."""
+        """Return the problem itself."""
         return AlikeRows(8.0, draw=1).model() if self.problem == GAUSSIAN else movielens.model(self.problem)
 
     def theta0(self) -> Array:
@@ -82,7 +102,7 @@ class RealRun:
 
 
 class Real(NamedTuple):
-    """What was run, and on what."""
+    """The runs, and the engine that made them."""
 
     runs: list[Run]
     engine: str
@@ -105,17 +125,19 @@ def processors_in_use(seconds: float = 1.0) -> float:
         looks.append((sum(ticks), ticks[3] + ticks[4]))  # in all; idle, or waiting for a disk
         time.sleep(pause)
     (total, idle), (total_after, idle_after) = looks
+    # Ticks of all processors together; the idle share of them, turned into processors.
     passed = max(1, total_after - total)
     return (1.0 - (idle_after - idle) / passed) * (os.cpu_count() or 1)
 
 
 def was_busy(rows: Sequence[Record]) -> bool:
-    """Whether real runs were made on a machine with other things to do: their times then say nothing."""
+    """Return whether other programs kept the machine busy during these runs, so that their times mean
+    nothing."""
     return any((row.get("load") or 0.0) > BUSY for row in rows)
 
 
 def run_real(jobs: Sequence[RealRun]) -> Real:
-    """The runs, one after another on the same workers: all jobs have the same number of them."""
+    """Make the runs one after another on the same workers; all jobs must have the same number of workers."""
     launcher, reason = _launcher()
     if launcher is not None:
         try:
@@ -126,7 +148,7 @@ def run_real(jobs: Sequence[RealRun]) -> Real:
 
 
 def _launcher() -> tuple[Path | None, str]:
-    """mpiexec beside this Python or on the path, or why there is none to be used."""
+    """Return mpiexec, beside this Python or on the path, or None and the reason why there is none."""
     if find_spec("mpi4py") is None:
         return None, "there is no mpi4py (pip install 'asyncqn[mpi]')"
     beside = Path(sys.executable).parent / "mpiexec"
@@ -151,6 +173,7 @@ def _launched(jobs: Sequence[RealRun], launcher: Path) -> list[Run]:
             env=environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
+            # A session of its own, so that the launcher can be killed together with all its ranks.
             start_new_session=True,
         ) as process:
             try:
@@ -170,13 +193,14 @@ def _on_threads(job: RealRun) -> Run:
 
 
 def _rank(folder: Path) -> None:
-    """What every rank does."""
+    """Run all jobs on this rank; rank 0 saves each run."""
     plain = json.loads((folder / "jobs.json").read_text(encoding="utf-8"))
     jobs = [from_json(RealRun, one, "the real run") for one in plain]
     warm = set()
     for k, job in enumerate(jobs):
         engine = MPI(timing_model=job.stretch, time_unit=job.time_unit)
         if (job.problem, job.kind) not in warm:
+            # Without stretching: only the compiler is waited for.
             MPI().minimize(job.request(WARM_UP))
             warm.add((job.problem, job.kind))
         run = engine.minimize(job.request())

@@ -18,7 +18,7 @@ Record = dict[str, Any]
 
 
 def where(records: Iterable[Record], **values: Any) -> list[Record]:
-    """The records whose columns have these values."""
+    """Return the records whose columns have these values."""
     found = list(records)
     for name, value in values.items():
         found = [record for record in found if record.get(name) == value]
@@ -26,12 +26,12 @@ def where(records: Iterable[Record], **values: Any) -> list[Record]:
 
 
 def column(records: Iterable[Record], name: str) -> npt.NDArray[np.float64]:
-    """One column as numbers; None becomes NaN."""
+    """Return one column as numbers; None becomes NaN."""
     return np.array([np.nan if r[name] is None else float(r[name]) for r in records])
 
 
 def distinct(records: Iterable[Record], name: str) -> list[Any]:
-    """The values of a column in order of first appearance."""
+    """Return the values of a column in order of first appearance."""
     return list(dict.fromkeys(r[name] for r in records))
 
 
@@ -41,6 +41,7 @@ def write_table(records: Sequence[Record], stem: Path) -> None:
     names = list(dict.fromkeys(name for record in records for name in record))
     table = pyarrow.table({name: [record.get(name) for record in records] for name in names})
     for k, field in enumerate(table.schema):
+        # Seven digits suffice for every rule and figure, and halve the published files.
         if field.type == pyarrow.float64():
             table = table.set_column(k, field.name, table.column(k).cast(pyarrow.float32()))
     content = BytesIO()
@@ -49,7 +50,7 @@ def write_table(records: Sequence[Record], stem: Path) -> None:
 
 
 def read_table(stem: Path) -> list[Record]:
-    """The records of `stem`.parquet."""
+    """Return the records of `stem`.parquet."""
     pyarrow, parquet = _arrow()
     path = stem.with_suffix(".parquet")
     if not path.is_file():

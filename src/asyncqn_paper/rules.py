@@ -7,16 +7,18 @@ what we had to choose.  In every setting a claim `HOLDS`, `FAILS` or is `UNDECID
   random problem with 20 seeds each;
 - a run that does not arrive counts as the limit of time (it is censored, never dropped);
 - the estimate is the mean over the draws of the median over the seeds of the paired difference (of
-  logarithms, where the claim is about a ratio); its error is the larger of the spread of these medians
-  over the square root of their number and of the error that the seeds within a draw give;
+  logarithms, where the claim is about a ratio);
+- its error is the larger of two: the spread of these medians over the square root of their number, and the
+  error that the seeds within a draw give;
 - the claim holds where the estimate lies above its margin by two errors, fails where it lies as far below,
   and is undecided otherwise, or where in some draw half of the pairs have both runs censored or both at
   the target from the start;
 - a claim of several parts holds where all parts do and fails where one does.
 
-The verdict on a claim is its three counts: *yes* if at least nine in ten decided settings hold, *no* if at
-most one in ten does, else *depends on* the axis whose values separate the two best; *undecided* where no
-setting is decided, *not run* where there is none.
+The verdict on a claim follows from its three counts.  It is *yes* if the claim holds in at least nine in ten
+decided settings, and *no* if it holds in at most one in ten.  Otherwise it *depends on* the axis whose values
+best separate the settings in which it holds from the others.  It is *undecided* if no setting is decided, and
+*not run* if there is no setting.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ ENDS = (HOLDS, FAILS, UNDECIDED)
 YES, NO, DEPENDS, OPEN, NOT_RUN = "yes", "no", "depends", "undecided", "not run"
 WORDS = (YES, NO, DEPENDS, OPEN, NOT_RUN)
 MOST, FEWEST = 0.9, 0.1
+# Two standard errors are a test at about 5 %, applied in each setting by itself.
 ERRORS = 2.0
 
 
@@ -57,7 +60,7 @@ class Claim(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What one setting says about one claim."""
+    """The outcome of one claim in one setting."""
 
     claim: str
     choices: Mapping[str, str]
@@ -90,7 +93,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(differences: Sequence[float] | Numbers, draws: Sequence[int] | None = None) -> Estimate:
-    """The mean over the draws of the median over the seeds, and its error."""
+    """Return the mean over the draws of the median over the seeds, with its error."""
     values = np.asarray(differences, float)
     groups = np.zeros(values.size, int) if draws is None else np.asarray(draws)
     medians, within = [], []
@@ -101,6 +104,8 @@ def estimate(differences: Sequence[float] | Numbers, draws: Sequence[int] | None
         spread = float(mine.std(ddof=1)) if mine.size > 1 else math.inf
         within.append(math.sqrt(math.pi / 2.0) * spread / math.sqrt(mine.size))
     count = len(medians)
+    # The larger of the two errors is used: five draws alone may agree by chance, and seeds alone do not see
+    # that problems differ.
     inside = math.sqrt(sum(error**2 for error in within)) / count
     between = float(np.std(medians, ddof=1)) / math.sqrt(count) if count > 1 else 0.0
     return Estimate(float(np.mean(medians)), max(inside, between), values.size)
@@ -116,14 +121,14 @@ def decide(found: Estimate, margin: float) -> str:
 
 
 def above(claim: str, choices: Mapping[str, str], found: Estimate) -> Outcome:
-    """The outcome of a claim that an estimate exceeds the claim's margin."""
+    """Return the outcome of a claim that an estimate exceeds the claim's margin."""
     return Outcome(claim, choices, decide(found, CLAIMS[claim].margin), *found)
 
 
 def times_apart(
     slow: Sequence[float | None], quick: Sequence[float | None], draws: Sequence[int], limit: float
 ) -> Estimate | str:
-    """Estimate log(slow / quick) of paired times to a target; why it cannot be told where it cannot.
+    """Estimate log(slow / quick) of paired times to a target, or return why there is no estimate.
 
     None stands for a run that does not arrive.  Times below 1 count as 1: the run starts at the target.
     """
@@ -140,17 +145,19 @@ def times_apart(
 
 
 def all_of(claim: str, choices: Mapping[str, str], parts: Sequence[Outcome]) -> Outcome:
-    """The outcome of a claim that is made of others: the part that decides it stands for its numbers."""
+    """Return the outcome of a claim that is made of others; its numbers are those of the part that decides
+    it."""
     ends = [part.end for part in parts]
     end = FAILS if FAILS in ends else HOLDS if ends and set(ends) == {HOLDS} else UNDECIDED
     if not parts:
         return Outcome(claim, choices, end)
+    # The part that lies lowest against its own margin.
     told = min((p for p in parts if p.end == end), key=lambda p: p.value - CLAIMS[p.claim].margin)
     return told._replace(claim=claim, choices=choices, end=end)
 
 
 def verdict_on(outcomes: Sequence[Outcome]) -> Verdict:
-    """One verdict of all settings: see the module."""
+    """Return the verdict on a claim from its outcomes in all settings, as the module defines it."""
     counted = Counter(found.end for found in outcomes)
     counts = (counted[HOLDS], counted[FAILS], counted[UNDECIDED])
     decided = counts[0] + counts[1]
@@ -165,16 +172,18 @@ def verdict_on(outcomes: Sequence[Outcome]) -> Verdict:
 
 
 def separating(decided: Sequence[Outcome]) -> tuple[str, tuple[str, ...]]:
-    """The axis by whose values alone most settings are told right, and its values at which most hold."""
+    """Return the axis whose values predict most outcomes, and its values at which most settings hold."""
     best: tuple[float, int, str, tuple[str, ...]] = (-1.0, 0, "", ())
     for axis in dict.fromkeys(name for found in decided for name in found.choices):
         ends: dict[str, Counter[str]] = {}
         for found in decided:
             ends.setdefault(found.choices.get(axis, ""), Counter())[found.end] += 1
+        # An axis with a single value among the decided settings separates nothing.
         if len(ends) < 2:
             continue
         right = sum(max(count.values()) for count in ends.values()) / len(decided)
         good = tuple(value for value, count in ends.items() if count[HOLDS] > count[FAILS])
+        # Of axes that predict equally well, the one with fewer values explains more.
         best = max(best, (right, -len(ends), axis, good), key=lambda one: one[:2])
     return best[2], best[3]
 

@@ -1,4 +1,8 @@
-"""The paper's settings of the linear Gaussian experiments."""
+"""The paper's settings of the linear Gaussian experiments: its Tables 1 and 2, read from `asyncqn.published`.
+
+Where the paper leaves a choice to the reader, such as who pays for messages, all choices are listed here, and
+the experiments run through them.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ _TABLE: dict[str, Any] = {
     "mb-lbfgs": MBLBFGS.from_paper("linear-gaussian"),
     "as-lbfgs": ASLBFGS.from_paper("linear-gaussian"),
 }
+# The supplement has N_Omega = N_Y / 100 throughout.
 N_OMEGA: int = _TABLE["as-lbfgs"].batch
 N_Y = 100 * N_OMEGA
 
@@ -62,9 +67,9 @@ those that the master sends do (`Cluster.sending`).  Two units of ten is our own
 
 
 def cluster(kind: str, workers: int, variance: float, rows: float = N_OMEGA, payer: str = NOBODY) -> Cluster:
-    """The paper's simulated cluster: mu_w = 1000 rows / N_Y for the gradient, sigma_w^2 = `variance`.
+    """Return the paper's simulated cluster: mu_w = 1000 rows / N_Y for the gradient, sigma_w^2 = `variance`.
 
-    An exchange of messages takes 10 units; what of them keeps the master's link, `payer` says.
+    An exchange of messages takes 10 units; `payer` says for how many of them the master's link is busy.
     """
     # The table's time of a gradient is proportional to its rows.
     mean = 1000.0 * rows / N_Y + PRODUCTS.get(kind, 0.0)
@@ -83,10 +88,10 @@ def cluster(kind: str, workers: int, variance: float, rows: float = N_OMEGA, pay
 
 
 def given(parameters: Mapping[str, Any], **changes: Any) -> Given:
-    """Parameters for a job, with some of them changed."""
+    """Return parameters as jobs carry them, with some of them changed."""
     return tuple(sorted({**parameters, **changes}.items()))
 
 
 def algorithm(kind: str, parameters: Mapping[str, Any] | Given) -> Algorithm:
-    """An algorithm from plain parameters."""
+    """Return the algorithm with these parameters."""
     return make_algorithm(kind, dict(parameters))

@@ -27,7 +27,7 @@ TUNED = Path(__file__).resolve().parent / "tuned"
 
 
 def tuned(name: str) -> dict[str, Any]:
-    """A study of the tuner, by the name of its file: {"best": {"parameters": ...}, "command": ...}."""
+    """Return a study of the tuner, by the name of its file: {"best": {"parameters": ...}, "command": ...}."""
     path = TUNED / f"{name}.json"
     if not path.is_file():
         raise BadInput(
@@ -114,6 +114,7 @@ class RatingsProblem(TuningProblem):
 
     @property
     def evaluate(self) -> int:
+        # A round of mb-L-BFGS commits once for all workers; the others commit once for each.
         at_once = 1 if self.algorithm == "mb-lbfgs" else self.workers
         looks = FEWER if self.model().n_data >= LARGE else EVALUATIONS
         # Messages both ways and the commit keep the master, whom many workers wait for.
@@ -145,7 +146,7 @@ class RatingsProblem(TuningProblem):
 
 
 def carried(document: Mapping[str, Any], ratings: str, timing: Timing) -> dict[str, Any]:
-    """The best parameters of a saved study of ratings, in the units of another set and of other times."""
+    """Return the best parameters of a saved study of ratings, converted to another set and to other times."""
     best = document["best"]
     if "point" not in best:
         return dict(best["parameters"])

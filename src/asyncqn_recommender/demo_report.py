@@ -137,6 +137,7 @@ def _picture(figure: Any, alternative: str) -> str:
     from asyncqn.cli import darken, render
 
     light = base64.b64encode(render(figure, "png")).decode()
+    # `darken` changes the figure, so that the light version is rendered first.
     dark = base64.b64encode(render(darken(figure), "png")).decode()
     return (
         f'<picture><source media="(prefers-color-scheme: dark)" srcset="data:image/png;base64,{dark}">'
@@ -153,6 +154,7 @@ def _race(story: Story) -> Any:
     axes = figure.axes[0]
     axes.axhline(target, color="#1b1b1b", linewidth=0.8, alpha=0.5)
     label = f"{target:.3f}: 1 % above the lowest"
+    # In this transform x is a share of the axis and y a value of the data.
     axes.text(0.01, target, label, transform=axes.get_yaxis_transform(), va="bottom", fontsize="small")
     # The times differ by orders of magnitude. The start, at time 0, is left of the axis.
     axes.set_xscale("log", nonpositive="mask")

@@ -200,6 +200,7 @@ class Recommender:
 
     def __sklearn_tags__(self) -> Any:
         """Return the tags that scikit-learn reads before cross-validation."""
+        # Only scikit-learn calls this method, so that it is installed.
         from sklearn.utils import RegressorTags, Tags, TargetTags
 
         return Tags("regressor", TargetTags(required=False), regressor_tags=RegressorTags())
@@ -260,6 +261,7 @@ class Recommender:
             # In the tables of `train`: ratings of unknown users and items cannot be predicted by factors.
             held = matched(self._table(validation), train)
         if held is None and self.early_stopping:
+            # An explicit validation set takes precedence over a held-out share.
             train, held = train.split(self.validation_fraction, self.seed)
         old = getattr(self, "model_", None) if self.warm_start else None
         self.model_, self.history_, self.n_iter_, self.status_, self.fun_ = learn(
@@ -275,6 +277,7 @@ class Recommender:
     def _table(self, ratings: Any, y: Any = None) -> Ratings:
         """Return ratings of any form; a frame that has the columns given to `fit` is read by them."""
         names = getattr(self, "columns_", {})
+        # pandas and polars have `columns`; pyarrow has `column_names`, and columns of another kind.
         has = getattr(ratings, "columns", None) if y is None else None
         known = has is not None and set(names.values()) <= set(getattr(ratings, "column_names", has))
         return rating_table(ratings, y, clicks=self._of_clicks, **(names if known else {}))
@@ -434,6 +437,7 @@ class Recommender:
         """Load a saved model, after checks; nothing in the folder is executed."""
         model, history, parameters, facts = load_model(path)
         known = inspect.signature(cls).parameters
+        # A parameter that this version no longer has is ignored, so that older models can still be read.
         loaded = cls(**{name: value for name, value in parameters.items() if name in known})
         loaded.model_, loaded.history_ = model, history
         for name in _FACTS:
@@ -443,6 +447,7 @@ class Recommender:
 
 def _not_fitted(sentence: str) -> NotFitted:
     """Return an error that is also scikit-learn's NotFittedError, if scikit-learn is in use."""
+    # Looked up, not imported: scikit-learn is optional, and its tools catch only its own error.
     exceptions = sys.modules.get("sklearn.exceptions")
     if exceptions is None:
         return NotFitted(sentence)

@@ -61,6 +61,7 @@ class Noting(EliminatedUsers):
         self, theta: Array, rows: Rows, scale: float, out: Array, second: Array | None = None
     ) -> tuple[float, float, int]:
         found = super()._gradient(theta, rows, scale, out, second)  # type: ignore[safe-super]
+        # Passes ask for the curvature as well; other calls of the gradient record nothing.
         if second is not None:
             self.squares.setdefault(_name(theta), {})[int(rows[0])] = found[0]
         return found
@@ -84,6 +85,7 @@ class Noting(EliminatedUsers):
         with ThreadPoolExecutor(self.threads) as pool:
             found = list(pool.map(look, range(blocks)))
         gradient = np.zeros_like(theta)
+        # In the order of the blocks, whichever thread finished first, so that the sum has the same bits.
         for _, part_of_it in found:
             add_one(gradient, part_of_it)
         shown = {**self.errors(theta, cuts[:-1]), "grad_norm": math.sqrt(sum_of_squares(gradient))}
@@ -109,6 +111,7 @@ class Noting(EliminatedUsers):
 
 def _name(theta: Array) -> bytes:
     """Return up to 256 numbers of a point as bytes, which identify it among the points of a fit."""
+    # Two iterates of a fit differ almost everywhere, so that all numbers would say no more than these.
     return theta[:: 1 + theta.size // 256].tobytes()
 
 

@@ -43,6 +43,7 @@ SCHEMA = {
     "user_counts": Spec(INT64, ("users",)),
     "seen_start": Spec(INT64, ("users + 1",)),
     "seen_items": Spec(INT32, ("ratings",)),
+    # The names in each shape tie the arrays together: all that have "users" must agree in length.
     "seen_values": Spec(("<f4",), ("ratings",), optional=True),
     "titles": Spec(TEXT, ("items",), optional=True),
     "columns": Spec(("<f8",), ("rank",), optional=True),
@@ -101,6 +102,7 @@ def save_model(
 
 def load_model(folder: str | Path) -> tuple[FactorModel, Table, dict[str, Any], dict[str, Any]]:
     """Return model, history, parameters and facts; raise an error for a folder without an intact model."""
+    # Another process may replace the model while it is read; it is then read again.
     return read_settled(lambda: version_of(folder, MODEL), lambda: _read_model(folder))
 
 
@@ -133,6 +135,7 @@ def _check_seen(folder: str | Path, arrays: dict[str, npt.NDArray[Any]]) -> None
     """Check that the groups of items by user cover their list, and refer to items that exist."""
     start, items = arrays["seen_start"], arrays["seen_items"]
     users, n_items = len(arrays["user_ids"]), len(arrays["item_ids"])
+    # Compiled loops rely on these ranges and do not check them, so that a wrong file could crash the process.
     tiled = len(start) == users + 1 and start[0] == 0 and start[-1] == len(items)
     inside = len(items) == 0 or (items.min() >= 0 and items.max() < n_items)
     if not (tiled and (np.diff(start) >= 0).all() and inside):

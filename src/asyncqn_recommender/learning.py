@@ -82,6 +82,7 @@ def _start(p: Recommender, problem: Noting, train: Ratings, old: FactorModel | N
             and (old.confidence is None) == (p.feedback == "explicit"),
             "a warm start needs the rank, the offsets and feedback of the last fit: set warm_start=False.",
         )
+        # Items may have other indices than in the last fit, so that rows are found by their ids.
         place = old.item_index(train.item_ids)
         # A row that was never rated has shrunk to 0, which is a bad start for new ratings.
         known = (place >= 0) & ((old.offsets.item_counts[place] > 0) | (problem.item_counts == 0))
@@ -106,11 +107,13 @@ class Watch:
         callback: Callable[[Progress], Any] | None,
     ) -> None:
         self.p, self.task, self.problem, self.callback = p, task, task.problem, callback
+        # Ratings and clicks have objectives of different scales, so that each has its own default.
         self.tol = task.default_tol if p.tol is None else p.tol
         self.n_ratings = len(self.problem.by_user.values)
         self.holds, self.by_held = holds, holds and p.early_stopping
         self.warm_up, self.blocks = algorithm.warmup, algorithm.blocks
         self.begun = time.perf_counter()
+        # `idle` counts the successive passes without a gain.
         self.passes = self.idle = 0
         self.lowest, self.value = math.inf, math.inf
         self.errors: dict[str, float] = {}
@@ -127,7 +130,9 @@ class Watch:
         shown = self._shown(standing)
         metrics = {"fun": standing.value, **shown, "grad_norm": standing.grad_norm}
         commit, passed = self.warm_up + self.passes, time.perf_counter() - self.begun
+        # A copy, because the run overwrites the point in its next step.
         progress = Progress(commit, passed, standing.point.copy(), metrics, 0.0, self.p.workers)
+        # The warm-up counts as one pass, because its batches cover the ratings once.
         self._note(progress, self.passes + (self.warm_up > 0))
         if self.idle < self.p.patience:
             return None
@@ -183,6 +188,7 @@ def rating_table(
     With `clicks`, pairs need no `y`.  `names` are columns by their roles user, item, rating and time.
     """
     if y is not None:
+        # scikit-learn's cross-validation passes X as pairs and y as ratings.
         ratings = (*pairs(ratings), y)
     elif clicks and isinstance(ratings, np.ndarray):
         ratings = pairs(ratings)
@@ -195,6 +201,7 @@ def matched(ratings: Ratings, train: Ratings) -> Ratings:
     """Return `ratings` in the tables of `train`, without those of unknown users and items."""
     users = train.user_index(ratings.user_ids)[ratings.users]
     items = train.item_index(ratings.item_ids)[ratings.items]
+    # Factors say nothing about the others, and the baseline that predicts them does not change in a fit.
     keep = (users >= 0) & (items >= 0)
     require(bool(keep.any()), "no validation rating is of a user and an item of the training ratings.")
     columns = users[keep].astype(np.int32), items[keep].astype(np.int32), ratings.values[keep]

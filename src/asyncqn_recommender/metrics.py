@@ -37,6 +37,7 @@ def list_sums(hits: npt.NDArray[np.bool_], relevant: npt.NDArray[np.integer]) ->
     return {
         "precision": float((found / k).sum()),
         "recall": float((found / relevant).sum()),
+        # The denominator is the gain of a list that has all its relevant items first.
         "ndcg": float((hits @ gains / np.cumsum(gains)[reachable - 1]).sum()),
         "map": float(((precisions * hits).sum(axis=1) / reachable).sum()),
         "hit_rate": float((found > 0).sum()),
@@ -56,6 +57,7 @@ def rank_quality(
     fresh = ~_seen(model, test)
     require(bool(fresh.any()), "the model was fitted on all of these ratings: evaluate it on others.")
     n_seen = len(test) - int(fresh.sum())
+    # Lists leave out what the model has seen, so that such ratings could never be found.
     test = test.take(fresh)
     if threshold is not None:
         test = test.take(test.values >= threshold)
@@ -76,6 +78,7 @@ def rank_quality(
         places, _ = ranking.best_items(model, known[part], k, True, threads)
         shown[places[places >= 0]] = True
         pairs = users[part][:, None] * n_items + places
+        # A pair beyond the last relevant one is compared with the last, and does not match it.
         at = np.minimum(np.searchsorted(relevant, pairs), max(0, len(relevant) - 1))
         hits = np.zeros((len(places), int(k)), dtype=bool)  # a catalogue may be shorter than k
         if len(relevant):
@@ -98,5 +101,6 @@ def _seen(model: FactorModel, test: Ratings) -> npt.NDArray[np.bool_]:
     items = model.item_index(test.item_ids)[test.items]
     asked = np.unique(users[users >= 0])
     seen, n_items = groups_of(model.seen, asked), len(model.item_ids)
+    # Pairs of the users in question alone: the model may know millions of others.
     known = np.repeat(asked, np.diff(seen.start)) * n_items + seen.others
     return (users >= 0) & (items >= 0) & np.isin(users * n_items + items, known)

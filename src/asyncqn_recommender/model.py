@@ -60,6 +60,7 @@ class Offsets(NamedTuple):
 
     def at(self, users: Indices, items: Indices) -> Floats:
         """Return mu + b_m + b_u; index -1 has offset 0."""
+        # `np.where` evaluates both branches; index -1 reads the last entry, which is not used.
         b_items = np.where(items >= 0, self.items[items], 0.0)
         return np.asarray(self.mean + b_items + np.where(users >= 0, self.users[users], 0.0))
 
@@ -69,6 +70,7 @@ def measure_offsets(ratings: Ratings) -> Offsets:
     mean = float(ratings.values.mean(dtype=np.float64))
     n_items = np.bincount(ratings.items, minlength=ratings.n_items)
     n_users = np.bincount(ratings.users, minlength=ratings.n_users)
+    # sum (y - mu) as sum y - n mu: no array of residuals is made.
     items = np.bincount(ratings.items, ratings.values, ratings.n_items) - mean * n_items
     items /= n_items + DAMPING
     users = np.bincount(ratings.users, ratings.values, ratings.n_users) - mean * n_users
@@ -190,7 +192,9 @@ class FactorModel:
         F = self.item_factors.astype(np.float64)
         # Rows of users without ratings are zeros, and would distort the covariance.
         raters = self.user_factors[self.offsets.user_counts > 0].astype(np.float64)
+        # `np.cov` of a single column is a number.
         C = np.atleast_2d(np.cov(raters, rowvar=False, ddof=0))
+        # Standard deviation of f_m.g over the users; rounding can make a variance slightly negative.
         spread = np.sqrt(np.einsum("mk,kl,ml->m", F, C, F).clip(0.0))
         # An item with constant predictions correlates with nothing.
         flat = (spread == 0.0) | (self.offsets.item_counts == 0)
@@ -222,6 +226,7 @@ def column_ridges(rank: int, plain_columns: int | None, ratings: Ratings) -> Flo
     """
     if plain_columns is None:
         return np.ones(rank)
+    # p = 90 / x with x = ratings / (users + items).
     power = 90.0 * (ratings.n_users + ratings.n_items) / len(ratings)
     return np.maximum(1.0, np.arange(1, rank + 1) / plain_columns) ** min(max(power, 1.0), 4.0)
 
@@ -235,7 +240,9 @@ def groups_of(side: Grouped, rows: Rows) -> Grouped:
     """Return the groups of these rows, in this order."""
     lengths = (side.start[1:] - side.start[:-1])[rows]
     start = np.concatenate([[0], np.cumsum(lengths)])
+    # For each place in the result, the distance from its group's old start to its new one is added.
     places = np.arange(start[-1]) + np.repeat(side.start[rows] - start[:-1], lengths)
+    # Models without ratings (version 0.1) have groups of items alone.
     values = side.values[places] if len(side.values) else side.values
     return Grouped(start, side.others[places], values)
 

@@ -51,9 +51,11 @@ def catalogue(model: FactorModel) -> Catalogue:
     """Return the catalogue of a model, which caches it: see `FactorModel.catalogue`."""
     offsets = model.offsets
     n_items, rank = model.item_factors.shape
+    # Whole tiles, so that the inner loop of the kernel has a fixed length; zeros fill the last one.
     padded = np.zeros((-(-n_items // ranking.TILE) * ranking.TILE, rank), model.item_factors.dtype)
     padded[:n_items] = model.item_factors
     return Catalogue(
+        # tiles x rank x TILE: the k-th factors of a tile's items are neighbours in memory.
         np.ascontiguousarray(padded.reshape(-1, ranking.TILE, rank).transpose(0, 2, 1)),
         weights(offsets.item_counts, model.trust),
         offsets.mean + offsets.items,
@@ -77,7 +79,9 @@ def best_items(
     # A list cannot be longer than the catalogue.
     n = min(int(n), max(1, n_items))
     places = np.full((len(users), n), -1, np.int64)
+    # -1 and -inf stay where a user has fewer than n items to choose from.
     tops = np.full((len(users), n), -np.inf)
+    # An empty array tells the kernel to leave no item out.
     start = model.seen.start if exclude_seen else model.seen.start[:0]
     users = np.ascontiguousarray(users, dtype=np.int64)
 
@@ -107,6 +111,7 @@ def best_items(
             task(first)
     else:
         with ThreadPoolExecutor(threads) as pool:
+            # `list` waits for all tasks and raises the error of a failed one.
             list(pool.map(task, tasks))
     return places, tops
 
@@ -126,6 +131,7 @@ def tables(
         indices = model.user_index(asked) if len(asked) else np.empty(0, np.int64)
         # Known ids keep the type of the model's table; unknown ones are returned as they were given.
         names = model.user_ids[indices] if (indices >= 0).all() else asked
+    # At least one chunk, so that an empty list of users gives an empty table with its columns.
     for first in range(0, max(1, len(indices)), USERS_PER_CHUNK):
         part = slice(first, first + USERS_PER_CHUNK)
         places, scores = best_items(model, indices[part], n, exclude_seen, threads)
@@ -148,4 +154,5 @@ def tables(
 
 def known(model: FactorModel, users: Rows) -> npt.NDArray[np.bool_]:
     """Return a mask of the users, by index, with ratings of items that the model knows."""
+    # Index -1 reads the last user's count, which the first condition makes harmless.
     return (users >= 0) & (model.offsets.user_counts[users] > 0)

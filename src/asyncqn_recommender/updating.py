@@ -46,9 +46,11 @@ def fold_in(model: FactorModel, new: Ratings) -> FactorModel:
         return _unstored(_solve_users(replace(model, offsets=offsets), users), stored)
     side = groups_of(model.seen, users)
     owner = np.repeat(np.arange(len(users)), np.diff(side.start))
+    # The offset of a user is computed as in `measure_offsets`, from all ratings of the user, old and new.
     over = side.values - model.offsets.mean - model.offsets.items[side.others]
     left = np.bincount(owner, over, len(users)).astype(np.float64)
     counts = np.diff(side.start).astype(np.float64)
+    # `users` is sorted and has every user of `new`, so that the search finds each exactly.
     place = np.searchsorted(users, model.user_index(new.user_ids)[new.users[strange]])
     left += np.bincount(place, new.values[strange] - model.offsets.mean, len(users))
     counts += np.bincount(place, minlength=len(users))
@@ -79,7 +81,9 @@ def partial_fit(model: FactorModel, new: Ratings, rounds: int) -> FactorModel:
         model = replace(model, offsets=measure_offsets(ratings), lowest=lowest, highest=highest)
     else:
         model = replace(model, offsets=measure_popularity(ratings))
+    # The groups by user are in `model.seen`; those by item are needed here alone, and so are not stored.
     by_item = grouped(ratings.items, ratings.users, ratings.values, ratings.n_items)
+    # Users come first: the rows of new users are zeros, from which no item could learn.
     model = _solve_users(model, users)
     for _ in range(rounds):
         model = _solve_users(_solve_items(model, by_item, items), users)
@@ -97,6 +101,7 @@ def _enlarged(
     known = model.user_index(new.user_ids[coming]) >= 0
     stored = model.keeps_ratings
     if known.any() and not stored:
+        # Solving a known user from the new ratings alone would forget the old ones.
         user = new.user_ids[coming[known][0]]
         raise BadInput(
             f"user {user} is known already, and this model was saved without its ratings: fit it again."
@@ -124,6 +129,7 @@ def _enlarged(
     )
     users = larger.user_index(new.user_ids)[new.users]
     items = larger.item_index(new.item_ids)[new.items]
+    # The user of every stored rating, by its index in the larger table.
     before = np.repeat(old_users, np.diff(model.seen.start))
     values = model.seen.values if stored else np.zeros(len(before), np.float32)
     # The newer rating of a pair comes after the older one, so that it is the last; clicks add up.
@@ -157,6 +163,7 @@ def _solve_items(model: FactorModel, by_item: Grouped, items: Rows) -> FactorMod
     factors = model.item_factors.copy()
     # A ridge that differs by column equals a uniform ridge on rescaled columns.
     root = np.ones(1) if model.columns is None else np.sqrt(model.columns)
+    # In the dtype of the factors, because a float64 divisor would change the type that kernels receive.
     root = root.astype(factors.dtype)
     factors[items] = _solved(model, side, base, model.user_factors / root) / root
     return replace(model, item_factors=factors)
@@ -170,6 +177,8 @@ def _solved(model: FactorModel, side: Grouped, base: Floats, fixed: Array) -> Ar
     if model.confidence is not None:
         c = (1.0 + model.confidence * side.values.astype(np.float64)).astype(np.float32)
         white = whiten(np.ascontiguousarray(fixed).ravel(), np.full(rank, model.prior))
+        # w = c - 1, computed from the rounded c, as in `ImplicitFactorization`, so that both agree bit for
+        # bit.
         weights = c.astype(fixed.dtype) - 1
         return solve_white(side._replace(values=c), white, weights, rank).reshape(-1, rank)
     rows = np.zeros((len(counts), rank), fixed.dtype)
@@ -188,6 +197,7 @@ def _merged(old: Ids, new: Ids, what: str) -> tuple[Ids, Rows]:
         raise BadInput(f"the model's {what}s have integers as ids: give such ids.") from None
     table = np.concatenate([old, new])
     order = np.argsort(table, kind="stable")
+    # `order` is a permutation, and its argsort is the inverse: where each old id went.
     return table[order], np.argsort(order, kind="stable")[: len(old)]
 
 
@@ -204,6 +214,7 @@ def _spread(rows: npt.NDArray[Any], places: Rows, length: int, rest: Any) -> npt
 def _titles(model: FactorModel, item_ids: Ids, old: Rows, new: Ratings) -> npt.NDArray[np.str_] | None:
     if model.titles is None or len(item_ids) == len(model.item_ids):
         return model.titles
+    # As objects first: an array of texts has a fixed length and would cut longer titles.
     words = np.full(len(item_ids), "", object)
     if new.titles is not None:
         place = new.item_index(item_ids)

@@ -16,7 +16,7 @@ Record = dict[str, Any]
 
 
 def keep(name: str, line: Record, key: Sequence[str]) -> None:
-    """Put a line into the table `name`, in the place of an older one with the same `key`; then the page."""
+    """Write a line to the table `name`, in place of an older one with the same `key`, and write the page."""
     table = f"recommender/{name}"
     asked = [str(line[part]) for part in key]
     others = [old for old in read(table) if [old[part] for part in key] != asked]
@@ -25,7 +25,7 @@ def keep(name: str, line: Record, key: Sequence[str]) -> None:
 
 
 def rows(headings: str, lines: Sequence[Sequence[Any]]) -> str:
-    """A table in Markdown; `headings` separated by bars."""
+    """Return a table in Markdown; `headings` are separated by bars."""
     head = [f"| {headings} |", "|---" * (headings.count("|") + 1) + "|"]
     return "\n".join(head + ["| " + " | ".join(str(cell) or "–" for cell in line) + " |" for line in lines])
 
@@ -48,9 +48,11 @@ def defaults() -> str:
 
 def peers() -> str:
     found = read("recommender/peers")
-    names = ("data", "rank", "library", "rmse", "ndcg", "fit_seconds", "lists_per_second")
+    names = ("rank", "library", "rmse", "ndcg", "fit_seconds", "lists_per_second")
     present = [record for record in found if not record["missing"]]
-    there = [[record[name] for name in names] for record in present]
+    # The page has room for the real data; the file has all rows.
+    kinds = {"MovieLens 1M": "ratings", "MovieLens 1M, clicks": "clicks"}
+    there = [[kinds[r["data"]], *(r[n] for n in names)] for r in present if r["data"] in kinds]
     versions = sorted({f"{r['library'].split()[0]} {r['version']}" for r in present})
     table = rows("data | rank | library | RMSE | NDCG@10 | fit, s | lists per s", there)
     table += f"\n\nVersions: {', '.join(versions)}."
@@ -59,7 +61,7 @@ def peers() -> str:
 
 
 def clicks() -> str:
-    """The whole of our fit; of theirs the end, and the first stop at which it is as good as ours."""
+    """Return the table of clicks: our fit, the end of implicit's, and when implicit is as good as ours."""
     found: dict[tuple[str, str], list[Record]] = {}
     for record in read("recommender/clicks"):
         found.setdefault((record["rank"], record["split"]), []).append(record)
@@ -68,9 +70,9 @@ def clicks() -> str:
         ours, *theirs = of
         good = [r for r in theirs if float(r["ndcg"]) >= float(ours["ndcg"])]
         first = f"{good[0]['processor_seconds']} ({good[0]['passes']})" if good else "not reached"
-        cells = [f"{r['ndcg']} | {r['processor_seconds']} | {r['passes']}" for r in (ours, theirs[-1])]
+        cells = [f"{r['ndcg']} | {r['processor_seconds']}" for r in (ours, theirs[-1])]
         lines.append([rank, split, *cells, first])
-    headings = "rank | split | ours: NDCG@10 | s | passes | implicit: NDCG@10 | s | iterations"
+    headings = "rank | split | ours: NDCG@10 | s | implicit: NDCG@10 | s"
     return rows(headings + " | implicit to our NDCG, s (iterations)", lines)
 
 

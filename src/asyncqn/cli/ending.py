@@ -77,5 +77,6 @@ def clean(text: str) -> str:
 
 def complain(sentence: str) -> None:
     """Print one line on stderr after the program's name; a very long word is abbreviated."""
+    # Both ends of a path tell more than its beginning alone.
     words = (w if len(w) <= MAX_WORD_LENGTH else f"{w[:60]}...{w[-60:]}" for w in sentence.split())
     print(f"asyncqn: {clean(' '.join(words))}", file=sys.stderr)

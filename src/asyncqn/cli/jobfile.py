@@ -57,6 +57,8 @@ MAX_JOB_BYTES = 1 << 24
 def maker_of(kind: str, arguments: Section) -> Callable[..., Problem]:
     """Return the function that builds a problem from [problem]: from a file, where `data` names one."""
     model = MODELS[kind]
+    # Three ways, from the most specific to the most general: the rows of a file, random data of a given size,
+    # and a reference to stored data, such as a set of ratings.
     if "data" in arguments and hasattr(model, "from_file"):
         make: Callable[..., Problem] = model.from_file
     else:
@@ -178,6 +180,7 @@ def paper_sections(name: str, kind: str | None) -> dict[str, dict[str, Any]]:
         f"the paper simulates only linear-gaussian, not {name!r}; ASLBFGS.from_paper and the other two "
         f"algorithms have its numbers for MovieLens.",
     )
+    # These checks name what the paper has, where the errors of the classes would name what asyncqn has.
     setting = SETTINGS[name]
     require(
         kind in setting.algorithms,
@@ -193,6 +196,7 @@ def paper_sections(name: str, kind: str | None) -> dict[str, dict[str, Any]]:
 def setting_of(path: str | Path | None, overrides: Mapping[str, Section]) -> dict[str, dict[str, Any]]:
     """Return the sections problem, cluster and run as plain data: the file's, with `overrides` on top."""
     sections: Mapping[str, Section] = {"cluster": DEFAULT_CLUSTER} | (_read(Path(path)) if path else {})
+    # Without [algorithm] and [engine]: a study varies the former, and simulates instead of the latter.
     return {
         name: {**sections.get(name, {}), **overrides.get(name, {})} for name in ("problem", "cluster", "run")
     }
@@ -258,6 +262,7 @@ def make_problem(section: Section, *, allow_imports: bool = False) -> Problem:
         near = suggestion(str(kind), list(MODELS)).replace("it knows", "there are")
         raise BadInput(f"there is no problem {kind!r}; {near}.")
     make = maker_of(kind, arguments)
+    # `from_json` would say that an argument is missing, and not where ratings come from.
     if "ratings" in parameters_of(make) and not arguments.get("ratings"):
         raise BadInput(f"problem '{kind}' needs ratings: name a stored set or a file of ratings.")
     made: Problem = from_json(make, arguments, f"problem '{kind}'")
@@ -275,8 +280,10 @@ def _algorithm(
     kind = over.pop("kind", given.get("kind"))
     if given and "kind" not in given:
         raise BadInput(f"[algorithm] needs a kind: one of {', '.join(ALGORITHMS)}, or {CHOSEN}.")
+    # Parameters without a kind (-p h=1e-3) refer to the default algorithm, so that they prevent the choice.
     if kind is None and described and not over:
         return None
+    # The file's parameters belong to the file's kind; another kind on the command line drops them.
     if given and kind == given["kind"]:
         parameters = {name: value for name, value in given.items() if name != "kind"}
     elif kind == CHOSEN:
@@ -301,6 +308,7 @@ def _engine(given: Section, over: Section) -> dict[str, Any]:
     said.pop("kind", None)
     if not said:
         return {"kind": kind}  # without importing its class, which may need an optional package
+    # From here on the class is imported, because only its signature knows which arguments exist.
     known = parameters_of(engine_class(kind))
     for name in [name for name in said if name not in known]:
         require(name != "workers", "under MPI, mpiexec -n sets the number of workers: leave workers out.")
@@ -351,6 +359,7 @@ def job_schema() -> dict[str, Any]:
         "required": ["kind"],
         "additionalProperties": False,
     }
+    # msgspec describes tagged unions of known kinds; the open-ended alternatives are added by hand.
     for name, more in (("problem", [_file_schema(), own]), ("algorithm", [own, chosen])):
         section = schema["$defs"]["Job"]["properties"][name]
         schema["$defs"]["Job"]["properties"][name] = {"anyOf": [section, *more]}

@@ -81,11 +81,14 @@ def run_commands(package: str, name: str, arguments: list[str] | None = None) ->
 
 def _fail(sentence: str, arguments: list[str]) -> None:
     complain(sentence)
+    # A script that parses stdout must find an object there, whatever happened; the arguments are searched as
+    # text, because they may not have been parsed.
     if "--json" in arguments:
         print(json.dumps({"error": clean(sentence)}), flush=True)
 
 
 def _warn(message: Warning | str, category: type[Warning], *rest: object, **more: object) -> None:
+    # Without the file and line of Python's own format, which mean nothing to a user of the program.
     print(f"asyncqn: warning: {clean(str(message))}", file=sys.stderr)
 
 
@@ -97,16 +100,19 @@ def _call(arguments: list[str], name: str, package: str) -> tuple[str, int]:
 
     usage: type[Exception] = typer.BadParameter.__bases__[0]  # typer exports only this subclass of it
     try:
+        # In standalone mode typer would print errors in its own form and end the process itself.
         code = program(package).main(arguments, prog_name=name, standalone_mode=False)
         if code == INTERRUPTED:  # typer's own reaction to Ctrl-C
             raise KeyboardInterrupt
         return "", code if isinstance(code, int) else 0
+    # This clause must come before the one for ValueError, of which `BadInput` is a subclass.
     except AsyncqnError as error:
         return str(error), BAD_INPUT
     except usage as error:
         if os.environ.get("OMPI_COMM_WORLD_RANK", "0") != "0":
             return "", 0  # every rank of an MPI job has this command line; rank 0 alone reports the error
         return usage_sentence(error, typed_command(arguments, name, package)), BAD_INPUT
+    # typer raises Abort where standard input ends inside a prompt; that counts as an interruption.
     except typer.Abort:
         raise KeyboardInterrupt from None
     except (MemoryError, OverflowError, ValueError) as error:

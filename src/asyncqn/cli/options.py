@@ -109,6 +109,7 @@ class SettingOptions:
         kind = getattr(self, "algorithm", None)
         sections["algorithm"] = {"kind": kind, **parse_parameters(self.parameter or [])}
         return {
+            # None means that the option was not given, so that the value of the job file remains.
             name: {key: value for key, value in section.items() if value is not None}
             for name, section in sections.items()
         }
@@ -172,6 +173,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     parameters = inspect.signature(command).parameters.items()
     shown = []
+    # The sort is stable, so that only `Output` changes its place.
     for name, own in sorted(parameters, key=lambda parameter: hints[parameter[0]] is Output):
         members = fields(groups[name]) if name in groups else ()
         kinds = get_type_hints(groups[name], include_extras=True) if members else {}
@@ -186,6 +188,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         made = {
             name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()
         }
+        # Log records are configured here, so that no command has to do it.
         out = next((value for value in made.values() if isinstance(value, Output)), Output())
         with logging_to(out.log, out.log_level):
             command(**made, **given)
@@ -202,6 +205,7 @@ def parse_cluster(pairs: list[str]) -> dict[str, Any]:
         "a field of the cluster is written key=value with a value as in TOML, as in --cluster link=2.0 or "
     )
     advice += "--cluster 'deaths={3=500.0}'"
+    # The value is parsed as the value of a TOML key, because TOML has no parser for a bare value.
     return _parsed(pairs, lambda text: tomllib.loads(f"value = {text}")["value"], advice)
 
 

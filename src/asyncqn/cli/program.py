@@ -48,6 +48,7 @@ WORDS = {"int": "N", "float": "X", "path": "PATH", "str": "TEXT"}
 
 def command_modules(package: str = COMMANDS) -> dict[str, str]:
     """Return the module of each command of a package, by name, in the order of the help."""
+    # The pattern leaves out `__init__.py`.
     found = {path.stem: f"{package}.{path.stem}" for path in _folder(package).glob("[a-z]*.py")}
     if package == COMMANDS:
         # A plug-in may replace a command of ours, as any later entry of a dictionary does.
@@ -83,6 +84,7 @@ def summary(module: str) -> str:
 
 def nearest(word: str, names: list[str]) -> list[str]:
     """Return the name most similar to a word, and any that is almost as similar."""
+    # At most three names, each at least 60 % similar: the defaults of difflib.
     near = get_close_matches(word, names)
     likeness = {name: SequenceMatcher(None, name, word).ratio() for name in near}
     # Several names that are about equally similar are all suggested; a clear favourite stands alone.
@@ -93,6 +95,7 @@ class Command(TyperCommand):
     """A command whose help is plain text in sections, the same in a terminal, a file and a pager."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        # The usage line names arguments in the same form as the section "Arguments" below it.
         return ["[OPTIONS]", *(_argument(param) for param in self.params if _is_argument(param))]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -143,6 +146,7 @@ class Program(TyperGroup):
         if self.package == COMMANDS and word in MOVED:
             return f"'{path} {word}' is now '{path} {MOVED[word]}'."
         moved = getattr(import_module(self.package), "MOVED", {}) if self.package != COMMANDS else {}
+        # Values of a group close the quotation themselves, so that they can add a remark behind it.
         if word in moved:
             return f"'{path} {word}' is now '{path} {moved[word]}."
         # A command may have moved into a group; the words are searched in all of them.
@@ -162,6 +166,7 @@ class Program(TyperGroup):
         grouped = {name for names in GROUPS.values() for name in names}
         more = tuple(name for name in self.modules if name not in grouped)
         width = max(map(len, self.modules))
+        # The sections are those of the main program; a group has too few commands to be divided.
         titles = {**GROUPS, "More": more} if self.package == COMMANDS else {"Commands": more}
         # Empty sections are left out, as for a package with a single group.
         for title, names in titles.items():
@@ -175,6 +180,7 @@ class Program(TyperGroup):
 
 def _command(module: str) -> Any:
     """Return the command that a file defines."""
+    # `rich_markup_mode=None` also prevents typer from replacing `format_options` by its boxes.
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     name = module.rpartition(".")[2]
     app.command(name, cls=Command)(grouped(getattr(import_module(module), name)))
@@ -187,6 +193,7 @@ def _group(package: str, name: str) -> Program:
     def callback(context: typer.Context) -> None:
         _help_without_command(context)
 
+    # typer takes the help of a group from the docstring of its callback.
     callback.__doc__ = f"{summary(package)}."
     return _program(package, name, callback)
 
@@ -196,6 +203,7 @@ def _program(package: str, name: str, callback: Any) -> Program:
         name=name,
         cls=Program,
         invoke_without_command=True,
+        # Completion is installed once, for the whole program.
         add_completion=package == COMMANDS,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
@@ -241,6 +249,7 @@ def program(package: str = COMMANDS) -> Program:
 
 def typed_command(arguments: list[str], name: str = "asyncqn", package: str = COMMANDS) -> str:
     """Return the command that a command line names, as far as it exists: "asyncqn recommender fit"."""
+    # Only command names lead further; the first option or argument ends the search.
     for word in arguments:
         modules = command_modules(package)
         if word not in modules:
@@ -256,6 +265,7 @@ def _is_argument(param: Any) -> bool:
 
 
 def _argument(param: Any) -> str:
+    # typer's metavar may end with dots already, which mark an argument that can be repeated.
     name = (param.metavar or param.name).upper().replace("_", "-").rstrip(".")
     name += "..." if param.nargs == -1 else ""
     return name if param.required else f"[{name}]"
@@ -267,6 +277,7 @@ def _option(param: Any) -> str:
         names += " / " + ", ".join(param.secondary_opts)
     if getattr(param, "is_flag", False):
         return names
+    # An option that can be repeated has the type list[str], and the placeholder of str.
     kind = param.bare_type().partition(" ")[0].removeprefix("list[").rstrip("]")
     return f"{names} {param.metavar or WORDS.get(kind, kind.upper())}"
 

@@ -27,6 +27,7 @@ class Result:
         """Raise `BadInput` early for a file that could not be written later."""
         from asyncqn.models.linear_model import LinearModel
 
+        # Before the run, so that a mistyped path does not cost its result.
         for path in (self.theta, self.coefficients):
             if path is not None:
                 check_output(path)

@@ -43,7 +43,9 @@ def under_mpiexec() -> bool:
     """Return whether OpenMPI, MPICH or Slurm's PMI started this process as one of several."""
     # Each launcher sets a variable of its own.
     return any(
-        int(os.environ.get(name, "1")) > 1 for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
+        # A job of a single rank is an ordinary process and needs no MPI.
+        int(os.environ.get(name, "1")) > 1
+        for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
     )
 
 
@@ -56,6 +58,7 @@ def ending_at_signals(wanted: bool) -> Iterator[list[int]]:
     heard: list[int] = []
 
     def hear(number: int, frame: Any) -> None:
+        # The second signal has its usual effect: the previous handler ends the command.
         if heard:
             before[number](number, frame)
         heard.append(number)
@@ -96,16 +99,19 @@ def show_run(
         run.save(save)
     # Seconds and lost workers exist only for real runs.
     numbers = run.summary() if simulated else real_summary(run)
+    # `further` comes after saving: should it fail, the run is on disk.
     numbers = {**numbers, **further(run), "run": None if save is None else str(save)}
     code = exit_code(run)
     if code:
         said = run.status in (Outcome.INTERRUPTED, Outcome.TERMINATED)  # their messages start with the status
         out.fail(run.message if said else f"{run.status}: {run.message}")
+    # The numbers of a run that diverged say no more than the error, which was printed above.
     if not (out.quiet and run.status is Outcome.DIVERGED):
         for name, value in numbers.items():
             if value is not None and not (code and name == "message"):
                 out.show(f"{name:<18} {f'{value:.6g}' if isinstance(value, float) else value}")
     out.result(numbers)
+    # `typer.Exit` with 130 would reach `main` as typer's own reaction to Ctrl-C.
     if code in (INTERRUPTED, TERMINATED):
         sys.stdout.flush()
         sys.exit(code)  # directly, because the message was printed above
@@ -138,6 +144,7 @@ def _live(advance: Advance, heard: list[int], simulated: bool) -> Callable[[Prog
     def progressed(progress: Progress) -> None:
         tell(progress)
         if heard:
+            # `minimize` ends a run whose callback raises StopIteration, and returns what was computed.
             raise StopIteration
 
     return progressed

@@ -41,9 +41,9 @@ def run_study(request: StudyRequest, out: Output, *, budget: int | None, process
     Parameters
     ----------
     request : StudyRequest
-        The problem to tune, and the file of the study.
-        out : Output
-            Output of the command.
+        The problem to tune, the file of the study, and its command line.
+    out : Output
+        Output of the command.
     budget : int or None
         Total number of trials; None: 20 for each parameter that is searched.
     processes : int
@@ -53,6 +53,7 @@ def run_study(request: StudyRequest, out: Output, *, budget: int | None, process
 
     problem = request.problem
     budget = problem.budget if budget is None else budget
+    # The study stores the complete command, with the defaults of today, so that anyone can repeat it.
     command = f"{request.command} --budget {budget} --seeds {problem.seeds} --seed {problem.seed}"
     with out.progress(f"tuning {problem.algorithm}", budget) as tell:
         study = tune(problem, budget, path=request.path, command=command, processes=processes, tell=tell)

@@ -46,6 +46,7 @@ class JobProblem(TuningProblem):
         return self.looks
 
     def model(self) -> Problem:
+        # As text, because `lru_cache` needs a hashable key and a section is a dictionary.
         return _made(json.dumps(self.problem), self.allow_imports)
 
     def cluster(self, parameters: Mapping[str, Any]) -> Cluster:

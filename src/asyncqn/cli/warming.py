@@ -58,6 +58,8 @@ def jobs(everything: bool) -> list[tuple[str, Callable[[], Any]]]:
     from asyncqn.models.logistic import LogisticRegression
 
     def logistic() -> None:
+        # Types and layouts of arrays decide what numba compiles, and their sizes do not: a tiny problem is
+        # enough.
         x = np.random.default_rng(0).standard_normal((400, 5))
         minimize(
             LogisticRegression(x, (x[:, 0] > 0.1 * x[:, 1]).astype(float)), engine=Threads(1), progress=False
@@ -66,6 +68,7 @@ def jobs(everything: bool) -> list[tuple[str, Callable[[], Any]]]:
     def simulate() -> None:
         job = load_job(None, {"run": {"commits": 300}})
         minimize(job.problem, job.algorithm, engine=Simulator(job.cluster), commits=300, progress=False)
+        # The default method has other kernels than the algorithm of the default job.
         minimize(job.problem, engine=Simulator(Cluster(workers=4)), progress=False)
 
     found = [("minimize", logistic), ("simulate", simulate), *PLUGINS.items()]
@@ -91,6 +94,7 @@ def examples() -> list[tuple[str, Callable[[], Any]]]:
         problem = next(p for p in made if offers(p, needs))
         algorithm = model.example(problem)
         workers = extra(algorithm, "max_workers") or 2
+        # Enough commits that L-BFGS methods form pairs and compile their products with H.
         minimize(problem, algorithm, engine=Simulator(Cluster(workers=workers)), commits=40, progress=False)
 
     return [(kind, partial(run, kind)) for kind in ALGORITHMS]

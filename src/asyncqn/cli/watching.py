@@ -54,6 +54,8 @@ def follow(folder: Path, out: Output, every: float, once: bool) -> None:
         if owner is None or once:
             break
         time.sleep(every)
+    # The loop ends only if no process holds the folder, or with `once`; without a checkpoint both raise
+    # above.
     assert saved is not None
     if not once:
         out.say(f"no process writes to {folder} any more.")
@@ -67,6 +69,7 @@ def state(saved: Saved, living: bool) -> dict[str, Any]:
     from asyncqn.view.seen import of_checkpoint
 
     seen = of_checkpoint(saved)
+    # Of the latest computations alone: the mean over a long run would hide a worker that has just stopped.
     recent = seen.schedule.worker[-RECENT:]
     stale = seen.schedule.staleness[-RECENT:]
     engine, numbers = seen.manifest["engine"], seen.numbers

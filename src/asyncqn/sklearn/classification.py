@@ -151,7 +151,9 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
                 len(present) > 1,
                 "all rows with a positive weight belong to one class: LogisticRegression needs two or more.",
             )
+        # C weighs the data against a penalty of |coef|^2 / 2, so that `prior` is 1 / C.
         penalty = 0.0 if np.isinf(self.C) else 1.0 / self.C
+        # With two classes one vector of coefficients determines both probabilities.
         model = TwoClasses if len(classes) == 2 else ManyClasses
         problem = model(X, labels, penalty, weights=weights, intercept=self.fit_intercept)
         total = len(labels) if weights is None else float(weights.sum())
@@ -177,6 +179,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
         known = self.warm_start and hasattr(self, "coef_") and np.array_equal(self.classes_, classes)
         if not known or self.coef_.shape[1] != problem.X.shape[1]:
             return None
+        # theta has one row per class, the intercept behind the coefficients, as `_take` reads it.
         parts = (self.coef_, self.intercept_[:, None]) if self.fit_intercept else (self.coef_,)
         return np.hstack(parts).reshape(-1).astype(problem.dtype)
 
@@ -210,12 +213,14 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
         """Return the probability of each class, in the order of `classes_`, for each row."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
+            # The first class has the score 0, so that softmax gives the logistic function for the second.
             scores = np.column_stack([np.zeros_like(scores), scores])
         probabilities: Numbers = softmax(scores)
         return probabilities
 
     def predict_log_proba(self, X: Any) -> Numbers:
         """Return the logarithms of `predict_proba`."""
+        # A probability that underflows has the logarithm -inf, which is right and needs no warning.
         with np.errstate(divide="ignore"):
             logarithms: Numbers = np.log(self.predict_proba(X))
         return logarithms

@@ -70,6 +70,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        # scikit-learn's checks then test the estimator with sparse matrices as well.
         tags.input_tags.sparse = True
         return tags
 
@@ -87,6 +88,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         """Raise `BadInput` where a parameter is wrong; `fit` does so, not `__init__`, as in scikit-learn."""
         own: Any = type(self)
         for name, about in parameters_of(own).items():
+            # The checked value is not stored: `get_params` must return what the user passed.
             about.checked(name, getattr(self, name))
         require(
             self.engine is None or self.workers is None,
@@ -124,6 +126,8 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             # The stopping rule below decides; `tol` only keeps a run from continuing beyond it.
             tol=min(TOLERANCE, self.tol),
             stop=arrived,
+            # An evaluation is a further pass over the data, and the exact method knows U at every version
+            # anyway.
             evaluate=_NO_EVALUATIONS,
             callback=tell if self.verbose else None,
             # The model has checked its data, so the test of a user's problem would only cost time.
@@ -135,6 +139,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
                 f"{type(self).__name__} has not converged ({run.message.rstrip('.')}): scale the features or "
                 f"increase max_iter.",
                 ConvergenceWarning,
+                # The warning points at the user's call of `fit`: `_minimise` is called by `fit`.
                 stacklevel=3,
             )
         return run
@@ -145,7 +150,10 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         workers = self.workers
         if workers is None:
             X: Any = problem.X
+            # Work per pass: entries that are stored, times the numbers that are predicted per row.
             entries = int(np.size(X.data if isinstance(X, SparseRows) else X)) * problem._outputs
+            # joblib's count respects processor affinity and the limits of containers; `os.cpu_count` does
+            # not.
             workers = max(1, min(cpu_count(), entries // _ENTRIES_PER_THREAD))
         # One worker needs no thread of its own: a simulated cluster of one computes the same in this thread.
         return Threads(workers) if workers > 1 else Simulator(Cluster(1))

@@ -40,6 +40,7 @@ class _Regressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
     def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
         raise NotImplementedError
 
+    # `total` is the sum of the weights, or the number of rows.
     def _limit(self, total: float) -> float | None:
         """Return the norm of the gradient at which a fit ends; None: `tol` times the first norm."""
         raise NotImplementedError
@@ -166,6 +167,7 @@ class Ridge(_Regressor):
         self.seed = seed
 
     def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
+        # The factor 1/2 of residuals and penalty in `LeastSquares` does not move the minimum.
         return LeastSquares(X, y, self.alpha, weights=weights, intercept=self.fit_intercept)
 
     def _limit(self, total: float) -> float | None:
@@ -253,6 +255,7 @@ class PoissonRegressor(_Regressor):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        # scikit-learn's checks then pass counts, not numbers of both signs.
         tags.target_tags.positive_only = True
         return tags
 
@@ -273,6 +276,7 @@ class PoissonRegressor(_Regressor):
         if not self.fit_intercept:
             return None
         start = np.zeros(problem.dim, problem.dtype)
+        # Features start at 0; the mean of the counts is then predicted for every row.
         start[-1] = np.log(mean)
         return start
 
@@ -427,4 +431,5 @@ class HuberRegressor(_Regressor):
         return self.tol
 
     def _further(self) -> list[float]:
+        # theta ends with v, and the scale is sigma = least + v^2 (models/huber.py); v is passed on as it is.
         return [float(self.run_.theta[-1])]

@@ -33,6 +33,7 @@ class Axis(NamedTuple):
 
     def clip(self, values: Floats) -> Floats:
         """Return the values clipped to the range; infinite values become NaN."""
+        # A gap in the curve, not a line to the edge: only finite values are known to lie beyond it.
         kept = np.where(np.isfinite(values), values, np.nan)
         return np.clip(kept, self.low, self.high)
 
@@ -54,5 +55,6 @@ def axis_of(curves: Sequence[Floats]) -> Axis | None:
         # A logarithmic axis over less than a decade would have no label between its ends.
         log = top > 10.0 * bottom
         return Axis(log, bottom if log else low, top, high > top)
+    # `abs(start)` gives room where the first value is also the lowest.
     top = min(high, start + max(start - low, abs(start)))
     return Axis(False, low, max(top, low), high > top)

@@ -45,6 +45,7 @@ def page(runs: Mapping[str, Seen]) -> str:
     safe = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     title = escape(f"{', '.join(runs)} - asyncqn")
     template = files("asyncqn.view").joinpath("page.html").read_text("utf-8")
+    # The data are replaced last: a title that contains "@DATA@" would otherwise receive them twice.
     return template.replace("@TITLE@", title).replace("@DATA@", safe)
 
 
@@ -127,6 +128,7 @@ def _timeline(schedule: Schedule, born: Mapping[int, float]) -> dict[str, Any]:
         "workers": schedule.workers,
         "worker": worker,
         "read": schedule.read[:rows].tolist(),
+        # Commits count from 1, so that 0 is free to mark dropped computations in the page.
         "commit": [0 if c == DROPPED else c for c in schedule.commit[:rows].tolist()],
         # Seven digits suffice for a drawing and halve the size of the page.
         "time": [float(f"{t:.7g}") for t in time],
@@ -147,6 +149,7 @@ def _staleness(schedule: Schedule, group: int, lines: int) -> dict[str, Any]:
     place = np.where(stale > 0, np.floor(np.log2(np.maximum(stale, 1))).astype(np.int64) + 1, 0)
     columns = int(place.max(initial=0)) + 1
     table = np.zeros((lines, columns), np.int64)
+    # `np.add.at` counts repeated places; `table[line, place] += 1` would count each once.
     np.add.at(table, (line, place), 1)
     names = ["0", "1", *(f"{2**k}-{2 ** (k + 1) - 1}" for k in range(1, columns))]
     return {"table": table.tolist(), "columns": names[:columns]}
@@ -170,5 +173,6 @@ def _waiting(schedule: Schedule, group: int, lines: int) -> dict[str, Any]:
         made = np.cumsum(made, axis=0, dtype=np.int32)
         between = made[commit - 1] - made[read]
         for line in range(lines):
+            # Line by line: all at once would need an array of commits x lines x lines.
             table[line] = between[worker // group == line].sum(axis=0)
     return {"rounds": rounds, "table": table.tolist()}

@@ -106,6 +106,7 @@ def comparison(runs: Mapping[str, Run | Seen], metric: str, target: float | None
 
 def births(run: Run | Seen) -> dict[int, float]:
     """Return the joining times of the workers of a simulated run that joined late."""
+    # JSON has made the worker numbers texts.
     joins = run.manifest["engine"].get("cluster", {}).get("joins", {})
     return {int(worker): float(time) for worker, time in joins.items()}
 
@@ -131,6 +132,7 @@ def render(figure: Figure, kind: str) -> bytes:
     buffer = io.BytesIO()
     # matplotlib derives the identifiers in an SVG from this salt; by default they are random.
     with rc_context({"svg.hashsalt": "asyncqn"}):
+        # PNG files carry no date.
         if kind == "svg":
             figure.savefig(buffer, format="svg", metadata={"Date": None})
         else:
@@ -163,6 +165,7 @@ def darken(figure: Figure) -> Figure:
             line.set_markeredgecolor(line.get_color())
         legend = axes.get_legend()
         if legend is not None:
+            # The legend has copies of the lines, which keep their old colours.
             for handle, line in zip(legend.get_lines(), axes.lines):
                 handle.set_color(line.get_color())
                 handle.set_markerfacecolor(line.get_color())
@@ -257,6 +260,7 @@ def draw_timeline(axes: Any, schedule: Schedule, x_label: str, born: Mapping[int
         if not delivered:
             look = {"facecolor": "#f0e2d8", "edgecolor": "#1b1b1b", "hatch": "////"}
         axes.broken_barh(bars, (worker - 0.4, 0.8), linewidth=0.6, **look)
+    # The axis points downwards, with worker 0 at the top, as in the tables.
     axes.set_ylim(schedule.workers - 0.4, -0.6)
     axes.yaxis.get_major_locator().set_params(integer=True)
     axes.margins(x=0.0)

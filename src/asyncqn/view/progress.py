@@ -79,6 +79,7 @@ class Bar:
             self._bar.start()
 
     def show(self, done: int, note: str) -> None:
+        # Updated before it begins, so that the bar appears with the current numbers.
         self._bar.update(self._task, completed=done, note=note)
         self._begin_when_due()
 
@@ -144,6 +145,7 @@ class Lines:
 
     def _put(self) -> None:
         done, note = self._last
+        # `close` comes here again, perhaps with a step that was shown already.
         if done > self._shown:
             self._shown, self._next = done, time.monotonic() + self._every
             self._write(f"{self._label}: {count(done, self._total)} {note}".rstrip())
@@ -268,6 +270,7 @@ def as_callback(advance: Advance, *, simulated: bool) -> Callable[[Progress], No
     simulated : bool
         Whether the run is simulated.  A real one also shows commits per second, staleness and workers.
     """
+    # (commits, seconds) at the last report, and the largest number of workers so far.
     before, expected = (0, time.monotonic()), 0
 
     def progressed(progress: Progress) -> None:

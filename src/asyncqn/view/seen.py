@@ -66,6 +66,7 @@ def of_checkpoint(saved: Saved) -> Seen:
         "workers_lost": int(saved.document["lost"]),
         "workers_joined": int(saved.document["joined"]),
     }
+    # Both columns are optional: the error needs a known minimum, and the norm an exact method.
     last = table.row(-1) if table.rows else {}
     numbers |= {name: last[name] for name in ("error", "grad_norm") if name in last}
     return Seen(status, message, fun, schedule, table, {}, manifest, numbers)

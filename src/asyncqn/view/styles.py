@@ -14,6 +14,8 @@ STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#555555", "marker": "v", "linestyle": (0, (5, 1, 1, 1))},
     {"color": "#b03060", "marker": "x", "linestyle": (0, (1, 1))},
 )
+# An algorithm keeps its look in all figures, so that readers can compare pages; the three of the paper come
+# first.
 ALGORITHM_STYLES = {
     "as-lbfgs": STYLES[0],
     "async-sgd": STYLES[1],

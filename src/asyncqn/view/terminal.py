@@ -55,6 +55,7 @@ def _places(values: Floats, among: Floats, count: int) -> npt.NDArray[np.int64]:
     """Return the place of each value among `count` equal steps from the smallest of `among` to the
     largest."""
     low, high = among.min(), among.max()
+    # A constant curve lies in the middle; dividing by its range would give NaN.
     if high == low:
         return np.full(values.size, (count - 1) // 2, np.int64)
     return np.asarray(np.rint((values - low) / (high - low) * (count - 1)), np.int64)
@@ -79,6 +80,7 @@ def _framed(rows: Sequence[str], x: Floats, level: Floats, log: bool, middle: bo
 
 def bar(share: float, width: int = 30) -> str:
     """Return a bar that fills `share` (0 to 1) of `width` cells."""
+    # Unicode has blocks of one to eight eighths of a cell, so that a bar resolves 8 * width steps.
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
     return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
 
@@ -125,6 +127,7 @@ def overlaid_chart(
         rows = height - 1 - _places(y, ys, height)
         for column, moment in enumerate(moments):
             # One letter per column: the last value known there.
+            # Beyond its last point a run has no value, so that shorter curves end earlier.
             known = np.flatnonzero(x <= moment)
             if known.size and (moment <= x[-1] or column == 0):
                 cells[rows[known[-1]]][column] = letter

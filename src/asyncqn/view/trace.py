@@ -46,6 +46,8 @@ def trace_events(schedule: Schedule, scale: float, births: Mapping[int, float]) 
     for worker, read, commit, time, start in zip(*columns, begun, strict=True):
         name, about = "dropped", {"read": read}
         if commit != DROPPED:
+            # Commit n makes version n from version n - 1, so that an update that read version n - 1 is not
+            # stale.
             name, about = f"commit {commit}", {"read": read, "commit": commit, "staleness": commit - 1 - read}
         # The format counts in microseconds.
         span = {"ts": start * scale, "dur": (time - start) * scale}

@@ -14,11 +14,13 @@ from asyncqn.cli import Output
 def reproduce(
     out: Output,
     names: Annotated[
-        list[str] | None, typer.Argument(help="fig1 ... fig5, theory, title, remarks; all by default.")
+        list[str] | None, typer.Argument(help="fig1 to fig5, theory, title or remarks; all by default.")
     ] = None,
     full: Annotated[bool, typer.Option("--full/--quick", help="The paper's size, or a small one.")] = False,
-    output: Annotated[Path, typer.Option(help="Where tables, figures and page go.")] = Path("reproduced"),
-    processes: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    output: Annotated[
+        Path, typer.Option(help="Folder for tables, figures and the page.", metavar="DIR")
+    ] = Path("reproduced"),
+    processes: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
     compute: Annotated[
         bool, typer.Option("--compute/--publish", help="Compute what is missing, or show what is there.")
     ] = True,

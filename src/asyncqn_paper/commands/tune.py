@@ -26,7 +26,7 @@ def _positive(option: str, number: float) -> None:
 
 @dataclass(frozen=True)
 class GaussianOptions:
-    """What the command line says of a problem of Fig. 2 and its cluster."""
+    """The options of a problem of Fig. 2 and of its cluster."""
 
     variance: Annotated[float, option(_GAUSSIAN, "sigma_w^2 of the workers' times.")] = 200.0
     epsilon: Annotated[float, option(_GAUSSIAN, "Relative error to reach.")] = 0.05
@@ -39,11 +39,12 @@ class GaussianOptions:
     def study(
         self, algorithm: str, problem: str, W: int, runs: dict[str, int], output: Path | None
     ) -> StudyRequest:
-        """The study of an algorithm on a problem of Fig. 2."""
+        """Return the study of an algorithm on a problem of Fig. 2."""
         from asyncqn_paper.problems import PROBLEMS
         from asyncqn_paper.studies import GaussianProblem
 
         known = (*PROBLEMS, FACTORIZATION)
+        # `tune` handles FACTORIZATION before it comes here; it is listed because the user may have meant it.
         require(problem in known, f"there is no problem '{problem}' to tune; there are {', '.join(known)}.")
         given: dict[str, Any] = {**vars(self), **runs}
         tuned = GaussianProblem(algorithm=algorithm, workers=W, problem=PROBLEMS[problem], **given)
@@ -54,16 +55,16 @@ class GaussianOptions:
 
 @dataclass(frozen=True)
 class RatingsOptions:
-    """What the command line says of a factorization of ratings and its cluster."""
+    """The options of a factorization of ratings and of its cluster."""
 
     ratings: Annotated[
         str, option(_RATINGS, "A stored or synthetic set; `asyncqn recommender data list`.")
     ] = "ml-1m"
     rmse: Annotated[float, option(_RATINGS, "RMSE on these ratings to reach.")] = 0.91
     limit: Annotated[float, option(_RATINGS, "Simulated seconds after which a run is too slow.")] = 0.5
-    rho: Annotated[float | None, option(_RATINGS, "Keep rho at this value; else it is searched.")] = None
+    rho: Annotated[float | None, option(_RATINGS, "Fix rho at this value.  [it is searched]")] = None
     timing: Annotated[
-        str | None, option(_RATINGS, "Seconds of STEP,COMMIT,MESSAGES. Default: measured here.")
+        str | None, option(_RATINGS, "Seconds of STEP,COMMIT,MESSAGES.  [measured on this machine]")
     ] = None
 
     def check(self) -> None:
@@ -71,7 +72,7 @@ class RatingsOptions:
         _positive("limit", self.limit)
 
     def study(self, algorithm: str, W: int, runs: dict[str, int], output: Path | None) -> StudyRequest:
-        """The study of an algorithm on ratings."""
+        """Return the study of an algorithm on ratings."""
         from asyncqn_paper.studies import RatingsProblem
 
         kept = "" if self.rho is None else f"-rho{self.rho:g}"
@@ -97,16 +98,17 @@ def tune(
         str, typer.Option(help="linear-gaussian, another of Fig. 2, or matrix-factorization.")
     ] = "linear-gaussian",
     workers: Annotated[
-        int | None, typer.Option(help="Simulated workers. Default: 40, of ratings 10.")
+        int | None, typer.Option(help="Number of simulated workers.  [40; with ratings 10]")
     ] = None,
     budget: Annotated[
-        int | None, typer.Option(help="Trials in all. Default: 20 for each number that is searched.")
+        int | None, typer.Option(help="Number of trials.  [20 for each parameter that is searched]")
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs per trial.")] = 3,
     seed: Annotated[int, typer.Option(min=0, help="First seed of the runs.")] = 0,
-    processes: Annotated[int, typer.Option(help="Processes.")] = 2,
+    processes: Annotated[int, typer.Option(help="Number of processes that run trials.")] = 2,
     output: Annotated[
-        Path | None, typer.Option(help="Study file; goes on from it. Default: runs/tuned/NAME.json")
+        Path | None,
+        typer.Option(help="File of the study, which is continued if it exists.  [runs/tuned/NAME.json]"),
     ] = None,
 ) -> None:
     """Search parameters by simulated time to a goal; an interrupted study continues from its file."""
@@ -125,7 +127,7 @@ def tune(
 
 
 def _timing(algorithm: str, ratings: str, given: str | None, path: Path) -> Timing:
-    """The times as given; else those of the study that continues; else measured, to three digits."""
+    """Return the given times, or those of the study that continues, or measured times with three digits."""
     from asyncqn.lab import load_study
     from asyncqn_paper.movielens import Timing, measure_timing, model, parameters, size_of
 

@@ -81,7 +81,7 @@ def _curve(run: Run, metric: str) -> list[Record]:
 
 
 def pairs(setting: str, full: bool) -> Pair:
-    """The cell of a setting."""
+    """Return the cell of a setting."""
     ratings, _ = set_of(full)
     commits = {STRETCHED: 800, PLAIN: 4000, RATINGS: 600}[setting]
     if not full:
@@ -93,32 +93,35 @@ SETTINGS = (PLAIN, RATINGS, STRETCHED)
 
 
 def cells(full: bool) -> list[list[Cell]]:
-    """All settings; they take time by the clock, so they come after what others begin with."""
+    """Return the cells of all settings, in the second batch, because they take time by the clock."""
+    # An empty first batch puts these cells into the second round of all experiments.
     return [[], [pairs(setting, full) for setting in SETTINGS]] if full else [[pairs(PLAIN, full)]]
 
 
 def _pairs(get: Get, setting: str, full: bool) -> list[list[Record]]:
-    """The records of every seed."""
+    """Return the records of every seed."""
     found = get(pairs(setting, full)) or []
     return [[r for r in found if r["seed"] == seed] for seed in dict.fromkeys(r["seed"] for r in found)]
 
 
 def apart(records: list[Record]) -> tuple[float, float]:
-    """|log of the errors' ratio| in the median of the run, and |log of the durations' ratio|."""
+    """Return |log of the errors' ratio|, in the median of the run, and |log of the durations' ratio|."""
     curves = []
     for engine in ("real", "simulated"):
         mine = [r for r in records if r["engine"] == engine]
         curves.append((np.array([r["time"] for r in mine]), np.log([r["error"] for r in mine])))
     (t, e), (t_, e_) = curves
     # The curves end at different times, and the last stretch of the shorter one has few rows.
+    # Both curves are compared at the same times, not at the same commits.
     grid = np.linspace(0.0, 0.95 * min(t[-1], t_[-1]), 100)
     gap = float(np.median(np.abs(np.interp(grid, t, e) - np.interp(grid, t_, e_))))
     return gap, abs(math.log(t[-1] / t_[-1]))
 
 
 def _parts(get: Get, setting: str, full: bool) -> list[Outcome]:
-    """Error and duration of one setting, each against the margin; nothing where runs are missing."""
+    """Return the outcomes for error and duration of one setting; none where runs are missing."""
     runs = _pairs(get, setting, full)
+    # A single run has no standard error.
     if len(runs) < 2:
         return []
     numbers = zip(*(apart(records) for records in runs), strict=True)
@@ -126,7 +129,7 @@ def _parts(get: Get, setting: str, full: bool) -> list[Outcome]:
 
 
 def outcomes(get: Get, full: bool) -> list[Outcome]:
-    """Error and duration, in every setting."""
+    """Return the outcomes for error and duration, in every setting."""
     parts = {setting: _parts(get, setting, full) for setting in SETTINGS}
     return [all_of("fig1", {"setting": setting}, mine) for setting, mine in parts.items() if mine]
 
@@ -140,7 +143,7 @@ EVIDENCE = {
 
 
 def draw(get: Get, full: bool) -> dict[str, Any]:
-    """Error over time: real and simulated, all pairs faintly and the first in full; below, how far apart."""
+    """Draw the error over time, real and simulated, with the first pair emphasised; below, how far apart."""
     figure, axes = panels(2, len(SETTINGS), width=3.3, height=2.6, height_ratios=(2.4, 1.0))
     for (axis, below), setting in zip(axes.T, SETTINGS, strict=True):
         for k, records in enumerate(_pairs(get, setting, full)):

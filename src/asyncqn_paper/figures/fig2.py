@@ -26,8 +26,11 @@ from asyncqn_paper.rules import (
 from asyncqn_paper.settings import EVERYONE, NAMES, NOBODY, PAPER, PAYERS, given
 from asyncqn_paper.studies import tuned
 
+# In the order of `settings.NAMES`.
 SGD, MB, AS = NAMES
+# The paper's text names one value of sigma_w^2, 200 (Fig. 3); the others are our own choice.
 VARIANCES = (0.0, 25.0, 50.0, 100.0, 200.0, 400.0, 600.0, 900.0)
+# Units of simulated time; some 3,000 commits of as-L-BFGS on 40 workers.
 LIMIT = 6000.0
 GRID = ("rows-alike-2", "rows-alike-8", "five-directions-8", "five-weak-10", "three-weak-39")
 """Problems of the grid, from weakly to strongly correlated; the last is the most correlated that the table
@@ -58,7 +61,7 @@ class Setting(NamedTuple):
     choices: dict[str, str]
 
     def parameters(self, kind: str) -> dict[str, Any]:
-        """The parameters of a method."""
+        """Return the parameters of a method."""
         chosen = self.choices
         if chosen[NUMBERS] == "tuned":
             return dict(tuned(f"{kind}-{chosen[PROBLEM]}")["best"]["parameters"])
@@ -78,7 +81,7 @@ class Setting(NamedTuple):
         return found
 
     def curve(self, kind: str, variance: float, seeds: int, *, pairs: bool = True) -> Curve:
-        """The cell of one point."""
+        """Return the cell of one point."""
         own = self.parameters(kind)
         if not pairs:
             # Without pairs these two have no meaning.
@@ -98,7 +101,7 @@ class Setting(NamedTuple):
 
 
 def settings() -> list[list[Setting]]:
-    """Every setting, in batches: those that decide most first."""
+    """Return every setting, in batches: those that decide most first."""
     grid = [
         Setting({**BASE, PROBLEM: problem, PAYS: payer, INTEGRATOR: integrator, H0: h0})
         for integrator in ("explicit", "modified")
@@ -140,23 +143,25 @@ def settings() -> list[list[Setting]]:
         for problem in ("rows-alike-2", "rows-alike-8")
         for payer in (NOBODY, EVERYONE)
     ]
+    # Tuned parameters include H0, so that this axis has a value of its own.
     searched = [Setting({**BASE, PROBLEM: problem, NUMBERS: "tuned", H0: "tuned"}) for problem in TUNED_ON]
     batches, seen = [], set[str]()
     for batch in (first, second, third, [*searched, *around, *grid]):
+        # By text, because a setting holds a dictionary, which cannot be hashed.
         batches.append([s for s in {str(s): s for s in batch}.values() if str(s) not in seen])
         seen |= {str(s) for s in batch}
     return batches
 
 
 def _size(full: bool) -> tuple[list[list[Setting]], tuple[float, ...], int]:
-    """The settings, the values of sigma_w^2 and the repetitions."""
+    """Return the settings, the values of sigma_w^2 and the repetitions."""
     if full:
         return settings(), VARIANCES, 100
     return [[Setting({**BASE, PAYS: payer}) for payer in (NOBODY, EVERYONE)]], (0.0, 200.0, 900.0), 10
 
 
 def cells(full: bool) -> list[list[Cell]]:
-    """The points of all settings, and as-L-BFGS without pairs at one sigma_w^2."""
+    """Return the cells of all settings, with as-L-BFGS without pairs at one sigma_w^2."""
     batches, variances, seeds = _size(full)
     return [
         [
@@ -175,7 +180,7 @@ Points = dict[float, list[Record]]
 
 
 def _rows(get: Get, setting: Setting, variances: Sequence[float], seeds: int) -> dict[str, Points] | None:
-    """The records of all points of a setting; None where one is missing."""
+    """Return the records of all points of a setting; None where one is missing."""
     rows: dict[str, Points] = {kind: {} for kind in NAMES}
     for kind in NAMES:
         for v in variances:
@@ -187,7 +192,7 @@ def _rows(get: Get, setting: Setting, variances: Sequence[float], seeds: int) ->
 
 
 def outcomes(get: Get, full: bool) -> list[Outcome]:
-    """Return what every finished setting says, for every target."""
+    """Return the outcome of every claim in every finished setting, for every target."""
     found = []
     batches, variances, seeds = _size(full)
     for setting in (setting for batch in batches for setting in batch):
@@ -203,7 +208,7 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
 def _judge(
     rows: dict[str, Points], control: list[Record] | None, name: str, choices: dict[str, str]
 ) -> list[Outcome]:
-    """The claims of Fig. 2 in one setting."""
+    """Return the outcomes of the claims of Fig. 2 in one setting."""
 
     def ratio(slow: tuple[str, float], quick: tuple[str, float]) -> Estimate | str:
         a, b = (rows[kind][v] for kind, v in (slow, quick))
@@ -258,7 +263,7 @@ SHOWN = [(problem, payer) for problem in GRID[:2] for payer in (NOBODY, EVERYONE
 
 
 def draw(get: Get, full: bool) -> dict[str, Any]:
-    """The paper's axes and shades, medians below, then the lead that the claim is about; all settings."""
+    """Draw the paper's axes and shades, medians below, and the lead that the claim is about; all settings."""
     _, variances, seeds = _size(full)
     shown = []
     for problem, payer in SHOWN:
@@ -291,7 +296,7 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
 
 
 def _lines(column: Any, kind: str, integrator: str, points: Points) -> None:
-    """Mean and three standard deviations, median and percentiles; late runs count as the limit."""
+    """Draw mean and three standard deviations, median and percentiles; late runs count as the limit."""
     times = np.array(
         [[LIMIT if r["time 0.05"] is None else r["time 0.05"] for r in p] for p in points.values()]
     )
@@ -310,7 +315,7 @@ def _look(kind: str, integrator: str) -> dict[str, Any]:
 
 
 def _leads(axis: Any, rows: dict[str, Points], integrator: str) -> None:
-    """Paired time ratios of the rivals to as-L-BFGS, as the rule estimates them, with two errors."""
+    """Draw the paired time ratios of the rivals to as-L-BFGS, as the rule estimates them, with two errors."""
     for kind in (SGD, MB):
         points = []
         for v, mine in rows[AS].items():

@@ -23,10 +23,14 @@ from asyncqn_paper.records import Record
 from asyncqn_paper.rules import UNDECIDED, Estimate, Outcome, above, all_of, decide, estimate, times_apart
 from asyncqn_paper.settings import EVERYONE, MESSAGE, NOBODY, PAPER, PRODUCTS, algorithm, cluster, given
 
+# The paper's second experiment: W varies, at sigma_w^2 = 200; the other two variances are for its remark that
+# the speed-up is larger for a smaller spread.
 WORKERS = (1, 2, 3, 5, 8, 10, 15, 20, 30, 40, 60, 80, 100)
 VARIANCES = (0.0, 200.0, 900.0)
 RATES, FRICTIONS, LARGEST_FRICTION = (0.005, 0.0125, 0.03, 0.08, 0.2), (0.4, 0.9), 0.3
+# Far from the seeds 0 to 99 of the measurements.
 TUNING_SEED, TUNING_SEEDS = 2_000_000, 3
+# Mean time of a worker from one message to the next, 80 units: mu_w = 10 + 60 and tau = 10.
 CYCLE = 10.0 + PRODUCTS["as-lbfgs"] + MESSAGE
 MOST_COMMITS = 6000.0
 TIME, COMMITS = "time 0.05", "commits 0.05"
@@ -55,7 +59,7 @@ class Point(Cell):
         return MOST_COMMITS * CYCLE / pace
 
     def parameters(self, rate: float, friction: float) -> dict[str, Any]:
-        """The table's parameters with gamma and h from the numbers of the grid."""
+        """Return the table's parameters with gamma and h from the numbers of the grid."""
         # The friction falls as 1/W because stale friction is unstable above about 1.6/W.
         scale = scale_below_limit(self.problem)
         gamma = min(LARGEST_FRICTION, friction / self.workers)
@@ -87,7 +91,7 @@ class Point(Cell):
 
 
 def settings() -> list[list[dict[str, Any]]]:
-    """The settings in batches: problem, payer, integrator and M."""
+    """Return the settings in batches: problem, payer, integrator and M."""
     every = [
         {"problem": problem, "payer": payer, "integrator": integrator, "memory": memory}
         for memory in (3, 0)
@@ -106,7 +110,7 @@ def _size(full: bool) -> tuple[list[list[dict[str, Any]]], tuple[float, ...], tu
 
 
 def cells(full: bool) -> list[list[Cell]]:
-    """Every W and sigma_w^2 of every setting."""
+    """Return the cells of every W and sigma_w^2 of every setting."""
     batches, variances, workers, seeds = _size(full)
 
     def points(batch: list[dict[str, Any]], some: tuple[float, ...]) -> list[Cell]:
@@ -123,7 +127,7 @@ def cells(full: bool) -> list[list[Cell]]:
 
 
 def _rows(get: Get, full: bool, setting: dict[str, Any], variance: float) -> dict[int, list[Record]] | None:
-    """The records by W; None where one is missing."""
+    """Return the records by W; None where one is missing."""
     _, _, workers, seeds = _size(full)
     points = {W: get(Point(**setting, variance=variance, workers=W, seeds=seeds)) for W in workers}
     return None if None in points.values() else {W: records or [] for W, records in points.items()}
@@ -136,7 +140,7 @@ def _words(setting: dict[str, Any]) -> dict[str, str]:
 
 
 def outcomes(get: Get, full: bool) -> list[Outcome]:
-    """Return what every finished setting says."""
+    """Return the outcome of every claim in every finished setting."""
     found: list[Outcome] = []
     batches, variances, _, _ = _size(full)
     for setting in (setting for batch in batches for setting in batch):
@@ -149,7 +153,8 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
 
 
 def _apart(rows: dict[int, list[Record]], few: int, many: int, name: str) -> Estimate | str:
-    """log(at `few` workers / at `many`); times of runs that do not arrive count as the longest seen."""
+    """Estimate log(at `few` workers / at `many`); runs that do not arrive count as the longest seen."""
+    # Above every time that was seen, so that a run that did not arrive counts as slower than all that did.
     limit = 1.0 + max((r[name] for W in (few, many) for r in rows[W] if r[name] is not None), default=0.0)
     slow, quick = ([r[name] for r in rows[W]] for W in (few, many))
     return times_apart(slow, quick, seeds_and_draws(rows[few]), limit)
@@ -181,7 +186,7 @@ def _judge(rows: dict[int, list[Record]], choices: dict[str, str]) -> list[Outco
 def _spreads(
     even: dict[int, list[Record]], uneven: dict[int, list[Record]], choices: dict[str, str]
 ) -> Outcome:
-    """The speedup with workers alike over that with uneven ones, seed by seed."""
+    """Return the speedup with workers alike over that with uneven ones, seed by seed."""
     first, *_, last = even
     logs, late = [], np.zeros(len(even[first]), bool)
     for rows in (even, uneven):
@@ -198,7 +203,7 @@ def _spreads(
 
 
 def draw(get: Get, full: bool) -> dict[str, Any]:
-    """Iterations, time and speedup over one worker, for the first two settings; then all settings."""
+    """Draw iterations, time and speedup over one worker, for the first two settings; then all settings."""
     batches, variances, _, _ = _size(full)
     done = [
         s for batch in batches for s in batch if any(_rows(get, full, s, v) is not None for v in variances)
@@ -224,7 +229,7 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
 
 
 def _curves(line: Any, rows: dict[int, list[Record]], label: str, look: dict[str, Any]) -> None:
-    """Mean with three standard deviations of iterations and time; the paired speedup with two errors."""
+    """Draw iterations and time (mean, three standard deviations) and the paired speedup with two errors."""
     for axis, name in zip(line, (COMMITS, TIME), strict=False):
         values = np.array([[np.nan if r[name] is None else r[name] for r in p] for p in rows.values()])
         mean, wide = np.nanmean(values, axis=1), 3.0 * np.nanstd(values, axis=1)

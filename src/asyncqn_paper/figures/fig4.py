@@ -53,7 +53,7 @@ class Factorization(Cell):
     seed: int
 
     def timing(self, kind: str) -> Timing:
-        """The times of a method."""
+        """Return the times of a method."""
         return slowed(kind, TIMINGS[kind]) if self.slow else TIMINGS[kind]
 
     @property
@@ -88,7 +88,7 @@ class Factorization(Cell):
 
 
 def along(run: Run, seed: int) -> list[Record]:
-    """RMSE and gradient norm along a run; None where they are not finite."""
+    """Return RMSE and gradient norm along a run; None where they are not finite."""
     rows = (run.metrics.row(i) for i in range(run.metrics.rows))
     return [
         {"seed": seed, "commit": int(row["commit"]), "time": float(row["time"])}
@@ -98,11 +98,13 @@ def along(run: Run, seed: int) -> list[Record]:
 
 
 def _interval(timing: Timing, kind: str, payer: str) -> float:
-    """About the time from one commit to the next."""
+    """Return the approximate time from one commit to the next."""
     # A message that is paid keeps the link for half of the exchange.
     kept = 0.0 if payer == NOBODY else timing.message / 2.0
     if kind == MB:
+        # A round waits for a worker and a commit, and its messages to all workers share one link.
         return timing.worker + timing.master + timing.message + kept * WORKERS
+    # Either the workers limit the pace, or the master does with its commit and the two messages of an update.
     return max(sum(timing) / WORKERS, timing.master + 2.0 * kept)
 
 
@@ -110,7 +112,7 @@ Choices = dict[str, str]
 
 
 def settings() -> list[list[Choices]]:
-    """The settings in batches."""
+    """Return the settings in batches."""
     every = [
         {START: at, PAYS: payer, PACE: pace, INTEGRATOR: integrator, QUORUM: quorum}
         for integrator in ("explicit", "modified")
@@ -128,7 +130,7 @@ def settings() -> list[list[Choices]]:
 
 
 def run_of(choices: Choices, kind: str, seed: int, full: bool) -> Factorization:
-    """The cell of one run."""
+    """Return the cell of one run."""
     name, n_data = set_of(full)
     own = parameters("1m", n_data)[kind]
     if kind == MB:
@@ -146,7 +148,7 @@ def _size(full: bool) -> tuple[list[list[Choices]], int]:
 
 
 def cells(full: bool) -> list[list[Cell]]:
-    """Every run of every setting."""
+    """Return the cells: every run of every setting."""
     batches, seeds = _size(full)
     return [
         [run_of(c, kind, s, full) for c in batch for kind in NAMES for s in range(seeds)] for batch in batches
@@ -154,7 +156,7 @@ def cells(full: bool) -> list[list[Cell]]:
 
 
 def _rows(get: Get, full: bool, choices: Choices) -> dict[str, list[list[Record]]] | None:
-    """The runs of every method; None where one is missing."""
+    """Return the runs of every method; None where one is missing."""
     _, seeds = _size(full)
     found = {}
     for kind in NAMES:
@@ -170,12 +172,12 @@ def _rows(get: Get, full: bool, choices: Choices) -> dict[str, list[list[Record]
 
 
 def closed(run: list[Record], name: str, end: float) -> list[Record]:
-    """The run, with a last row without an RMSE if it ended before `end`: it diverged between two rows."""
+    """Return the run; if it ended before `end`, it diverged, and a last row without an RMSE is added."""
     return [*run, {**run[-1], "rmse": None, "grad_norm": None}] if run[-1][name] < end else run
 
 
 def last(run: Sequence[Record]) -> float:
-    """The last RMSE; infinite where the run diverged."""
+    """Return the last RMSE; infinite where the run diverged."""
     value = run[-1]["rmse"]
     # A run that ends at more than twice the RMSE of its start has diverged, even if its numbers are finite.
     return math.inf if value is None or value > 2.0 * run[0]["rmse"] else float(value)
@@ -198,7 +200,7 @@ def first_below(run: Sequence[Record], target: float, name: str = "time") -> flo
 def race(
     slow: Sequence[Sequence[Record]], quick: Sequence[Sequence[Record]], name: str = "time"
 ) -> Estimate | str:
-    """log(time of `slow` / time of `quick`) to the RMSE at which the slower ends, run by run.
+    """Estimate log(time of `slow` / time of `quick`) to the RMSE at which the slower ends, run by run.
 
     A run that diverged is stopped early, so its own last time is no limit: it counts as the longest run of
     both sets, as the rules ask of runs that do not arrive.
@@ -214,12 +216,13 @@ def race(
             reached = first_below(run, max(ends), name) if math.isfinite(last(run)) else None
             times.append(limit if reached is None else reached)
         tied += times == [0.0, 0.0]
+        # A run that starts at the target has the time 0.
         logs.append(math.log(max(times[0], 1e-9) / max(times[1], 1e-9)))
     return "both start there" if 2 * tied >= len(logs) else estimate(logs)
 
 
 def jitter(run: Sequence[Record]) -> float:
-    """Spread of the second differences of the logarithm of the gradient norm, in the second half.
+    """Return the spread of the second differences of the log gradient norm, in the second half of a run.
 
     Second differences remove the trend, which falls like a straight line over three neighbouring rows.
     """
@@ -228,7 +231,7 @@ def jitter(run: Sequence[Record]) -> float:
 
 
 def outcomes(get: Get, full: bool) -> list[Outcome]:
-    """Return what every finished setting says."""
+    """Return the outcome of every claim in every finished setting."""
     found: list[Outcome] = []
     batches, _ = _size(full)
     for choices in (choices for batch in batches for choices in batch):
@@ -263,7 +266,7 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
 
 
 def draw(get: Get, full: bool) -> dict[str, Any]:
-    """RMSE and gradient norm over time for the first settings, what the claims measure; all settings."""
+    """Draw RMSE and gradient norm over time and what the claims measure, then all settings."""
     done = [
         (c, runs) for batch in _size(full)[0][:2] for c in batch if (runs := _rows(get, full, c)) is not None
     ]
@@ -291,7 +294,7 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
 
 
 def _over_time(column: Any, kind: str, mine: list[list[Record]]) -> None:
-    """Mean with three standard deviations; runs that diverge are drawn one by one, up to a cross."""
+    """Draw the mean with three standard deviations; runs that diverge are drawn one by one, up to a cross."""
     look = ALGORITHM_STYLES[kind]
     whole = [run for run in mine if math.isfinite(last(run))]
     for axis, name in zip(column, ("rmse", "grad_norm"), strict=False):

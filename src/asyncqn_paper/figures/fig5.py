@@ -54,7 +54,7 @@ Choices = dict[str, str]
 
 
 def settings() -> list[list[Choices]]:
-    """The settings in batches: a tree of broadcasts changes nothing where replies go to one worker."""
+    """Return the settings in batches: a tree of broadcasts changes nothing where replies go to one worker."""
     every = [
         {START: at, PAYS: payer, INTEGRATOR: integrator}
         for integrator in ("explicit", "modified")
@@ -70,7 +70,7 @@ def _size(full: bool) -> tuple[list[list[Choices]], tuple[int, ...], int]:
 
 
 def run_of(choices: Choices, workers: int, seed: int, full: bool, share: float = 1.0) -> Speedup:
-    """The cell of one run; `share` of the step h of the SDE: h' falls by its square, gamma' by itself."""
+    """Return the cell of one run with a `share` of the SDE's step h: h' falls by its square, gamma' by it."""
     name, n_data = set_of(full)
     own = parameters("1m", n_data)["as-lbfgs"]
     # Half the step of the SDE, not half of h': the friction has to fall with it, or the scheme is another
@@ -81,7 +81,7 @@ def run_of(choices: Choices, workers: int, seed: int, full: bool, share: float =
 
 
 def cells(full: bool) -> list[list[Cell]]:
-    """Every W of every setting, and half the step at W = 20."""
+    """Return the cells of every W of every setting, and of half the step at W = 20."""
     batches, workers, seeds = _size(full)
 
     def runs(batch: list[Choices], tried: list[tuple[int, float]]) -> list[Cell]:
@@ -92,7 +92,7 @@ def cells(full: bool) -> list[list[Cell]]:
 
 
 def _rows(get: Get, full: bool, choices: Choices) -> dict[tuple[int, float], list[list[Record]]] | None:
-    """The runs by W and share of the step, as far as they are there; None where the deciding ones are not."""
+    """Return the finished runs by W and share of the step, or None where a deciding one is missing."""
     _, workers, seeds = _size(full)
     found = {}
     for W, share in sorted({*DECIDING, *((W, 1.0) for W in workers)}, key=lambda one: (-one[1], one[0])):
@@ -107,13 +107,13 @@ def _rows(get: Get, full: bool, choices: Choices) -> dict[tuple[int, float], lis
 
 
 def stable(run: Sequence[Record]) -> float:
-    """1 where the last RMSE is below the first and near the least, else 0."""
+    """Return 1 if the last RMSE is below the first and near the least, else 0."""
     values = [math.inf if row["rmse"] is None else row["rmse"] for row in run]
     return float(values[-1] < values[0] and values[-1] <= min(values) + 0.1)
 
 
 def share_of(values: Sequence[float]) -> Estimate:
-    """A mean of numbers, with its error; that of a share which is 0 or 1 is not taken for 0."""
+    """Return the mean of numbers with its error, which is positive even for a share of exactly 0 or 1."""
     mean, count = float(np.mean(values)), len(values)
     # Ten successes of ten do not prove a share of 1: the spread is at least that of half a run.
     spread = float(np.std(values, ddof=1)) if count > 1 else math.inf
@@ -121,7 +121,7 @@ def share_of(values: Sequence[float]) -> Estimate:
 
 
 def outcomes(get: Get, full: bool) -> list[Outcome]:
-    """Return what every finished setting says."""
+    """Return the outcome of every claim in every finished setting."""
     found: list[Outcome] = []
     for choices in (choices for batch in _size(full)[0] for choices in batch):
         runs = _rows(get, full, choices)
@@ -144,7 +144,7 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
 
 
 def draw(get: Get, full: bool) -> dict[str, Any]:
-    """RMSE over time, speedup, stable runs, RMSE over iterations (S1), for two settings; all settings."""
+    """Draw RMSE over time and iterations (S1), speedup and stable runs, for two settings; all settings."""
     tried = [c for batch in _size(full)[0] for c in batch]
     done = [(c, runs) for c in tried if (runs := _rows(get, full, c)) is not None][:2]
     figure, axes = panels(max(1, len(done)), 4, width=3.0, height=2.7)
@@ -171,8 +171,7 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
 
 
 def _padded(runs: list[list[Record]]) -> Any:
-    """The RMSE by run and row; one that does not exist is far above the axis, like those after the end of a
-    run that diverged."""
+    """Return the RMSE by run and row; missing ones, as after a divergence, lie far above the axis."""
     values = np.full((len(runs), max(map(len, runs))), 10.0)
     for line, run in zip(values, runs, strict=True):
         line[: len(run)] = [10.0 if row["rmse"] is None else row["rmse"] for row in run]
@@ -180,7 +179,7 @@ def _padded(runs: list[list[Record]]) -> Any:
 
 
 def _stability(axis: Any, runs: dict[tuple[int, float], list[list[Record]]]) -> None:
-    """The share of stable runs against W, with two errors."""
+    """Draw the share of stable runs against W, with two errors."""
     whole = [W for W, share in runs if share == 1.0]
     shares = [share_of([stable(run) for run in runs[W, 1.0]]) for W in whole]
     errors = [2.0 * found.error for found in shares]
@@ -193,7 +192,7 @@ def _stability(axis: Any, runs: dict[tuple[int, float], list[list[Record]]]) -> 
 
 
 def _speedups(axis: Any, runs: dict[tuple[int, float], list[list[Record]]]) -> None:
-    """Time and iterations of W = 1 over those of W workers, with two errors, where runs are stable."""
+    """Draw time and iterations of W = 1 over those of W workers, with two errors, where runs are stable."""
     workers = [W for W, share in runs if share == 1.0]
     for name, words, look in (
         ("time", "in time", VARIANTS[3]),

@@ -31,7 +31,7 @@ STARTS = {"prior": 1.0, "zero": 0.0, "far": 3.0}
 
 @cache
 def model(problem: str, draw: int) -> LinearGaussian:
-    """A draw of a problem."""
+    """Return a draw of a problem."""
     return replace(PROBLEMS[problem], draw=draw).model()
 
 
@@ -45,6 +45,7 @@ def scale_below_limit(problem: str) -> float:
     """c of H0 = c I with c^2 lambda_max = 0.8, rounded: the limit of stability at W = 40 is 0.96."""
     # The scale is a number of the description and not of a draw: all draws get the same parameters.
     described = PROBLEMS[problem]
+    # `AlikeRows.top` is an eigenvalue of A'A / sigma_x^2, to which the prior adds 1.
     top = described.top + 1.0 if isinstance(described, AlikeRows) else described.largest
     return float(round((0.8 / top) ** 0.5, 2))
 
@@ -71,7 +72,7 @@ class Curve(Cell):
         return [self.run(method, machines, seed) for seed in range(self.first, self.first + self.seeds)]
 
     def run(self, method: Algorithm, machines: Cluster, seed: int) -> Record:
-        """One repetition: times and commits of the first crossings, and how it ended."""
+        """Run one repetition; return times and commits of the first crossings, and how it ended."""
         # The draw belongs to the seed, so all methods see the same problem at the same seed.
         problem = model(self.problem, seed % DRAWS)
         theta0 = STARTS[self.start] * starting_point(problem, None, seed)
@@ -104,6 +105,7 @@ class _Watch:
 
     def __init__(self, limit: float, optimum: float) -> None:
         self.limit = limit
+        # (U - U*) / (U* + C) <= 0.05 is (U - U*) / U* <= 0.05 (1 + C / U*).
         self.targets = {"0.1": 0.1, "0.05": 0.05, "0.05c": 0.05 * (1.0 + CONSTANTS / optimum)}
         self.times: dict[str, float] = {}
         self.commits: dict[str, int] = {}
@@ -130,10 +132,10 @@ class _Watch:
 
 
 def seeds_and_draws(records: list[Record]) -> list[int]:
-    """The draw of every record."""
+    """Return the draw of every record."""
     return [int(record["seed"]) % DRAWS for record in records]
 
 
 def column_of(records: list[Record], name: str) -> list[Any]:
-    """One column, None where a run did not arrive."""
+    """Return one column, None where a run did not arrive."""
     return [record[name] for record in records]

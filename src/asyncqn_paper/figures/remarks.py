@@ -47,6 +47,7 @@ def momentum_cell(
     if gamma is None:  # friction 1 keeps nothing of u
         own = {**MEMORY, **rule, "gamma": 1.0, "h": rate / (scale * top)}
         return Curve(problem, "momentum-lbfgs", given(own), 200.0, seeds)
+    # Solved for h from q = h c^2 lambda / gamma.
     own = {**PAPER["as-lbfgs"], **rule, "gamma": gamma, "h": rate * gamma / (scale**2 * top)}
     return Curve(problem, "as-lbfgs", given(own, integrator=integrator), 200.0, seeds)
 
@@ -84,7 +85,7 @@ class Ridge(Cell):
 
 
 def ridge_cell(at: str, rho: float, drift: float, epsilon: float, seed: int, full: bool) -> Ridge:
-    """The cell of one run."""
+    """Return the cell of one run."""
     return Ridge(set_of(full)[0], at, rho, drift, epsilon, COMMITS if full else 60, seed)
 
 
@@ -92,7 +93,7 @@ CAUTIOUS = (EVERY_PAIR, 30.0)
 
 
 def cells(full: bool) -> list[list[Cell]]:
-    """rho first, then momentum."""
+    """Return the cells of rho first, then those of momentum."""
     seeds, rhos = (100, 10) if full else (6, 2)
     ridges: list[Cell] = [
         ridge_cell(at, rho, drift, epsilon, s, full)
@@ -117,7 +118,7 @@ def _kinds() -> list[tuple[float | None, str]]:
 
 
 def outcomes(get: Get, full: bool) -> list[Outcome]:
-    """Momentum, rho and the overlap."""
+    """Return the outcomes of the claims on momentum, rho and the overlap."""
     seeds, rhos = (100, 10) if full else (6, 2)
     # Counted and not measured: a worker's second gradient on the overlap reads these rows again.
     extra = MEMORY["overlap"] / (MEMORY["batch"] + MEMORY["overlap"])
@@ -161,7 +162,7 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
 def _stable(
     get: Get, at: str, rho: float, epsilon: float, seeds: int, full: bool
 ) -> list[list[float]] | None:
-    """1 for every stable run, by drift and seed."""
+    """Return 1 for every stable run and 0 for the others, by drift and seed; None where a run is missing."""
     runs = [[get(ridge_cell(at, rho, q, epsilon, s, full)) for s in range(seeds)] for q in DRIFTS]
     if any(run is None for line in runs for run in line):
         return None
@@ -170,7 +171,7 @@ def _stable(
 
 
 def draw(get: Get, full: bool) -> dict[str, Any]:
-    """The share of runs that arrive against the drift; the share of stable runs on ratings."""
+    """Draw the share of runs that arrive against the drift, and the share of stable runs on ratings."""
     seeds, rhos = (100, 10) if full else (6, 2)
     figure, axes = panels(1, 2, width=4.2, height=2.9)
     left, right = axes[0]

@@ -43,7 +43,7 @@ def _size(full: bool) -> tuple[int, tuple[str, ...]]:
 
 
 def cells(full: bool) -> list[list[Cell]]:
-    """The bound first, then the law; the small claims with the bound."""
+    """Return the cells of the bound and of the small claims first, then those of the law."""
     seeds, functions = _size(full)
     small: list[Cell] = [
         MomentumLimit("explicit"),
@@ -92,7 +92,7 @@ def slope(x: Any, y: Any) -> float:
 
 
 def jackknifed(x: Sequence[float], values: Any) -> Estimate | str:
-    """The slope of the mean over the seeds (first axis), with its jackknife error."""
+    """Return the slope of the mean over the seeds (first axis), with its jackknife error."""
     values = np.asarray(values, float)
     if not np.isfinite(values).all():
         return "a run diverged"
@@ -102,6 +102,7 @@ def jackknifed(x: Sequence[float], values: Any) -> Estimate | str:
         return "the mean error is not positive"
     all_, *rest = (slope(x, mean) for mean in means)
     n = len(rest)
+    # The jackknife: the slope is no mean of slopes, so that its error cannot be taken from their spread.
     return Estimate(all_, math.sqrt((n - 1) / n * float(np.sum((np.array(rest) - np.mean(rest)) ** 2))), n)
 
 
@@ -116,6 +117,7 @@ def _values(get: Get, study: str, function: str, memory: int, full: bool) -> Any
             records = get(chain(study, function, memory, value, s, full))
             if records is None:
                 return None
+            # The records of a chain: means until N/16, ..., N, and under 0.0 that of its second half.
             part = (0.0625, 0.125, 0.25, 0.5, 1.0)[k] if study == "N" else 0.0
             mine = [r["mean"] for r in records if r["part"] == part]
             line.append(math.nan if not mine or mine[0] is None else mine[0])
@@ -124,7 +126,7 @@ def _values(get: Get, study: str, function: str, memory: int, full: bool) -> Any
 
 
 def outcomes(get: Get, full: bool) -> list[Outcome]:
-    """The bound and the law in every finished setting, and the small claims."""
+    """Return the outcomes of the bound and the law in every finished setting, and of the small claims."""
     found: list[Outcome] = []
     for function in _size(full)[1]:
         for memory, words in MEMORIES.items():
@@ -154,7 +156,7 @@ def _bound(
 
 
 def _laws(get: Get, function: str, memory: int, choices: dict[str, str], full: bool) -> list[Outcome]:
-    """The worst direction at the smallest step, for every W and beta."""
+    """Return the outcomes of the law: its worst direction at the smallest step, for every W and beta."""
     found = []
     betas, h = (LAW_BETAS, LAW_STEPS[-1]) if full else (LAW_BETAS[:1], LAW_STEPS[0])
     for W in (1, 4):
@@ -208,6 +210,7 @@ def _small(get: Get, full: bool) -> list[Outcome]:
         found.append(
             above("cost", {"measured": "processor time"}, Estimate(1.2 - float(fit[0]), error, len(x)))
         )
+    # 500 and 1000 are the beta of the paper's Tables 1 and 3.
     for beta in (1.0, 10.0, 100.0, 500.0, 1000.0):
         with_, without = (float(expected(LINE, beta, corrected)[-1]) for corrected in (True, False))
         value = -abs(math.log(without / with_))
@@ -220,7 +223,7 @@ LOOKS = {0: CONTROLS[1], 3: VARIANTS[3]}
 
 
 def draw(get: Get, full: bool) -> dict[str, Any]:
-    """The four terms of the bound, the law against h, the cost, Gamma; then all settings."""
+    """Draw the four terms of the bound, the law against h, the cost and Gamma; then all settings."""
     figure, axes = panels(2, 4, width=3.0, height=2.6)
     for axis, (study, (claim, _, x)) in zip(axes[0], STUDIES.items(), strict=True):
         _term(axis, get, study, full)
@@ -244,7 +247,7 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
 
 
 def _term(axis: Any, get: Get, study: str, full: bool) -> None:
-    """The mean error of every setting against what the study varies, with two errors."""
+    """Draw the mean error of every setting against what the study varies, with two errors."""
     missing = []
     for function in _size(full)[1]:
         for memory, look in LOOKS.items():
@@ -265,7 +268,7 @@ def _term(axis: Any, get: Get, study: str, full: bool) -> None:
 
 
 def _law(axis: Any, get: Get, function: str, full: bool) -> None:
-    """The variance farthest from that of the law, against h, with two errors and the margin as a band."""
+    """Draw the variance farthest from that of the law against h, with two errors and the margin as a band."""
     width = -CLAIMS["law"].margin
     axis.axhspan(math.exp(-width), math.exp(width), color="#2e7d4f", alpha=0.15, linewidth=0)
     for beta, marker in zip(LAW_BETAS, "osd", strict=True):
@@ -291,7 +294,7 @@ def _law(axis: Any, get: Get, function: str, full: bool) -> None:
 
 
 def _cost(axis: Any, get: Get, full: bool) -> None:
-    """Time of a step against M d, beside the slope 1 of the claim."""
+    """Draw the time of a step against M d, beside the slope 1 of the claim."""
     records = get(Cost(160_000 if full else 16_000)) or []
     for M, look in zip(dict.fromkeys(r["M"] for r in records), VARIANTS[1:], strict=False):
         mine = [r for r in records if r["M"] == M]

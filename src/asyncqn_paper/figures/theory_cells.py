@@ -43,6 +43,7 @@ class TwoWells:
 
     def __init__(self) -> None:
         noise = np.random.Generator(np.random.Philox(key=[0, 0x2E11])).standard_normal((self.n_data, 2))
+        # Centred, so that the gradient over all rows is exact.
         self._noise = 4.0 * (noise - noise.mean(axis=0))
 
     def value(self, theta: Array) -> float:
@@ -57,7 +58,7 @@ class TwoWells:
 
 @cache
 def problem(name: str) -> Any:
-    """The function by its name."""
+    """Return the function by its name."""
     if name == "quadratic":
         return LinearGaussian.random(DIM, N_DATA, spectrum=np.geomspace(1.0, 4.0, DIM))
     return TwoWells()
@@ -76,10 +77,11 @@ def optimum(name: str) -> float:
 
 
 def law(name: str, beta: float) -> Any:
-    """The variances of exp(-beta U) along its axes."""
+    """Return the variances of exp(-beta U) along its axes."""
     if name == "quadratic":
         return 1.0 / (beta * np.linalg.eigvalsh(problem(name).precision))
     x, U = _grid()
+    # x and y are independent under the law; y has the variance 1 / (2 beta) of a Gaussian.
     weight = np.exp(-beta * (U - U.min()))
     mean = (weight * x).sum() / weight.sum()
     return np.array([(weight * (x - mean) ** 2).sum() / weight.sum(), 1.0 / (2.0 * beta)])
@@ -106,6 +108,7 @@ class Chain(Cell):
         # is theirs.
         batch = model.n_data if self.exact else 20
         method = ASLBFGS(
+            # h' = h^2 and gamma' = h gamma, as below equation (11).
             *(self.h**2, self.h, self.beta, self.memory, batch, batch // 2),
             sampling="shuffled" if self.exact else "replacement",
         )
@@ -148,7 +151,7 @@ class Chain(Cell):
 
 
 def chain(study: str, function: str, memory: int, value: float, seed: int, full: bool) -> Chain:
-    """A run of a study; every value has a seed of its own."""
+    """Return a run of a study; every value has a seed of its own."""
     size = 2 if full else 1
     # Trajectories of one seed at two temperatures would be multiples of each other.
     own = 1000 * seed + 10 * list(STUDIES).index(study) + STUDIES[study][2].index(value)
@@ -165,7 +168,7 @@ def chain(study: str, function: str, memory: int, value: float, seed: int, full:
 def law_chain(
     function: str, memory: int, workers: int, beta: float, h: float, seed: int, full: bool
 ) -> Chain:
-    """A run whose law is compared with exp(-beta U)."""
+    """Return a run whose law is compared with exp(-beta U)."""
     # Apart from the seeds of `chain`.
     own = 100_000 + 1000 * seed + int(beta) + int(10_000 * h)
     return Chain(function, memory, int((400 if full else 50) / h), h, workers, beta, True, own)
@@ -184,6 +187,7 @@ class MomentumLimit(Cell):
 
     def measure(self) -> list[Record]:
         model = problem("quadratic")
+        # M = 0 and H0 = I; friction 0.3 keeps 0.7 of u, the momentum of the other method.
         method = ASLBFGS(1e-3, 0.3, math.inf, 0, 20, 10, initial_scale=1.0, integrator=self.integrator)  # type: ignore[arg-type]
         paths = []
         for one in (method, SGD(1e-3, 20, momentum=0.7)):

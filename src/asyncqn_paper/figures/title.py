@@ -75,13 +75,15 @@ relative to 1 / (W times the largest curvature)."""
 
 @cache
 def instance(problem: str, seed: int) -> tuple[Any, float, float]:
-    """A problem, U at its planted minimum, and the largest curvature there."""
+    """Return a problem, U at its planted minimum, and the largest curvature there."""
     model: Any
     if problem == "phase-retrieval":
         model = PhaseRetrieval.random(dim=20, n_data=40, seed=seed)
+        # Phase retrieval without noise: U is 0 at the signal.
         return model, 0.0, largest_curvature(model, model.signal)
     model = Mixture.random(components=8, n_data=400, width=20.0, seed=seed)
     planted = model.centres.ravel()
+    # The minimum lies near the planted centres, not at them, because the data are noisy.
     return model, descend(model, planted, 100).fun, largest_curvature(model, planted)
 
 
@@ -93,7 +95,7 @@ class Descent(NamedTuple):
 
 
 def descend(model: Any, theta0: Array, gradients: int) -> Descent:
-    """Exact L-BFGS, until the lowest U fell by less than a thousandth in ten gradients, or `gradients`."""
+    """Run exact L-BFGS until U falls by less than a thousandth in ten gradients, or for `gradients`."""
     lowest = [Descent(theta0, float(model.value(theta0)))]
 
     def look(progress: Progress) -> None:
@@ -161,6 +163,7 @@ class Starts(Cell):
                 self.algorithm(top, commits),
                 engine=Simulator(Cluster(self.workers, worker_std=0.3)),
                 commits=commits,
+                # Restarts have starts of their own; the first is that of the other arms.
                 seed=seed + 100_000 * number,
                 evaluate=commits,
                 progress=False,
@@ -171,7 +174,7 @@ class Starts(Cell):
         return points
 
     def measure(self) -> list[Record]:
-        """The excess over the planted minimum, of every start; None where all runs diverged."""
+        """Return the excess over the planted minimum, of every start; None where all runs diverged."""
         records: list[Record] = []
         for seed in range(self.first, self.first + self.count):
             model, planted, _ = instance(self.problem, seed)
@@ -187,14 +190,14 @@ class Starts(Cell):
 
 
 def arm_cells(cell: tuple[str, str, int], arm: str, full: bool) -> list[Starts]:
-    """The cells of one arm."""
+    """Return the cells of one arm."""
     r, beta, restarts = CHOSEN[cell][ARMS.index(arm)]
     starts = range(FIRST, FIRST + (FULL if full else QUICK), PIECE)
     return [Starts(*cell, arm, r, repr(beta), restarts, first, PIECE) for first in starts]
 
 
 def cells(full: bool) -> list[list[Cell]]:
-    """Noise against none first, then the other arms."""
+    """Return the cells of noise against none first, then those of the other arms."""
     if not full:
         return [[c for arm in ARMS for c in arm_cells(next(iter(CHOSEN)), arm, full)]]
     noise, others = ("none", "constant"), ("annealed", "restarts")
@@ -212,7 +215,7 @@ def cells(full: bool) -> list[list[Cell]]:
 
 
 def successes(get: Get, cell: tuple[str, str, int], arm: str, full: bool) -> list[float] | None:
-    """1 or 0 for every start; None where a cell is missing."""
+    """Return 1 or 0 for every start; None where a cell is missing."""
     found = [get(one) for one in arm_cells(cell, arm, full)]
     if any(records is None for records in found):
         return None
@@ -220,7 +223,7 @@ def successes(get: Get, cell: tuple[str, str, int], arm: str, full: bool) -> lis
 
 
 def outcomes(get: Get, full: bool) -> list[Outcome]:
-    """Constant noise against none, start by start."""
+    """Return the outcomes of constant noise against none, start by start."""
     found = []
     for problem, method, workers in CHOSEN:
         cell = (problem, method, workers)
@@ -234,7 +237,7 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
 
 
 def draw(get: Get, full: bool) -> dict[str, Any]:
-    """The share of successful starts for every arm, and the gain by noise start by start."""
+    """Draw the share of successful starts for every arm, and the gain by noise, start by start."""
     figure, axes = panels(1, 3, width=4.0, height=2.9, width_ratios=(1.0, 1.0, 0.75))
     for axis, problem in zip(axes[0], COMMITS, strict=False):
         mine = [cell for cell in CHOSEN if cell[0] == problem]

@@ -60,7 +60,7 @@ TITLES = {
 
 
 def verdict_bars(outcomes: Sequence[Outcome], claims: Sequence[str]) -> Any:
-    """One panel per claim, one bar per value of every axis: the shares that hold, fail and are undecided.
+    """Draw a panel per claim and a bar per value of every axis: the shares that hold, fail and are undecided.
 
     The first bar counts all settings, as the verdict does; the others count those with one value of an axis,
     so an axis that decides a claim has bars of different colours.
@@ -127,13 +127,14 @@ def _legend(figure: Any) -> None:
 
 
 def estimates(axis: Any, rows: Sequence[tuple[str, Outcome]], *, apart: bool = False) -> None:
-    """Estimates with two errors, coloured by outcome, beside a mark at the margin that they must exceed.
+    """Draw estimates with two errors, coloured by outcome, and a mark at the margin that they must exceed.
 
     Ratios are on a logarithmic axis.  `apart`: estimates are minus |logarithm of a ratio|, and are shown as
     the ratio, which must stay below its mark.
     """
     for y, (_, found) in enumerate(rows):
         margin = CLAIMS[found.claim].margin
+        # All four are transformed alike, so that mark and bar stay comparable.
         ends = [found.value, found.value - ERRORS * found.error, found.value + ERRORS * found.error, margin]
         if apart:
             ends = [-end for end in ends]

@@ -4,4 +4,5 @@ MOVED = {
     "serve": "share', which gives ratings to workers; a model over HTTP is examples/service.py, an app for "
     "any ASGI server"
 }
-"""Commands that have another name now, with what their old name might have meant."""
+"""Commands that were renamed.  A value ends the sentence "'recommender NAME' is now 'recommender ..." and so
+contains its closing quote."""

@@ -56,7 +56,7 @@ def demo(
     from asyncqn_recommender.data import PRESETS, synthetic_ratings
 
     require(not output.exists() or output.is_dir(), f"{output} is a file: give a folder with --output.")
-    check_place(output / "report.html")
+    check_place(output / "report.html")  # before minutes of work, whose result could not be written
     new_figure()  # raises at once if matplotlib is missing
     out.say(
         f"a simulated cluster of {FAST} workers and {SLOW} stragglers, ten times as slow; "
@@ -217,6 +217,7 @@ def _race(train: Ratings, test: Ratings, out: Output) -> dict[str, Run]:
     options["source"] = {"ratings": RATINGS, "test_fraction": 0.1, "seed": SEED}
     joint = MatrixFactorization.from_ratings(train, RANK, **options)
     profiled = ProfiledFactorization.from_ratings(train, RANK, **options)
+    # What `minimize` would choose; it is made here to know how many commits twelve passes take.
     ours = default_algorithm(profiled, WORKERS)
     assert isinstance(ours, StagedLBFGS)
     batch = joint.n_data // 100

@@ -81,6 +81,7 @@ def _write(
             nonlocal unknown
             done = 0
             for count, part in tables(loaded.model_, users, n, exclude_seen, loaded.workers):
+                # The first item of each list, so that every user counts once.
                 unknown += int(((part["rank"] == 1) & (part["basis"] == "baseline")).sum())
                 done += count
                 advance(done)

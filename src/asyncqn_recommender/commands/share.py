@@ -32,6 +32,7 @@ def share(
         require(
             bool(name) and "/" not in name, f"{word[:200]!r} has no name to share it by: write NAME={word}."
         )
+        # A bare word is the name of a stored set, and is shared under it.
         named[name] = load(file or name)
     with DataServer(named, host=host, port=port) as server:
         out.result({"address": server.address, "sets": [f"{server.address}/{name}" for name in named]})

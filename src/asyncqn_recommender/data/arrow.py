@@ -75,6 +75,7 @@ def as_float32(table: Any, name: str | None) -> Any:
     try:
         if lib.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
+        # `safe=False` lets large integers be rounded to float32, as NumPy does.
         return column.cast(lib.float32(), safe=False)
     except lib.ArrowException as error:
         raise BadInput(f"the rating column '{name}' of type {column.type} does not hold numbers.") from error

@@ -106,6 +106,7 @@ def fetch(
     """
     target = stored_path(name)
     asked = {key: value for key, value in reading.items() if value}
+    # Presets come first: they can be made again at any time, so that no source is needed.
     if name in PRESETS:
         require(source is None, f"{name} is generated: choose another name for {source}.")
         # A stored set of an older revision of the generator is made again.
@@ -132,6 +133,8 @@ def _download(name: str, target: Path, asked: dict[str, Any], say: Callable[[str
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with open_folder(folder) as handle, sole_writer(handle, folder, patience=3600.0):
+            # Looked at again under the lock, because the process that held it may have stored the set
+            # meanwhile.
             if not _is_sound(target):
                 archive = download(name, folder, say)
                 _store_file(target, archive, asked, say, MD5[name])
@@ -223,6 +226,7 @@ def _store_file(
     # `skip_bad` does not change what a good row means, so it is no part of the set's identity.
     how = {key: value for key, value in sorted(asked.items()) if key != "skip_bad"}
     origin: dict[str, Any] = {"file": source.name, "reading": how}
+    # A folder has no checksum, so that it is always imported again.
     if source.is_file():
         try:
             origin["md5"] = md5_of(source)
@@ -232,6 +236,7 @@ def _store_file(
             stored = read_header(target).origin
             # Sets without `reading` were stored before times were kept.
             same = all(stored.get(key) == origin[key] for key in ("md5", "reading"))
+            # A set that was stored with bad rows skipped does not satisfy a user who wants to hear of them.
             if same and (asked.get("skip_bad") or stored.get("skipped") == 0):
                 return target
     if official is not None:

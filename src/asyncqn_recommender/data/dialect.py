@@ -55,11 +55,13 @@ def detect(
     with telling_unreadable(source), source.open() as stream:
         # Spreadsheets write a byte-order mark, which would become part of the first column's name.
         head = stream.read(_FIRST_BYTES).decode("utf-8-sig", errors="replace")
+    # Not `splitlines`, which also splits at characters that may be part of an id.
     lines = re.split("\r\n|\r|\n", head)
     above = next((k for k, line in enumerate(lines) if line.strip()), None)
     if above is None:
         raise BadInput(f"{source.label}, line 1: the file is empty.")
     first = lines[above]
+    # Formats without a header are recognised only if the user says nothing else about the file.
     if asked == Columns() and delimiter is None:
         for mark, told in (
             ("::", source.name.endswith(".dat") or first.count("::") >= 2),
@@ -99,6 +101,7 @@ def _with_header(
     user, item = found.index(names.user), found.index(names.item)
     rating = None if names.rating is None else found.index(names.rating)
     time = None if names.time is None else found.index(names.time)
+    # In MovieLens files an id that is not an integer is a fault of the file, and not a text.
     whole = movielens and found[:3] == ["userId", "movieId", "rating"]
     is_number = time is not None and _tells_a_number(lines[1:], best, time)
     asked_for = asked.time is not None

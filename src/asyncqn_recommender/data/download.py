@@ -62,6 +62,7 @@ def _fetch(url: str, part: Path) -> None:
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
         # A server that ignores the range sends the whole file with status 200.
+        # `own_handle` refuses links, through which another user could direct the download elsewhere.
         with (
             urllib.request.urlopen(request, timeout=_TIMEOUT) as answer,
             os.fdopen(own_handle(part, os.O_WRONLY | os.O_CREAT), "wb") as out,
@@ -70,6 +71,7 @@ def _fetch(url: str, part: Path) -> None:
             out.seek(0, os.SEEK_END)
             while block := answer.read(_BLOCK):
                 out.write(block)
+            # `length` counts the bytes that were announced and have not arrived.
             if answer.length:
                 raise ConnectionError(f"the connection closed {answer.length} bytes early")
     except _NETWORK as error:

@@ -61,9 +61,11 @@ def resolve(ratings: Ratings, policy: str) -> Resolved:
         return Resolved(ratings, 0)
     # One number per pair; int32 would overflow from 46,341 users and items on.
     pair = ratings.users.astype(np.int64) * ratings.n_items + ratings.items
+    # Only rows of repeated pairs are sorted, which are usually few.
     rows = np.flatnonzero(np.isin(pair, pair[repeated]))
     times = np.zeros(len(rows)) if ratings.times is None else ratings.times[rows]
     rows = rows[np.lexsort((rows, times, pair[rows]))]  # by pair, then time, then position
+    # Rows of one pair are neighbours now; a group begins where the pair changes.
     begins = np.flatnonzero(np.diff(pair[rows], prepend=-1))
     lengths = np.diff(begins, append=len(rows))
     kept = rows[begins] if policy == "first" else rows[begins + lengths - 1]

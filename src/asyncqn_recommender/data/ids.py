@@ -76,6 +76,7 @@ def lookup(table: Ids, ids: Any) -> npt.NDArray[np.int64]:
     known = np.ones(asked.shape, dtype=bool)
     if table.dtype.kind == "i":
         if asked.dtype.kind not in "iu":
+            # Object by object, which is slow but rare: arrays of integers do not come here.
             numbers = [whole_number(x) for x in asked.ravel().tolist()]
             known = np.array([x is not None for x in numbers], dtype=bool).reshape(asked.shape)
             # Unknown words become 0 here, and -1 below by `known`.
@@ -84,6 +85,7 @@ def lookup(table: Ids, ids: Any) -> npt.NDArray[np.int64]:
         asked = np.array([str(x) for x in asked.ravel().tolist()], dtype=np.str_).reshape(asked.shape)
     if len(table) == 0:
         return np.full(asked.shape, -1, dtype=np.int64)
+    # An id beyond the last has no place; it is compared with the last, and does not match.
     place = np.minimum(np.searchsorted(table, asked), len(table) - 1)
     return np.where(known & (table[place] == asked), place, -1)
 
@@ -132,6 +134,7 @@ def _encode_plain(ids: Ids, what: str) -> tuple[Index, Ids]:
         seen[shifted] = True
         place = np.cumsum(seen, dtype=np.int32) - np.int32(1)
         return place[shifted], np.flatnonzero(seen).astype(np.int64) + low
+    # Ids that are spread over a wide range, such as hashes, are sorted instead.
     table, inverse = np.unique(ids, return_inverse=True)
     return inverse.astype(np.int32), table
 
@@ -139,6 +142,7 @@ def _encode_plain(ids: Ids, what: str) -> tuple[Index, Ids]:
 def _encode_text(words: list[str], what: str) -> tuple[Index, Ids]:
     table = sorted(set(words))
     check_text(table, what)
+    # A dictionary, because searching a sorted array of texts compares every text several times.
     place = {word: k for k, word in enumerate(table)}
     indices = np.fromiter((place[word] for word in words), dtype=np.int32, count=len(words))
     return indices, np.array(table, dtype=np.str_)
@@ -162,6 +166,7 @@ def _from_objects(values: list[Any], what: str) -> Ids:
         check_text(list(set(values)), what)
         return np.array(values, dtype=np.str_)
     if all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in values):
+        # Python's integers have no limit, and NumPy's do.
         largest = max(values, key=abs)
         require(abs(largest) < 2**63, f"the {what} id {largest} is too large: give such ids as text.")
         return np.array(values, dtype=np.int64)

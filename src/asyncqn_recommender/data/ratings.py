@@ -67,6 +67,8 @@ class Ratings:
         for name, dtype in columns:
             array = getattr(self, name)
             require(
+                # Exact types, because compiled loops are specialised for them; a conversion here would copy
+                # memory maps.
                 isinstance(array, np.ndarray) and array.dtype == dtype and array.shape == (len(self.users),),
                 f"Ratings needs '{name}' as a flat array of {np.dtype(dtype)}, all three of one length: "
                 "Ratings.from_arrays converts other types.",
@@ -133,6 +135,8 @@ class Ratings:
         by_name = {str(c): c for c in frame.columns}
         users, items = (frame[by_name[name]].to_numpy() for name in (names.user, names.item))
         values = np.ones(len(frame)) if names.rating is None else frame[by_name[names.rating]].to_numpy()
+        # A column that was only recognised by its name may hold something else; one that the user named may
+        # not.
         times = None if names.time is None else frame[by_name[names.time]].to_numpy()
         if times is not None and time is None:
             try:
@@ -154,6 +158,7 @@ class Ratings:
         clicks: bool = False,
     ) -> Ratings:
         """Make ratings from a pyarrow Table or RecordBatch."""
+        # A RecordBatch lacks these methods of a Table.
         if not hasattr(table, "itercolumns") or not hasattr(table, "combine_chunks"):
             table = arrow().Table.from_batches([table])
         names = choose(table.column_names, "The Arrow table", Columns(user, item, rating, time), clicks)
@@ -175,7 +180,8 @@ class Ratings:
         n_users, n_items = entries.shape
         rows, columns = entries.row.astype(np.int32), entries.col.astype(np.int32)
         values = entries.data.astype(np.float32)
-        return checked(cls(rows, columns, values, np.arange(n_users), np.arange(n_items)))
+        # The conversion of COO adds entries that are stored twice, but a CSR matrix may hold them as well.
+        return checked(cls(rows, columns, values, np.arange(n_users), np.arange(n_items)), "sum")
 
     def __len__(self) -> int:
         return len(self.values)
@@ -241,6 +247,7 @@ class Ratings:
                 continue
             # Type and shape separate the columns: bytes moved from one to the next change the digest.
             total.update(f"{array.dtype.str}{array.shape}".encode())
+            # An empty memoryview cannot be cast to bytes.
             total.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
         return total.hexdigest()
 
@@ -260,6 +267,7 @@ def from_usable(table: Any, names: Names, time_asked: bool, where: str) -> Ratin
 
 def whole(values: Any) -> Any:
     """Return the values; raise `Refused` for complex numbers and masks, of which a part would be lost."""
+    # Other objects, such as columns of pandas, convert themselves.
     if isinstance(values, (np.ndarray, list, tuple)):
         array_like(values)
     return values
@@ -271,6 +279,7 @@ def checked(ratings: Ratings, duplicates: str = "error") -> Ratings:
     require(len(ratings) > 0, "there are no ratings: give at least one.")
     finite = np.isfinite(ratings.values)
     if not finite.all():
+        # `argmin` of booleans is the first False.
         row = int(np.argmin(finite))
         raise BadInput(f"row {row} has the rating {ratings.values[row]}, which is not a finite number.")
     if duplicates != "error":

@@ -127,11 +127,13 @@ def read_ratings(
         if title_source is not None:
             title_source.check_size(MAX_TITLE_BYTES)
     bad = BadRows(source.label, skip_bad)
+    # By the name without the suffix of a compression, so that ratings.parquet.gz is Parquet.
     if source.name.lower().endswith((".parquet", ".pq")):
         ratings, place = _read_parquet(source, bad, asked, clicks)
     else:
         ratings, place = _read_text(source, bad, title_source is not None, asked, delimiter, clicks)
     ratings, repeated = _without_repeats(ratings, bad, place, duplicates)
+    # Titles of MovieLens have integer ids; with texts as ids the file beside it is not about these items.
     if title_source is not None and ratings.item_ids.dtype.kind == "i":
         with telling_unreadable(title_source), title_source.open() as stream:
             data = stream.read()
@@ -163,11 +165,13 @@ def _read_parquet(source: Source, bad: BadRows, asked: Columns, clicks: bool) ->
     lib, parquet = arrow(), arrow("pyarrow.parquet")
     try:
         with source.open() as stream:
+            # Parquet is read from its end, so that a compressed file must be in memory as a whole.
             file = parquet.ParquetFile(str(source.path) if source.plain else lib.BufferReader(stream.read()))
             names = choose(file.schema_arrow.names, source.label, asked, clicks)
             _check_rows(source, file)
             table = file.read(columns=names.present)
     except (lib.ArrowException, *ZIP_ERRORS) as error:
+        # `BadInput` is a ValueError, and so among the errors of `zipfile`; its sentence is the better one.
         if isinstance(error, BadInput):
             raise
         source.check()
@@ -210,6 +214,7 @@ def _without_repeats(
             if duplicates == "error":
                 raise BadInput(f"{bad.label}, {unit} {number}: {what}; keep one with duplicates='last'.")
             bad.add(number, what, unit, "keep the newest with --duplicates last (duplicates='last')")
+        # The rows that were not named above are bad as well.
         bad.count += max(0, len(rows) - 5)
         return resolve(ratings, "last").ratings, 0
     return resolve(ratings, duplicates)

@@ -65,6 +65,7 @@ def scan(source: Source, dialect: Dialect, bad: BadRows) -> tuple[Ratings, npt.N
             if fault := _fault(fields, dialect):
                 bad.add(line, fault)
                 continue
+            # Emptied and not kept: a file of many different numbers then costs time, but no memory.
             if len(known) >= _CACHE_SIZE:
                 known.clear()
             word = "1" if rating is None else fields[rating]
@@ -76,6 +77,7 @@ def scan(source: Source, dialect: Dialect, bad: BadRows) -> tuple[Ratings, npt.N
             if time is None and dialect.time_asked:
                 bad.add(line, f"the time {fields[dialect.time][:40]!r} is neither a number nor an ISO date")
                 continue
+            # A recognised column with a single row that is no time is dropped as a whole, below.
             times.append(math.nan if time is None else time)
         users.append(user_words[fields[user]])
         items.append(item_words[fields[item]])
@@ -100,6 +102,7 @@ def records(source: Source, dialect: Dialect) -> Iterator[tuple[int, list[str]]]
     with source.open() as stream:
         # csv must see the line ends itself, because a quoted field may contain one.
         newline = "" if dialect.quoted else None
+        # Invalid bytes become surrogates, which `_fault` finds in an id and ignores elsewhere.
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline=newline)
         for _ in range(dialect.skip):
             text.readline()
@@ -160,6 +163,8 @@ def _rating_fault(word: str, dialect: Dialect) -> str | None:
     if not word.strip():
         return "the rating is missing"
     try:
+        # Python's `float` accepts "1_000" and digits of other scripts, which Arrow does not; both readers
+        # must agree.
         value = float(_plain(word, dialect) if word.isascii() and "_" not in word else "")
     except ValueError:
         return f"the rating {word[:40]!r} is not a number"
@@ -172,4 +177,5 @@ def _encode(codes: array[int], words: dict[str, int]) -> tuple[Index, Ids]:
     if not words:
         return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
     place, table = encode(list(words), "row")
+    # `codes` number the words in order of appearance, `place` maps them to the sorted table.
     return settle(place[np.array(codes, dtype=np.int32)], table)

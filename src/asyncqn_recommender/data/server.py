@@ -101,6 +101,7 @@ class DataServer:
 
     def wait(self) -> None:
         """Block until another thread closes the server, or an interrupt arrives."""
+        # Short waits let Ctrl-C through on every platform.
         while not self._closed.wait(1.0):
             pass
 
@@ -139,6 +140,7 @@ def _service(flight: Any, sets: dict[str, Ratings], location: str, token: str | 
         def do_action(self, context: Any, action: Any) -> list[bytes]:
             """Return the header of a set for `describe NAME`, or the list of sets."""
             name = action.body.to_pybytes().decode("utf-8", "replace")
+            # A list of the names serves as an error: the reader tells the user what there is.
             if action.type != "describe" or name not in sets:
                 return [msgspec.json.encode({"sets": sorted(sets)[:100]})]
             return [msgspec.json.encode(_header(sets[name]))]
@@ -199,6 +201,7 @@ def _place(address: str) -> tuple[str, str]:
         host, port, name = parts.hostname, parts.port, parts.path.strip("/")
     except ValueError:
         host, port, name = None, None, ""
+    # One set per address; a deeper path has no meaning.
     if not host or not port or not name or "/" in name:
         raise BadInput(f"{address[:200]!r} is not an address of a data server: write {SCHEME}HOST:PORT/NAME.")
     return f"{_bracketed(host)}:{port}", name
@@ -248,6 +251,7 @@ def _gathered(stream: Iterator[Any], size: int, dtype: np.dtype[Any]) -> npt.NDA
         rows, received = rows + batch.num_rows, received + batch.nbytes
         if batch.num_rows > ROWS or rows > size:
             raise ValueError("more rows than announced")
+        # Texts have a fixed width in NumPy: one long id in a header would make every short one as wide.
         if rows * dtype.itemsize > max(SMALL, MAX_EXPANSION * received):
             raise ValueError("a column is far wider than its texts")
         if batch.num_columns != 1 or batch.column(0).type != _arrow_type(dtype) or batch.column(0).null_count:
@@ -275,6 +279,7 @@ def _understood(answer: bytes, wanted: str) -> Served:
         known = dtype.str in spec.dtypes or dtype.kind in spec.dtypes
         if not known or dtype.itemsize > 4 * MAX_TEXT_LENGTH:
             raise ValueError("a column has another type than in stored sets")
+    # `Ratings(**arrays)` would raise a TypeError for a column that it does not know.
     if set(header.columns) - set(SCHEMA):
         raise ValueError("there is an unknown column")
     return header
@@ -290,6 +295,7 @@ def _telling(address: str, where: str) -> Iterator[None]:
     )
     try:
         yield
+    # Our own sentences pass unchanged; the clauses below are for the errors of others.
     except AsyncqnError:
         raise
     except flight.FlightUnauthenticatedError:

@@ -91,6 +91,7 @@ class Source:
             with _zip(self.path) as archive:
                 info = archive.getinfo(self.member)
                 size, packed = info.file_size, info.compress_size
+        # The declared size is checked before anything is uncompressed.
         if size > SMALL and size > MAX_EXPANSION * packed:
             raise _swollen(self, size / packed)
         if most is not None and size > most:
@@ -147,6 +148,7 @@ def telling_unreadable(source: Source) -> Iterator[None]:
     except AsyncqnError:
         raise
     except ZIP_ERRORS as error:
+        # With an errno the system refused the file; without one the content is damaged.
         if isinstance(error, OSError) and error.errno is not None:
             raise BadInput(f"cannot read {source.path}: {error.strerror}.") from error
         kind = f"{source.packed} file" if source.packed else "zip archive"
@@ -178,6 +180,7 @@ def find(path: str | os.PathLike[str]) -> tuple[Source, Source | None]:
 def _in_directory(place: Path) -> tuple[Source, Source | None]:
     with telling_unreadable(Source(place)):
         below = sorted(p for p in place.iterdir() if p.is_dir())
+    # An unpacked archive is often a folder in a folder.
     for folder in (place, *below):
         for name in (name + suffix for name in _RATINGS for suffix in ("", *_PACKED.values())):
             if (folder / name).is_file():
@@ -187,6 +190,7 @@ def _in_directory(place: Path) -> tuple[Source, Source | None]:
 
 def _in_zip(place: Path) -> tuple[Source, Source | None]:
     with telling_unreadable(Source(place)), _zip(place) as archive:
+        # macOS adds a hidden copy of every name under __MACOSX.
         members = [m for m in archive.namelist() if not m.endswith("/") and "__MACOSX" not in m]
     # Reversed, so that the first of several members of one name wins.
     by_name = {PurePosixPath(m).name: m for m in reversed(members)}

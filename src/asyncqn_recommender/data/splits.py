@@ -18,6 +18,7 @@ def drawn(ratings: Ratings, test_fraction: float, seed: int) -> npt.NDArray[np.b
     n_test = _share(test_fraction, len(ratings))
     require(seed >= 0, f"the seed must not be negative, but is {seed}.")
     test = np.zeros(len(ratings), dtype=bool)
+    # `shuffle=False`: a mask has no order, and shuffling would cost a pass.
     rows = np.random.default_rng(seed).choice(len(ratings), size=n_test, replace=False, shuffle=False)
     test[rows] = True
     return _both_sides(test, f"a test fraction of {test_fraction}")
@@ -48,6 +49,7 @@ def last_of_each_user(ratings: Ratings, n: int) -> npt.NDArray[np.bool_]:
 def _last_of_each(ratings: Ratings, shares: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Mark the last shares[u] ratings of user u."""
     order = np.lexsort((_times(ratings), ratings.users))  # a stable sort keeps the order of equal times
+    # In sorted order, user u occupies the places up to ends[u], and the test the last shares[u] of them.
     ends = np.cumsum(np.bincount(ratings.users, minlength=ratings.n_users))
     users = ratings.users[order]
     test = np.zeros(len(ratings), dtype=bool)

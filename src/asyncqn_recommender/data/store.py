@@ -164,6 +164,7 @@ def is_store(path: str | Path) -> bool:
         names = os.listdir(path)
     except (OSError, ValueError):
         return False
+    # The header alone could belong to another kind of folder, so that a column must be there as well.
     return RATINGS.document in names and any(
         name == "users.npy" or RATINGS.plain_name(name) == "users.npy" for name in names
     )
@@ -182,6 +183,7 @@ def _document(folder: Path) -> Document:
         raise DamagedFile(f"{folder} is not a stored set of ratings: it has no {RATINGS.document}.")
     with telling_damage(folder, RATINGS):
         plain = decode(folder / RATINGS.document)
+        # Only format 1 has an entry `version`; later headers count in `format`.
         return _first_format(folder, plain) if "version" in plain else read_document(folder, RATINGS)
 
 
@@ -210,6 +212,7 @@ def check_columns(place: str | Path, ratings: Ratings, advice: str) -> None:
 
     `place` and `advice` are for the message.  Kernels rely on indices within their tables.
     """
+    # Minimum and maximum need no temporary array, however large the columns are.
     for indices, size in ((ratings.users, ratings.n_users), (ratings.items, ratings.n_items)):
         if len(indices) and not (indices.min() >= 0 and indices.max() < size):
             raise DamagedFile(f"{place} has indices outside its tables{advice}.")

@@ -85,6 +85,7 @@ def synthetic_ratings(
     rng = np.random.default_rng([seed, n_users, n_items, n_ratings])
     fame = rng.standard_normal(n_items)
     counts = _counts(n_users, n_items, n_ratings, rng)
+    # Log-normal popularity that saturates: 1 / (1/x + 1/s) is near x for small x, and at most s.
     items = _draw(counts, 1.0 / (np.exp(-_POPULARITY_SIGMA * fame) + 1.0 / _SATURATION), rng)
     users = np.repeat(np.arange(n_users, dtype=np.int32), counts)
     values = _values(users, items, fame, n_users, rank, noise, rng)
@@ -103,6 +104,7 @@ def _counts(n_users: int, n_items: int, n_ratings: int, rng: np.random.Generator
     while (left := n_ratings - int(counts.sum())) > 0:
         open_users = np.flatnonzero(counts < ceiling)
         share = left * weight[open_users] / weight[open_users].sum()
+        # Users at the ceiling leave the loop, and their surplus is divided again among the others.
         extra = np.minimum(np.floor(share).astype(np.int64), ceiling - counts[open_users])
         if not extra.any():
             # The remainder of rounding goes to the largest shares, one each.
@@ -142,8 +144,10 @@ def _alias_table(weight: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float6
         low, high = small.pop(), large[-1]
         alias[low] = high
         accept[high] -= 1.0 - accept[low]
+        # A cell that gave away so much becomes a small one itself.
         if accept[high] < 1.0:
             small.append(large.pop())
+    # What is left differs from 1 by rounding alone.
     accept[small + large] = 1.0
     return accept, alias
 
@@ -158,6 +162,7 @@ def _values(
     rng: np.random.Generator,
 ) -> npt.NDArray[np.float32]:
     n_items = len(fame)
+    # Standard normal again, with the stated correlation to `fame`.
     liking = _POPULAR_IS_LIKED * fame + np.sqrt(1 - _POPULAR_IS_LIKED**2) * rng.standard_normal(n_items)
     # Ratings concentrate on popular items, so the offsets are centred with those weights.
     shown = np.bincount(items, minlength=n_items) / len(items)
@@ -169,6 +174,7 @@ def _values(
     taste = (rng.standard_normal((n_users, rank)) * strength).astype(np.float32)
     trait = rng.standard_normal((n_items, rank)).astype(np.float32)
     values = np.empty(len(users), dtype=np.float32)
+    # Block by block, so that the noise of 20 million ratings is never in memory at once.
     for at in range(0, len(users), _BLOCK):
         part = slice(at, at + _BLOCK)
         scatter = noise * rng.standard_normal(len(values[part]))

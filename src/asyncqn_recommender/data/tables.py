@@ -40,6 +40,7 @@ def write_table(path: str | Path, parts: Iterable[Columns]) -> int:
                 kind = "csv" if Path(path).suffix.lower() == ".csv" else "parquet"
                 module = arrow(f"pyarrow.{kind}")
                 writer = (module.CSVWriter if kind == "csv" else module.ParquetWriter)(file, table.schema)
+            # All parts of a Parquet file must have the types of the first.
             writer.write_table(table.cast(writer.schema) if hasattr(writer, "schema") else table)
             rows += table.num_rows
         if writer is not None:

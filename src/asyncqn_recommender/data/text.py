@@ -104,6 +104,7 @@ def _parse(stream: IO[bytes], dialect: Dialect, kind: Any, waiting: list[weakref
     wanted = {str(dialect.user): kind, str(dialect.item): kind}
     if dialect.rating is not None:
         wanted[str(dialect.rating)] = lib.float32()
+    # Other columns are parsed, but not converted.
     included = list(wanted)
     if dialect.time is not None:
         included.append(str(dialect.time))
@@ -117,6 +118,7 @@ def _parse(stream: IO[bytes], dialect: Dialect, kind: Any, waiting: list[weakref
         read_options=reader.ReadOptions(column_names=names, skip_rows=dialect.skip),
         parse_options=reader.ParseOptions(
             delimiter=_UNIT_SEPARATOR.decode() if colons else dialect.delimiter,
+            # Formats without a header have no quoted fields, and a stray quote would swallow lines.
             quote_char='"' if dialect.quoted else False,
             newlines_in_values=dialect.quoted,
         ),
@@ -128,6 +130,7 @@ def _parse(stream: IO[bytes], dialect: Dialect, kind: Any, waiting: list[weakref
 
 def _finish(table: Any, dialect: Dialect) -> Ratings | None:
     needed = (str(place) for place in (dialect.user, dialect.item, dialect.rating) if place is not None)
+    # `None` sends the file to the slow reader, which names the line.
     if table.num_rows == 0 or any(table[name].null_count for name in needed):
         return None
     clicks = dialect.rating is None
@@ -147,4 +150,5 @@ def _finish(table: Any, dialect: Dialect) -> Ratings | None:
 def _sound(table: Ids, dialect: Dialect) -> bool:
     if table.dtype.kind == "i":
         return not dialect.whole_ids or bool(table[0] >= 0)
+    # Arrow keeps "NA" in a column of texts as a word.
     return not np.isin(table, MISSING_WORDS).any()

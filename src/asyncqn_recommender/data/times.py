@@ -37,6 +37,7 @@ def plain_times(times: Any, length: int) -> Times:
     array = np.asarray(times)
     if array.dtype.kind == "M":
         seconds = array.astype("datetime64[us]").astype(np.int64) / 1e6
+        # NaT is the smallest integer, which would count as a very early time.
         seconds[np.isnat(array)] = np.nan
     elif array.dtype.kind in "iuf":
         seconds = array.astype(np.float64)

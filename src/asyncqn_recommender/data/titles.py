@@ -82,6 +82,7 @@ def invent_titles(count: int, rng: np.random.Generator) -> npt.NDArray[np.str_]:
     years = 1930 + (95 * rng.beta(4.0, 1.2, size=count)).astype(np.int64)
     titles = []
     for k in range(count):
+        # Beyond all combinations, the titles begin again as sequels, so that they stay different.
         part, place = divmod(k, len(combinations))
         frame, pair = divmod(int(combinations[place]), pairs)
         first, second = divmod(pair, len(_SECOND))
@@ -94,6 +95,7 @@ def _records(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
     if name.endswith(".csv"):
         reader = csv.reader(io.StringIO(text, newline=""))
         try:
+            # The first line of movies.csv names the columns.
             next(reader, None)
             yield from ((reader.line_num, fields) for fields in reader if fields)
         except csv.Error as error:

@@ -15,5 +15,6 @@ def _anything() -> None:
     """Do nothing: this kernel only tells where numba stores the code of this folder."""
 
 
+# Numba's cache does not notice that a kernel calls a function of another file, which has changed since.
 _compiled: Any = _anything
 drop_stale_cache(Path(__file__).parent, Path(_compiled.stats.cache_path))

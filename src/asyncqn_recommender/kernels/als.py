@@ -65,6 +65,7 @@ def repeats(start, others, stamp):
     """Return whether a group start[r]:start[r + 1] contains one of `others` twice; `stamp` must be -1."""
     for r in range(start.size - 1):
         for place in range(start[r], start[r + 1]):
+            # The stamp of an item is the last group that had it, so that it needs no reset between groups.
             if stamp[others[place]] == r:
                 return True
             stamp[others[place]] = r
@@ -93,11 +94,13 @@ def solve_side(
     n_rows = len(side.start) - 1
     # Equal shares of ratings, not of rows: a few rows have most ratings.
     cuts = np.searchsorted(side.start, np.linspace(0, side.start[-1], threads + 1))
+    # Rows without ratings at either end belong to the first and the last share.
     cuts[0], cuts[-1] = 0, n_rows
 
     # Padded once for all threads, which only read them.
     rows = profiled.padded_rows(fixed, rank)
     order = np.arange(n_rows)
+    # Empty sums: a half-sweep needs the solved rows alone, and no gradient.
     none = np.empty(0, out.dtype)
 
     def share(part: int) -> None:

@@ -31,6 +31,7 @@ _I32 = ir.IntType(32)
 
 def width(rank: int) -> Any:
     """Return the argument `width` of the kernels for rows of `rank` numbers."""
+    # Numba specialises on the type: tuples of different lengths are different types, arrays are not.
     return (0,) * rank if rank <= MAX_VECTOR_RANK else np.zeros(rank, np.int8)
 
 
@@ -46,6 +47,7 @@ class VectorRow:
         lanes = 1 << (rank - 1).bit_length()
         self.type = ir.VectorType(context.get_value_type(array_type.dtype), lanes)
         self.pointer = builder.bitcast(self.first, self.type.as_pointer())
+        # LLVM's names of intrinsics contain the type, such as v8f64.
         self.suffix = f"v{lanes}f{8 * self.align}"
         self.mask_type = ir.VectorType(ir.IntType(1), lanes)
         self.mask = ir.Constant(self.mask_type, [int(lane < rank) for lane in range(lanes)])
@@ -110,6 +112,7 @@ def operation(
     """
 
     def generate(context, builder, sig, args):
+        # The branch is taken while compiling, so that it costs nothing at run time.
         if loops is not None and isinstance(sig.args[-1], types.Array):
             return context.compile_internal(builder, loops, sig, args)
         rank = len(sig.args[-1])
@@ -257,6 +260,7 @@ def gather(ratings, rows, start, stop, buffer):
     """
     n_data, valid = np.uint64(len(ratings)), True
     for place in range(np.uintp(stop - start)):
+        # Unsigned, so that one comparison finds negative rows, too.
         row = np.uint64(rows[np.uintp(start) + place])
         if row >= n_data:
             valid = False
@@ -271,6 +275,7 @@ def gradient_rows(ratings, rows, theta, first_user, scale, out, buffer, width):
     valid, block = True, len(buffer)
     for start in range(0, len(rows), block):
         stop = min(start + block, len(rows))
+        # All blocks are processed even after a wrong row; the caller raises and discards the result.
         valid &= gather(ratings, rows, start, stop, buffer)
         gradient_range(buffer, 0, stop - start, theta, first_user, scale, out, width)
     return valid

@@ -166,6 +166,7 @@ def _add_errors(others, values, weights, begin, end, fixed, size, scale, goal, s
     squares = 0.0
     rows, dots, shares = stack_array(4, zero), stack_array(4, real(0.0)), stack_array(4, real(0.0))
     place = begin
+    # Four ratings at a time share each load of g.
     while place + four <= end:
         for i in range(four):
             rows[i] = np.uintp(np.uint32(others[place + i])) * size
@@ -178,6 +179,7 @@ def _add_errors(others, values, weights, begin, end, fixed, size, scale, goal, s
         for part in range(zero, size, eights):
             for i in range(four):
                 row_add(sums, rows[i] + part, shares[i], goal, part, EIGHT)
+        # Four terms in the precision of theta, then float64: adding millions in float32 would lose digits.
         squares += float(terms)
         place += four
     while place < end:
@@ -292,6 +294,8 @@ def apply_metric(v, basis, transposed, spectrum, counts, base, out, work):
         add_turned(columns, basis, work, shares)
         for k in range(rank):
             for i in range(eights):
+                # Columns beyond the last item hold zeros; they are divided by the last item's number to avoid
+                # a branch.
                 item = min(first + i, n_items - np.uintp(1))
                 shares[(work.lead + k) * eights + i] /= base[item] + counts[item] * spectrum[k]
                 columns[(work.lead + k) * eights + i] = real(0.0)

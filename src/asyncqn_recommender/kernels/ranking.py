@@ -27,6 +27,7 @@ def _products(g, h, tile, of_g, of_h):
         first, second, third, fourth = tile[k], tile[k + 1], tile[k + 2], tile[k + 3]
         for m in range(TILE):
             w, x, y, z = first[m], second[m], third[m], fourth[m]
+            # The parentheses fix the order of the sum, which must not depend on the compiler.
             of_g[m] += (a * w + b * x) + (c * y + d * z)
             of_h[m] += (e * w + f * x) + (i * y + j * z)
         k += 4
@@ -77,9 +78,12 @@ def select(row, places, tops):
     for k in range(n):
         tops[k], places[k] = -np.inf, row.size + k  # worse than any item of the same score
     for m in range(row.size):
+        # The root is the worst of the best so far; an equal score does not replace it, so ties go to lower
+        # items.
         if row[m] > tops[0]:
             tops[0], places[0] = row[m], m
             _sift_down(tops, places, n)
+    # Heapsort: the worst goes to the end, and the heap shrinks by one.
     for size in range(n - 1, 0, -1):
         worst, item = tops[0], places[0]
         tops[0], places[0] = tops[size], places[size]

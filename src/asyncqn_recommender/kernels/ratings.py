@@ -8,6 +8,7 @@ from asyncqn.kernels import kernel, strict_piece
 _SHIFT_1, _SHIFT_2, _SHIFT_3 = np.uint64(30), np.uint64(27), np.uint64(31)
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+# A float64 has 53 significant bits, so that the lower 11 of 64 are dropped.
 _TO_UNIT, _LOW_BITS = 1.0 / (1 << 53), np.uint64(11)
 
 
@@ -18,6 +19,8 @@ def mark_repeats(users, items, start, order, stamp, repeated):
     `start` (n_users + 2 zeros) and `order` (one entry per row) receive the rows grouped by user, in their own
     order; `stamp[item]` holds the last user with the item.  There are two linear passes.
     """
+    # Counts are shifted by two places: after the sums, start[u + 1] is where user u begins, and the loop that
+    # fills `order` moves it to where u ends.
     for user in users:
         start[user + 2] += 1
     for u in range(2, len(start)):
@@ -79,4 +82,5 @@ def rate(users, items, user_offset, item_offset, taste, trait, noise, values):
         x = user_offset[u] + item_offset[m] + noise[row]
         for k in range(rank):
             x += taste[u, k] * trait[m, k]
+        # floor(2x + 1/2) / 2 rounds to the nearest half; `round` would send ties to even halves.
         values[row] = min(max(0.5 * np.floor(2.0 * x + 0.5), 0.5), 5.0)

@@ -69,6 +69,7 @@ def _add_tile(
             totals = [cgutils.alloca_once_value(builder, first.zero) for _ in range(rows)]
             with cgutils.for_range(builder, count, intp=word) as loop:
                 place = builder.add(begin, loop.index)
+                # Zero extension of an int32: indices are never negative.
                 j = builder.zext(builder.load(builder.gep(numbers, [place])), word)
                 of_a = row(3, builder.add(left, builder.mul(j, a_step)))
                 vector = row(6, builder.add(right, builder.mul(j, b_step))).load()
@@ -106,6 +107,7 @@ def _add_sum(_, out, at, b, right, b_step, index, begin, count, weights, columns
             start = builder.add(right, builder.mul(j, b_step))
             vector = VectorRow(context, builder, sig.args[2], args[2], start, lanes).load()
             weight = builder.load(builder.gep(weights, [place]))
+            # Ratings are float32, and theta may be float64.
             weight = (
                 builder.fpext(weight, target.type.element) if weight.type != target.type.element else weight
             )
@@ -208,6 +210,8 @@ def solve(matrix, lead, size, ridge, goal, pivots, identity):
     zero, one, eights = np.uintp(0), np.uintp(1), np.uintp(SIDE)
     unit, nothing = matrix.dtype.type(1.0), matrix.dtype.type(0.0)
     for top in range(zero, size, eights):
+        # The rows above this panel are final: their contribution, a sum of outer products, is subtracted at
+        # once.
         if top > zero:
             add_panel(matrix, top, lead, size, matrix, identity, lead, top - lead, -unit, None)
         for k in range(max(top, lead), top + eights):

@@ -49,6 +49,7 @@ def finish(theta, ridges, columns, white, second, inverse, sums, out, work):
     for first in range(zero, n, eights):
         here = min(eights, n - first)
         rows_to_columns(white, first, here, size, work, before)
+        # `after` starts with the sums over clicks, to which S~ f~ is added.
         rows_to_columns(sums, first, here, size, work, after)
         add_turned(before, second, work, after)
         for k in range(size * eights):

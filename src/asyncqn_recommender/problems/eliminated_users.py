@@ -54,7 +54,9 @@ def metric_of(sums: Array, counts: Array, columns: Array) -> Metric:
     root = np.sqrt(columns.astype(np.float64))
     # K x K, so the cost is negligible beside a pass.
     Lambda, Q = np.linalg.eigh(C / np.multiply.outer(root, root))
+    # Q absorbs D^-1/2, so that `apply_metric` needs no further factor.
     Q /= root[:, None]
+    # C is positive semidefinite; eigenvalues below 0 are rounding.
     return Metric(Q.astype(counts.dtype), Lambda.clip(0.0).astype(counts.dtype), counts)
 
 
@@ -118,6 +120,7 @@ class EliminatedUsers(ABC):
         self.user_counts = np.diff(self.by_user.start)
         self.item_counts = np.bincount(triples.items, minlength=self.n_items).astype(self.dtype)
         self.item_ridges = (self.prior + self.alpha * self.item_counts).astype(self.dtype)
+        # The ridge of every number of theta, for the prior and its gradient.
         self._weights = np.multiply.outer(self.item_ridges, self.columns).ravel()
 
     @property
@@ -148,6 +151,7 @@ class EliminatedUsers(ABC):
     def value_rows(self, theta: Array, rows: Rows) -> float:
         """Return the estimate of V(theta) from the users `rows`; the items' prior counts once."""
         require(len(rows) > 0, "a value needs at least one row.")
+        # The kernel of the gradient computes the value as well; the gradient itself is discarded.
         squares, penalty, _ = self._gradient(theta, rows, 0.0, np.empty_like(theta))
         return 0.5 * (self.n_data / len(rows) * (squares + penalty) + self._prior(theta))
 
@@ -216,6 +220,8 @@ class EliminatedUsers(ABC):
     def curvature_diagonal(self, theta: Array) -> Array:
         """Return lambda_m + n_m C_kk: the diagonal in the shared metric, not that of the Hessian itself."""
         metric = self.metric(theta)
+        # Q was divided by sqrt(columns), so that Q Lambda Q' is D^-1 C D^-1, and the factor D^2 restores
+        # C_kk.
         shared = (np.square(metric.Q) * metric.Lambda).sum(axis=1) * np.square(self.columns)
         diagonal: Array = self._weights + np.multiply.outer(self.metric_counts, shared).ravel()
         return diagonal

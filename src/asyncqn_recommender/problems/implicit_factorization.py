@@ -81,6 +81,7 @@ def solve_white(side: sides.Grouped, white: White, weights: Array, rank: int, th
     n_rows, dtype = len(side.start) - 1, white.rows.dtype
     solved = np.empty(n_rows * rank, dtype)
     size = len(profiled.workspace(rank, dtype).goal)
+    # `solve_side` pads its rows itself.
     fixed = np.ascontiguousarray(white.rows.reshape(-1, size)[:, size - rank :]).ravel()
     sides.solve_side(side, fixed, np.ones(n_rows, dtype), rank, solved, threads, weights)
     turned = np.empty(n_rows * size, dtype)
@@ -172,6 +173,7 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
         heavier = np.bincount(self.by_user.others, self.weights, self.n_items)
         self.metric_counts = (self.n_users + heavier).astype(self.dtype)
         self.user_weights = np.ones(self.n_users, np.int64)
+        # The weights w = c - 1 of the clicks differ; their mean stands for a typical one.
         self.noise = float(self.weights.mean(dtype=np.float64))
         self._white: White | None = None
 
@@ -179,6 +181,7 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
         """Return the whitened rows of theta, cached because the blocks of a pass share one theta."""
         joint.check_vectors(self.dim, self.dtype, theta)
         known = self._white
+        # Threads may race here: they compute the same rows, and one assignment replaces the other.
         if known is None or not np.array_equal(known.source, theta):
             known = whiten(theta, np.full(self.rank, self.prior))
             self._white = known

@@ -98,6 +98,7 @@ def check_vectors(dim: int, dtype: np.dtype[Any], *vectors: Array) -> None:
     """Raise `BadInput` unless theta and out have the right shape, on which compiled loops rely."""
     for v in vectors:
         # The sentence is formatted only when needed: formatting costs as much as a thousand ratings.
+        # The kernels have no bounds checks and are compiled for contiguous arrays.
         if v.shape != (dim,) or v.dtype != dtype or not v.flags.c_contiguous:
             raise BadInput(
                 f"theta and out must be contiguous {dtype} vectors of length {dim}, not {v.dtype} {v.shape}."
@@ -233,8 +234,10 @@ class MatrixFactorization(OfRatings):
         require(len(rows) > 0, "a value needs at least one row.")
         inside = int(np.min(rows)) >= 0 and int(np.max(rows)) < self.n_data
         require(inside, f"rows must lie in 0..{self.n_data - 1}, and some do not.")
+        # A slice is a view; an array of indices copies the ratings.
         some = self.ratings[slice(int(rows[0]), int(rows[0]) + len(rows)) if is_range(rows) else rows]
         squares = kernels.squared_error(some, theta, self._first_user, self._width)
+        # N_Y / N_Omega as in the paper's stochastic gradient, for the value as well.
         squares *= self.n_data / len(rows)
         return 0.5 * float(squares + kernels.square_norms(theta, self.rank, self.ridges))
 

@@ -63,6 +63,7 @@ class Stored:
         origin = {"ratings": source} if isinstance(source, str) else source
         if not isinstance(origin, Mapping) or not isinstance(origin.get("ratings"), str):
             raise BadInput(f"the run does not name its ratings ({source!r}): pass the problem itself.")
+        # The split is a function of fraction and seed, so that a saved run finds the same test ratings.
         ratings, test = load(origin["ratings"]), None
         if origin.get("test_fraction"):
             ratings, test = ratings.split(float(origin["test_fraction"]), int(origin["seed"]))

@@ -40,6 +40,7 @@ def compare(
     # Units of simulated time and seconds have no common axis.
     axes = {time_axis(run) for run in seen.values()}
     require(len(axes) == 1, "simulated time and seconds cannot be compared: choose runs of one kind.")
+    # Only problems with a known minimum have the column "error".
     metric = metric or ("error" if all("error" in run.metrics for run in seen.values()) else "fun")
     for label, run in seen.items():
         has = ", ".join(run.metrics.columns)
@@ -79,6 +80,7 @@ def compared(
     rows = []
     for label, run in seen.items():
         values, times, stale = run.metrics[metric], run.metrics["time"], run.schedule.staleness
+        # NaN compares as False, so that rows after a divergence do not count.
         reached = np.flatnonzero(values <= (-np.inf if goal is None else goal))
         rows.append(
             {
@@ -131,6 +133,7 @@ def report(seen: dict[str, Seen], rows: list[dict[str, Any]], metric: str, goal:
     for letter, line in zip(letters, lines[1:], strict=True):
         text.append(letter, colors[letter]).append(f"{line[1:].rstrip()}\n")
     text.append(f"\n{title}\n")
+    # The frame to the left of "┤" holds labels, whose characters must not be coloured like curves.
     for line in overlaid_chart(curves, axis=axis):
         frame, mark, drawn = line.partition("┤")
         text.append(frame + mark)

@@ -126,6 +126,7 @@ def counts(text: str) -> list[int]:
         else:
             first, last = (int(end) for end in text.split(".."))
             # The end of a range is always included, also if it is not a power of two.
+            # 64 doublings exceed any number of workers.
             numbers = [first << k for k in range(64) if first << k < last] + [last]
             if first > last:
                 raise ValueError

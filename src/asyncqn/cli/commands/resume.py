@@ -68,6 +68,7 @@ def _changed(saved: Saved, parameter: list[str], allow_imports: bool) -> Algorit
     from asyncqn.algorithms import algorithm_from_json
 
     before = saved.document["manifest"]["algorithm"]
+    # Parameters that are not named keep the values of the checkpoint.
     parameters = {**(before["parameters"] or {}), **parse_parameters(parameter)}
     algorithm = algorithm_from_json({**before, "parameters": parameters}, allow_imports=allow_imports)
     if algorithm is None:

@@ -82,6 +82,7 @@ def make_engine(job: Job, slow: bool) -> Engine:
 
     arguments = {**job.engine, "timing_model": job.cluster if slow else job.engine.get("timing_model")}
     kind, model = arguments.pop("kind"), arguments["timing_model"]
+    # Under MPI the launcher decides how many workers there are.
     if kind != "mpi":
         # Imitating forty workers needs forty threads; they sleep most of the time.
         arguments.setdefault("workers", DEFAULT_WORKERS if model is None else model.workers)
@@ -146,6 +147,7 @@ def run(
         require(not idle, f"{idle} describes a cluster to imitate: give --slow as well, or leave it out.")
     # The job file may name MPI; until it is read, only the launcher's variables tell.
     perhaps_mpi = real.engine == "mpi" or (real.engine is None and under_mpiexec())
+    # A mistake in the job file is found by every rank; inside this context they report it once.
     _, mistakes_at_rank_0 = output_of_rank(out, mpi=perhaps_mpi)
     with mistakes_at_rank_0():
         job = load_job(options.job, overrides, allow_imports=options.allow_imports)

@@ -53,6 +53,7 @@ def sample(
     from asyncqn.cli.jobfile import load_job
     from asyncqn.sample import sample as draw
 
+    # --workers belongs to the cluster or to the engine, whichever is used.
     where = {} if workers is None else {"workers": workers}
     overrides: dict[str, dict[str, Any]] = {
         "run": {} if seed is None else {"seed": seed},

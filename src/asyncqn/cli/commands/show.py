@@ -52,6 +52,7 @@ def show(
     view.write(lambda: overview(loaded), {run.name or str(run): loaded}, out)
     if trace is not None:
         simulated = time_axis(loaded) == SIMULATED
+        # Traces count in microseconds, and units of simulated time have no length of their own.
         scale = MICROSECONDS_PER_UNIT if simulated else MICROSECONDS_PER_SECOND
         out.say(f"trace: {write_trace(trace, loaded.schedule, scale, births(loaded))}")
     if out.json:
