@@ -5,6 +5,8 @@ The first line that applies decides:
     no worker may wait                          `TableLBFGS`
     the problem has a metric of samples         `MetricLBFGS`: growing samples in that metric
     the problem has a structured metric         `StagedLBFGS`: stale stochastic batches, then exact passes
+    64 parts, four per worker, are each worth
+    a message and a commit                      `TableLBFGS`: each update is a commit
     all rows are at most four waves             `BlockLBFGS`: one block per worker, each in up to four pieces
     a sample's Hessian costs a pass at most     `DifferenceLBFGS`: samples that grow to all rows
     otherwise                                   `GrowingLBFGS`: the same, without a Hessian
@@ -28,7 +30,14 @@ from asyncqn.algorithms.quasi_newton.samples import GROWTH
 from asyncqn.algorithms.quasi_newton.scatter_inverse import LONGEST_MATRIX
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
 from asyncqn.algorithms.quasi_newton.stochastic_start import StructuredMetric
-from asyncqn.algorithms.quasi_newton.table_lbfgs import MasterCost, MessageCost, TableLBFGS, table_algorithm
+from asyncqn.algorithms.quasi_newton.table_lbfgs import (
+    MasterCost,
+    MessageCost,
+    TableLBFGS,
+    enough_parts,
+    table_algorithm,
+    worthwhile_parts,
+)
 from asyncqn.core.stages import Closes, Stages
 from asyncqn.parameters import Workers, checked, parameter
 from asyncqn.types import Problem
@@ -40,6 +49,8 @@ TOLERANCE = 1e-8
 MAX_PASSES = 10_000
 """Default number of passes after which a run that has not converged ends."""
 
+MAX_DEFAULT_TABLE = 2**28
+"""Largest table in bytes that is chosen without being asked for (`waits=False`)."""
 MAX_PIECES = 4
 """Largest number of pieces of a block: simulated versions hardly get shorter beyond that."""
 MIN_ROWS_PER_PIECE = 3
@@ -102,10 +113,9 @@ def default_algorithm(
     waits : bool, default True
         Whether the method may wait for slow workers; False returns `TableLBFGS`, which never does.
     message : float, default 10.0
-        Time of a message to the master and back, in units of one row's gradient; used where `waits` is
-        False.
+        Time of a message to the master and back, in units of one row's gradient.
     master : float, default 0.1
-        Time that the master takes for an update, in the same units; used where `waits` is False.
+        Time that the master takes for an update, in the same units.
 
     Returns
     -------
@@ -126,6 +136,10 @@ def default_algorithm(
     if offers(problem, StructuredMetric.requires):
         return default_factorization_algorithm(problem, workers)
     dim, n_data = problem.dim, problem.n_data
+    table = table_algorithm(problem, workers, message, master)
+    worthwhile = min(table.parts, worthwhile_parts(n_data, workers, message, master))
+    if enough_parts(worthwhile, workers) and 16 * table.parts * dim <= MAX_DEFAULT_TABLE:
+        return table
     levels = growths(dim, n_data, workers)
     # The first sample is the smallest, and all samples are cut into the same pieces.
     pieces = pieces_of_a_block(dim, n_data // GROWTH**levels, workers)

@@ -17,9 +17,9 @@ with l the mean staleness: a delay of l updates needs h L l < 1, and P / NOISE b
 of one pass leave.  h at most doubles from one window to the next.  No number is set by hand for a problem.
 
 Progress is the fall of the parts' own values, each compared with its update before.  After a half pass whose
-fall is below a quarter of the best one, or after `LONGEST` passes, the phase ends and the table continues from
-its entries.  Where U has risen since the start, or is not finite, the table turns back
-to the start, and h is halved.
+fall is below a quarter of the best one, or after `LONGEST` passes, the phase ends and the table continues
+from its entries.  Where U has risen since the start, or is not finite, the table turns back to the start, and
+h is halved.
 
 The form of D is Adam's with its numerator left out; learning L from parts that answer again is our own, and
 so are all constants.  They were chosen on draw 0 of the laboratory (`benchmarks.studies.laboratory`).
