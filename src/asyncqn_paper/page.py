@@ -70,7 +70,7 @@ def judged(experiments: Sequence[Experiment], store: Store, full: bool) -> Judge
 
 
 def measured(name: str, found: Judged) -> str:
-    """Return what the first table says of a claim: numbers of the median setting, the runs, the counts."""
+    """Return what the first table says of a claim: the median setting, the runs, the counts."""
     verdict, _ = found[name]
     # The median setting and not the best: the counts say how many settings agree with it.
     middles = [(CLAIMS[part], median_outcome(found[part][1])) for part in SHOWN.get(name, (name,))]
@@ -83,8 +83,12 @@ def measured(name: str, found: Judged) -> str:
 
 
 def median_outcome(outcomes: Sequence[Outcome]) -> Outcome | None:
-    """Return the outcome in the middle of those that have a number."""
-    known = sorted((o for o in outcomes if math.isfinite(o.value)), key=lambda o: o.value)
+    """Return the outcome in the middle: of the decided ones if they are half of all, else of all."""
+    # An undecided setting may have an estimate that says nothing, as where half of the runs diverge.  But
+    # where few settings are decided, they do not stand for the others.
+    numbers = [o for o in outcomes if math.isfinite(o.value)]
+    decided = [o for o in numbers if o.end != UNDECIDED]
+    known = sorted(decided if 2 * len(decided) >= len(outcomes) else numbers, key=lambda o: o.value)
     # The upper median: it is the outcome of a setting, where a mean of two would be of none.
     return known[len(known) // 2] if known else None
 

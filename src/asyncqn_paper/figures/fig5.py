@@ -144,9 +144,9 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
 
 
 def draw(get: Get, full: bool) -> dict[str, Any]:
-    """Draw RMSE over time and iterations (S1), speedup and stable runs, for two settings; all settings."""
+    """Draw RMSE over time and iterations (S1), speedup and stable runs, for three settings; all settings."""
     tried = [c for batch in _size(full)[0] for c in batch]
-    done = [(c, runs) for c in tried if (runs := _rows(get, full, c)) is not None][:2]
+    done = [(c, runs) for c in tried if (runs := _rows(get, full, c)) is not None][:3]
     figure, axes = panels(max(1, len(done)), 4, width=3.0, height=2.7)
     for line, (choices, runs) in zip(axes, done, strict=False):
         for (W, share), look in zip(
