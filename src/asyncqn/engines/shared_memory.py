@@ -120,4 +120,5 @@ def _machine() -> int | None:
         table = os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         return None
+    # Seven bytes, so that the number fits a signed 64-bit integer of a message header.
     return int.from_bytes(hashlib.sha256(boot + str(table).encode()).digest()[:7])
