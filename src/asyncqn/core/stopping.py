@@ -1,7 +1,7 @@
 """Stopping rules of a run: convergence, stalling, a target, patience, and limits.
 
 A method with exact gradients tells where it stands (`core.algorithm.Standing`).  With g its gradient and U
-its value at the last point kept, eps that of theta's numbers, and t = max(tol, 100 eps), it has converged
+its value at the last accepted point, eps that of theta's numbers, and t = max(tol, 100 eps), it has converged
 when
 
     |g| max(1, |theta|) <= t max(1, |U|)                         the slope is small against U itself,
