@@ -72,7 +72,10 @@ class Offer(NamedTuple):
 
 
 def offer_room(nbytes: int) -> Offer | None:
-    """Return memory that another process of this machine may enter; None where the system has none."""
+    """Return shared memory with the address by which another process of this machine maps it, or None.
+
+    It is None where the system has no such memory.
+    """
     if not hasattr(os, "memfd_create") or (here := _machine()) is None:
         return None
     try:

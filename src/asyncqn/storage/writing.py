@@ -59,8 +59,7 @@ class Kind:
     advice: str = ""
 
     def plain_name(self, name: str) -> str | None:
-        """Return the plain name of a file of this kind whose name contains a token, or None if it is
-        foreign."""
+        """Return the plain name of a written file of this kind, or None for a foreign file."""
         plain, token = _plain_name(name)
         return plain if token and plain in (*self.files, self.document) else None
 

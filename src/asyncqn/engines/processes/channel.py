@@ -26,7 +26,7 @@ _ZEROS = (0,) * HEADER
 
 
 class Message(NamedTuple):
-    """A message that has arrived."""
+    """A message that has arrived: its kind, its six integers, and its content."""
 
     kind: int
     numbers: tuple[int, ...]
