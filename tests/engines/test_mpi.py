@@ -183,7 +183,9 @@ def test_a_killed_master_is_named_in_one_sentence_that_says_how_to_go_on(
     process = mpirun(3, [JOBS, "master", str(folder)], options=options)
     assert process.returncode != 0
     said = [line for line in process.stderr.splitlines() if line.startswith("asyncqn: ")]
-    assert said == [f"asyncqn: the master (rank 0) is gone; go on with: mpiexec ... asyncqn resume {folder}"]
+    assert said == [
+        f"asyncqn: the master (rank 0) is gone; continue with: mpiexec ... asyncqn resume {folder}"
+    ]
     assert "Traceback" not in process.stderr
     assert load_checkpoint(folder).commit > 0
 

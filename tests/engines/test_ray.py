@@ -253,7 +253,9 @@ def test_no_process_outlives_a_killed_raylet_or_driver(victim: str, tmp_path: Pa
         raylet = next(pid for pid, name in family.items() if name == "raylet")
         os.kill(raylet if victim == "raylet" else driver.pid, signal.SIGKILL)
         err = driver.communicate(timeout=60)[1]
-    sentence = f"asyncqn: the Ray cluster died (its raylet has ended); go on with: asyncqn resume {folder}\n"
+    sentence = (
+        f"asyncqn: the Ray cluster died (its raylet has ended); continue with: asyncqn resume {folder}\n"
+    )
     assert (driver.returncode, err) == ((2, sentence) if victim == "raylet" else (-signal.SIGKILL, ""))
     for _ in range(250):
         alive = {pid: name for pid, name in family.items() if Path(f"/proc/{pid}").exists()}

@@ -25,8 +25,8 @@ NEVER = Stopping(max_time=1e12)
 @pytest.fixture
 def stretches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Short schedules for runs of few commits; the list receives the number of every commit made."""
-    monkeypatch.setattr(simulator, "_MANY_ROWS", 20)
-    monkeypatch.setattr(simulator, "_FEW_COMMITS", 8)
+    monkeypatch.setattr(simulator, "_MAX_COMPUTATIONS", 20)
+    monkeypatch.setattr(simulator, "_MIN_STRETCH", 8)
     made: list[int] = []
     commit = Master.commit
 

@@ -337,7 +337,7 @@ def aim_from_base(walk: Walk, metric: Metric, trial: Trial | None = None) -> Tri
 def rebase(
     walk: Walk, metric: Metric, at: Array, value: float, ask: Callable[[Array], float] | None
 ) -> Trial:
-    """Take the trial as base whatever U was: what is minimised has changed, and the memory still serves."""
+    """Make the trial the base whatever U was, because the objective has changed; the memory stays."""
     if math.isnan(value):
         value = 0.0 if ask is None else ask(walk.theta)
     return aim_from_base(walk, metric, accept_as_base(walk, metric, at, value))

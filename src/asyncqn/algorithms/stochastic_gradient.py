@@ -26,7 +26,7 @@ class Worker(NamedTuple):
 
 
 class Update(NamedTuple):
-    """A worker's message."""
+    """A worker's message: -h g on its Omega."""
 
     d_theta: Array
 

@@ -301,6 +301,7 @@ class Cluster(Checked):
         if by == 1.0:
             return self
         if self.times is not None:
+            # One law per worker, even if one served all: a user's law may scale only by a wrapper.
             return dataclasses.replace(self, times=tuple(stretched(law, by) for law in self.laws() or ()))
         mean, std = (by * self._per_worker(name) for name in ("worker_mean", "worker_std"))
         return dataclasses.replace(self, worker_mean=tuple(mean.tolist()), worker_std=tuple(std.tolist()))

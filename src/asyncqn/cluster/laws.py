@@ -29,8 +29,9 @@ from asyncqn.storage.serialise import Json, is_own, make_own, own_kind, own_para
 
 Times = npt.NDArray[np.float64]
 
-_SAMPLE = 4096
-"""Draws from which the mean of a user's law is estimated."""
+_DRAWS_FOR_MEAN = 4096
+"""Draws from which the mean of a user's law is estimated: an error of 1.6 % where the deviation equals the
+mean."""
 
 
 @runtime_checkable
@@ -144,6 +145,7 @@ class Pareto(Checked):
     shape: Annotated[float, parameter("P(time > t) falls as t^-shape; the mean is finite above 1", gt=1.0)]
 
     def times(self, z: Times) -> Times:
+        # The scale that gives a Pareto variable this mean.
         shortest = self.mean * (self.shape - 1.0) / self.shape
         return np.asarray(shortest * upper_tails(z) ** (-1.0 / self.shape))
 
@@ -271,9 +273,9 @@ def draw_times(law: TimeLaw, seed: int, worker: int, count: int) -> Times:
 
 
 def mean_of(law: TimeLaw) -> float:
-    """Return the law's own `mean`, or the mean of `_SAMPLE` draws."""
+    """Return the law's own `mean`, or the mean of `_DRAWS_FOR_MEAN` draws."""
     mean = getattr(law, "mean", None)
-    return float(mean) if mean is not None else float(draw_times(law, 0, 0, _SAMPLE).mean())
+    return float(mean) if mean is not None else float(draw_times(law, 0, 0, _DRAWS_FOR_MEAN).mean())
 
 
 def law_to_json(law: TimeLaw) -> Json:

@@ -66,6 +66,7 @@ class Progress(NamedTuple):
 
 def headcount(alive: int, expected: int, lost: int) -> str:
     """Return a phrase such as "3 of 4 workers, 1 lost"."""
+    # Workers that were added may exceed the expected number.
     of = f"{alive} of {max(alive, expected)} workers"
     return f"{of}, {lost} lost" if lost else of
 

@@ -1,7 +1,7 @@
 """Stopping rules of a run: convergence, stalling, a target, patience, and limits.
 
 A method with exact gradients tells where it stands (`core.algorithm.Standing`).  With g its gradient and U
-its value at the last point kept, eps that of theta's numbers, and t = max(tol, 100 eps), it has converged
+its value at the last accepted point, eps that of theta's numbers, and t = max(tol, 100 eps), it has converged
 when
 
     |g| max(1, |theta|) <= t max(1, |U|)                         the slope is small against U itself,
@@ -30,7 +30,7 @@ from asyncqn.core.problem import Array
 from asyncqn.kernels.vectors import sum_of_squares
 from asyncqn.parameters import Checked, parameter
 
-_LEAST_TOLERANCE, _ROUNDING = 100.0, 10.0
+_MIN_TOLERANCE, _ROUNDING = 100.0, 10.0
 """In units of eps: the smallest tolerance that can be met, and the decrease of U that cannot be seen."""
 
 
@@ -198,7 +198,7 @@ def slope_of(standing: Standing) -> str:
 def converged(standing: Standing, tol: float) -> bool:
     """Return whether the test at the top of this file holds."""
     eps = float(np.finfo(standing.point.dtype).eps)
-    t = max(tol, _LEAST_TOLERANCE * eps)
+    t = max(tol, _MIN_TOLERANCE * eps)
     g, size = standing.grad_norm, abs(standing.value)
     length = math.sqrt(sum_of_squares(standing.point))
     # |g| |theta| has the unit of U; the two max(1, ...) keep the test meaningful near theta = 0 and U = 0.

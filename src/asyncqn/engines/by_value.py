@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 PACKAGES = ("cloudpickle", "ray.cloudpickle", "joblib.externals.cloudpickle")
-"""Where a pickler may be found that sends classes by value."""
+"""Modules that may have a pickler which sends classes by value; the last two come with other packages."""
 
 
 class NotPicklable(Exception):
@@ -18,11 +18,12 @@ class NotPicklable(Exception):
 
 
 def pickled(value: Any, buffers: list[pickle.PickleBuffer] | None = None) -> bytes:
-    """Pickle an object; what a script defines itself travels by value, if there is a package for it.
+    """Pickle an object; a class that the user's script defines travels by value, if a package can do that.
 
-    By name it would be looked for in the other process's own script.  buffers: takes the arrays, so that they
-    are not copied into the pickle.
+    By name the other process would look for it in its own script.  `buffers` receives the arrays, so that
+    they are not copied into the pickle.
     """
+    # The first protocol that keeps large arrays outside of the pickle.
     options: dict[str, Any] = {"protocol": 5}
     if buffers is not None:
         options["buffer_callback"] = buffers.append

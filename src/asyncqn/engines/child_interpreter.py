@@ -12,5 +12,6 @@ def child_environment() -> dict[str, str]:
     Without PYTHONSAFEPATH an interpreter that is started with -c or -m looks for modules in the current
     folder first, so that a file `socket.py` there would be run.
     """
+    # An empty entry of sys.path means the current folder, which may be another one by then.
     path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
     return {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}

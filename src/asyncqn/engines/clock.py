@@ -24,6 +24,7 @@ class Clock:
 
     def restart(self, start: float) -> None:
         """Count from `start` again, which is now."""
+        # Monotonic: the system's clock may be set while a run lasts.
         self._zero = time.perf_counter() - start * self.unit
 
     def now(self) -> float:
@@ -32,7 +33,7 @@ class Clock:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """The clock stands still inside the block."""
+        """Stop the clock inside the block."""
         begin = time.perf_counter()
         self._frozen = (begin - self._zero) / self.unit
         try:
@@ -43,11 +44,11 @@ class Clock:
             self._frozen = None
 
     def remaining(self, until: float) -> float:
-        """Seconds until then, not negative."""
+        """Return the seconds until then, not negative."""
         return max(0.0, (until - self.now()) * self.unit) if until < math.inf else math.inf
 
     def sleep_until(self, until: float, unless: Callable[[], bool] = lambda: False) -> bool:
-        """Sleep until the clock shows `until`; give up early, and say False, when `unless` holds."""
+        """Sleep until the clock shows `until`; return False, and early, once `unless()` is true."""
         while (seconds := self.remaining(until)) > 0.0:
             if unless():
                 return False

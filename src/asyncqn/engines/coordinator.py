@@ -3,19 +3,19 @@
 Threads, processes, MPI and Ray differ only in how messages travel.  Everything they must agree on is here,
 where a test can drive it without starting anything:
 
-    c = Coordinator(request, workers=W, engine=...)
-    c.begin()                            once, before anything else: evaluates the start
-    w      = c.join(now)                 a worker came; its number (never used twice)
-    orders = c.ask(w, now)               it is free and wants work
-    orders = c.deliver(w, update, now)   its update arrived (None: it was rejected)
-    orders = c.lost(w, now)              it is gone, and what it was computing with it
-    orders = c.tick(now)                 time passed; due at `c.deadline` at the latest
-    c.stop(outcome, message)             end early; what is under way counts as dropped
-    c.snapshots.hand_in(w, state_arrays(w, state)) a worker's state for the checkpoint being taken
-    saved  = c.snapshots.whole()         the checkpoint, once nobody owes a state any more, else None
-    run    = c.finish(states)            after the end: the `Run`
-    saved  = last_checkpoint(c, states)  after `finish`: the checkpoint of the end (engines.snapshots)
-    c.failure                            what the callback raised, to be raised after all that
+- `c = Coordinator(request, workers=W, engine=...)`
+- `c.begin()` once, before anything else: it evaluates the starting point.
+- `w = c.join(now)` when a worker has come; its number is never used twice.
+- `orders = c.ask(w, now)` when the worker is free and wants work.
+- `orders = c.deliver(w, update, now)` when its update has arrived (None if it was rejected).
+- `orders = c.lost(w, now)` when it is gone, and what it was computing with it.
+- `orders = c.tick(now)` when time has passed, by `c.deadline` at the latest.
+- `c.stop(outcome, message)` to end early; computations under way count as dropped.
+- `c.snapshots.hand_in(w, state_arrays(w, state))` with a worker's state for the checkpoint being taken.
+- `saved = c.snapshots.whole()` gives that checkpoint once no worker owes a state, and None before.
+- `run = c.finish(states)` gives the `Run` after the end.
+- `saved = last_checkpoint(c, states)` gives the checkpoint of the end, after `finish` (`engines.snapshots`).
+- `c.failure` is the exception of the callback, which the engine raises after all that.
 
 An engine carries out the orders: `Assign` means "send worker `worker` the iterate as it is now
 (`coordinator.sent()`), to compute its k-th step from"; no order for a worker means that it waits.  After
@@ -73,16 +73,25 @@ _log = logging.getLogger("asyncqn.engines")
 LAST_WAIT = 30.0
 """Least time, in seconds, that workers have to finish after the end of a run.  Our own choice: a user who
 waits for a result accepts half a minute, and almost every computation is shorter."""
-_PATIENCE = 20.0
-"""The same in mean computation times of the slowest worker, where that is longer."""
+_LAST_WAIT_COMPUTATIONS = 20.0
+"""The same in mean computation times of the slowest worker, where that is longer.  Our own choice."""
 
 
 class Coordinator:
-    """See the top of this file.
+    """The master's state machine; see the top of this file.
 
-    workers: how many are expected (for guards and advice); engine: describes the engine in the
-    manifest (`kind` at least); pause: entered around every evaluation, so that the engine's clock can
-    stand still; the others are options of `RealEngine`.
+    Parameters
+    ----------
+    request : Request
+        The problem, the algorithm and the options of the run.
+    workers : int
+        Number of workers that are expected, for guards and advice.
+    engine : dict
+        The engine's entry in the manifest, with `kind` at least.
+    pause : callable, default nullcontext
+        Returns a context that is entered around every evaluation, so that the engine's clock can stand still.
+    max_staleness, give_up_after, timing_model
+        Options of `RealEngine`.
     """
 
     def __init__(
@@ -119,7 +128,7 @@ class Coordinator:
         self.lost_workers = self.joined_later = 0
         self.rows = 0  # rows of all computations so far; counted where `max_passes` asks for it
         self.silent: list[int] = []
-        """Workers that did not answer after the end, and were given up."""
+        """Workers that did not respond after the end, and were given up."""
         self.resumed_from: int | None = None
         self.segments: list[dict[str, Any]] = []
         self.time = 0.0
@@ -184,7 +193,7 @@ class Coordinator:
 
     @property
     def deadline(self) -> float:
-        """Return when `tick` must be called at the latest."""
+        """The time by which `tick` must be called."""
         ends = self.waiting.round_ends if self.waiting.round_ends > self.time else math.inf
         # A backup is due only if somebody is free to compute it.
         if self.handout is not None and any(member.waiting for member in self.members.values()):
@@ -196,16 +205,16 @@ class Coordinator:
 
     @property
     def headcount(self) -> str:
-        """Return how many workers there are, and how many were lost, in words."""
+        """A phrase with the numbers of present and lost workers."""
         return headcount(len(self.members), self.workers, self.lost_workers)
 
     def sent(self) -> tuple[Array, ...]:
-        """The arrays of the iterate that workers read, in the order of `sent_fields`."""
+        """Return the arrays of the iterate that workers read, in the order of `sent_fields`."""
         iterate: tuple[Array, ...] = self.master.iterate
         return iterate if self._all_sent else tuple([getattr(iterate, name) for name in self._sent])
 
     def worker_state(self, worker: int, arrays: Arrays) -> Any:
-        """A worker's state from the arrays that `state_arrays` made of it."""
+        """Return a worker's state from the arrays that `state_arrays` made of it."""
         template = self.algorithm.init_worker(self.problem, self.theta0)
         return Saved({}, arrays).tree(f"worker.{worker}", template)
 
@@ -217,7 +226,7 @@ class Coordinator:
             self._guarded(self.master.evaluate, 0.0)
 
     def join(self, now: float, worker: int | None = None) -> int:
-        """A worker came; it gets a new number, or the given one where numbers carry meaning."""
+        """Admit a worker and return its number: a new one, or the given one where numbers carry meaning."""
         self._advance(now)
         if worker is None:
             worker = self.next_worker
@@ -234,8 +243,10 @@ class Coordinator:
         return worker
 
     def ask(self, worker: int, now: float) -> list[Assign]:
-        """The worker is free: it gets the current version, or may have to wait for the next."""
+        """Assign the current version to a free worker, or let it wait for the next one."""
         member = self.members.get(worker)
+        # Late questions, and those of workers that were given up, have no effect; the engine need not filter
+        # them.
         if self.done or member is None or member.read is not None:
             return []
         self._advance(now)
@@ -256,9 +267,10 @@ class Coordinator:
         spent: float | None = None,
         timed: bool = True,
     ) -> list[Assign]:
-        """An update arrived; with `ask` the worker wants work again at once; spent: how long it computed.
+        """Accept an update that has arrived, and return the orders that follow.
 
-        timed: whether that is to be measured; to measure all of many short computations would show.
+        With `ask` the worker wants work again at once.  `spent` is the time of its computation, which is
+        measured if `timed`; measuring all of many short computations would slow them down.
         """
         member = self.members.get(worker)
         if self.done or member is None or member.read is None:
@@ -270,6 +282,7 @@ class Coordinator:
             took = self.time - member.since if spent is None else spent
             self.measured.computed(worker, took, self._time_share or time_share(self.stages, read))
         arrival = new_tuple(Arrival, (worker, read, member.part, update, True))
+        # None: dropped; empty: it waits; otherwise the updates that make this commit.
         ready = self.waiting.add(arrival, self.stage, self.version, self.time - member.since)
         orders: list[Assign] = []
         if ready is None:
@@ -284,18 +297,23 @@ class Coordinator:
         return orders + self.ask(worker, now) if ask else orders
 
     def served(self, begun: float, now: float, version: int) -> None:
-        """An update that came at this version, and what it led to, kept the master from then until now."""
+        """Record that an update, and what it led to, kept the master busy from `begun` to `now`.
+
+        `version` is the version at which it came; a later one now means that it made a commit.
+        """
         if not self.done:
             self.measured.served(now - begun, commit=self.version > version)
 
     def lost(self, worker: int, now: float, *, replacing: bool = False) -> list[Assign]:
-        """A worker is gone; without workers, and none `replacing` it, the run ends."""
+        """Remove a worker that is gone; the run ends if there is no other, and none is `replacing` it."""
         gone = self.members.pop(worker, None)
         if gone is None:
             return []
         self._advance(now)
+        # Its number stands for a random stream, so it is never given to another worker.
         self.gone.add(worker)
         self.lost_workers += 1
+        # For the callback, which sees how many workers there are.
         self.master.alive, self.master.lost = len(self.members), self.lost_workers
         _log.warning("worker %d was lost after commit %d: %s.", worker, self.version, self.headcount)
         self.snapshots.forget(worker)
@@ -309,12 +327,13 @@ class Coordinator:
         return orders
 
     def tick(self, now: float) -> list[Assign]:
-        """Time passed: a round may be over, a silent worker given up."""
+        """Do what time demands: close a round that is over, and give up silent workers."""
         self._advance(now)
         if self.done:
             return []
         orders: list[Assign] = []
         if self.give_up_after < math.inf:
+            # A copy, because `lost` removes members.
             for worker, member in list(self.members.items()):
                 if member.read is not None and self.time - member.since >= self.give_up_after:
                     orders += self.lost(worker, now)
@@ -340,6 +359,7 @@ class Coordinator:
         # numbers.
         order = new_tuple(Assign, (worker, version, member.k, part, worker in self.snapshots.owed))
         member.k += 1
+        # `read` is cleared when the update arrives; `last_read` stays, for rounds.
         member.read = member.last_read = version
         member.part, member.since, member.waiting = part, self.time, False
         return [order]
@@ -364,6 +384,7 @@ class Coordinator:
         self.recorder.dropped(arrival.worker, arrival.read, self.time, arrival.part)
 
     def _commit(self, arrivals: list[Arrival]) -> None:
+        # Order matters from here on: record, count, commit, and only then open the next version.
         master = self.master
         # A timing model lets a commit take time; without one, service is 0.
         self.time += self.service
@@ -413,12 +434,12 @@ class Coordinator:
     # -- the end
 
     def stop(self, outcome: Outcome, message: str) -> None:
-        """End the run with an outcome, and why in a sentence."""
+        """End the run with an outcome and a sentence that explains it."""
         if not self.done:
             self.done, self.outcome, self.message = True, outcome, message
 
     def stop_without_workers(self) -> None:
-        """End the run: nobody is there to continue with it."""
+        """End the run because no worker is left."""
         self.stop(Outcome.STOPPED, f"every worker was gone after {self.version} of {self.commits} commits.")
 
     def stop_where_interrupted(self) -> None:
@@ -427,15 +448,19 @@ class Coordinator:
             self.stop(*self.checkpoints.ending(self.version))
 
     def last_wait(self, unit: float) -> float:
-        """Return the seconds for which workers are waited for after the end; unit: seconds of a unit of time.
+        """Return the seconds that workers have after the end; `unit` is the length of a unit of time in
+        seconds.
 
         They finish what they compute, which takes about as long as before; a worker that is stopped, or waits
         for something that never comes, must not keep a finished run from returning.
         """
-        return min(self.give_up_after * unit, max(LAST_WAIT, _PATIENCE * self.measured.slowest() * unit))
+        return min(
+            self.give_up_after * unit,
+            max(LAST_WAIT, _LAST_WAIT_COMPUTATIONS * self.measured.slowest() * unit),
+        )
 
     def give_up(self, worker: int, now: float) -> None:
-        """After the end: part with a worker that does not answer."""
+        """Remove a worker that does not respond after the end."""
         self.silent.append(worker)
         self.lost(worker, now)
 
@@ -445,7 +470,7 @@ class Coordinator:
         return self.checkpoints is not None and self.checkpoints.hurry
 
     def manifest(self) -> dict[str, Any]:
-        """Return what is run, with what, and where."""
+        """Return the manifest of the run so far."""
         engine = {
             **self.engine,
             "workers": self.workers,
@@ -466,12 +491,14 @@ class Coordinator:
         return arrived + [(w, m.read, m.part) for w, m in computing if m.read is not None]
 
     def finish(self, states: Mapping[int, Any]) -> Run:
-        """The run, from the states of the workers that are still there."""
+        """Return the run, from the states of the workers that are still there."""
         for worker, read, part in self.under_way():
             self.recorder.dropped(worker, read, self.time, part)
+        # Rounds that never closed: their updates have just been recorded as dropped.
         self.waiting.take()
         for member in self.members.values():
             member.read = None
+        # By number, as a replay has them.
         locals_ = [states[w] for w in sorted(states)]
         ended = Finished(self.master, self.recorder.schedule(), locals_, self.outcome, self.message)
         return conclude(ended, self.manifest())

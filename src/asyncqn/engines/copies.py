@@ -13,12 +13,12 @@ import numpy as np
 
 
 def leaves(tree: Any) -> list[Any]:
-    """The arrays and numbers of a tree, in order."""
+    """Return the arrays and numbers of a tree, in order."""
     return [leaf for child in tree for leaf in leaves(child)] if isinstance(tree, tuple) else [tree]
 
 
 def rebuilt(tree: Any, new: Iterator[Any]) -> Any:
-    """A tree of the same shape with other leaves."""
+    """Return a tree of the same shape with other leaves."""
     if not isinstance(tree, tuple):
         return next(new)
     children = [rebuilt(child, new) for child in tree]
@@ -26,12 +26,13 @@ def rebuilt(tree: Any, new: Iterator[Any]) -> Any:
 
 
 def copied(tree: Any) -> Any:
-    """A tree with arrays of its own."""
+    """Return a tree with copies of the arrays."""
     return rebuilt(tree, (np.array(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves(tree)))
 
 
 def copied_into(places: Any, tree: Any) -> Any:
-    """`tree` with its arrays copied into those of `places`, a tree of the same shape."""
+    """Return `tree` with its arrays copied into those of `places`, a tree of the same shape."""
+    # An exact type: a NumPy scalar is a number and must stay one.
     if type(places) is np.ndarray:
         np.copyto(places, tree)
         return places
@@ -47,11 +48,12 @@ class View:
     def __init__(self, iterate: Any, sent: Sequence[str]) -> None:
         fields = iterate._fields
         self._state = iterate._make([copied(getattr(iterate, f)) if f in sent else None for f in fields])
+        # Positions instead of names: `take` runs at every step of every worker.
         self._at = [fields.index(name) for name in sent]
         self._all_arrays = all(type(self._state[i]) is np.ndarray for i in self._at)
 
     def take(self, values: Sequence[Any]) -> Any:
-        """The iterate with these values in the fields that are sent; valid until the next call."""
+        """Return the iterate with these values in the fields that are sent; valid until the next call."""
         # The common case, at every step: no new tuple is made.
         if self._all_arrays:
             for i, value in zip(self._at, values):

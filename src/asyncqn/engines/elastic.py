@@ -28,7 +28,7 @@ StartTimeout = Annotated[
 ]
 POLLING_INTERVAL = 0.1
 """Polling interval of a master, in seconds: it waits no longer for a message before it checks deadlines and
-signals.  Ctrl-C is answered within this time."""
+signals.  Ctrl-C takes effect within this time."""
 
 
 class ElasticMaster(ABC):
@@ -47,7 +47,7 @@ class ElasticMaster(ABC):
     def __init__(self, coordinator: Coordinator, clock: Clock, start_timeout: float) -> None:
         self.coordinator, self.clock, self.start_timeout = coordinator, clock, start_timeout
         self.at: dict[int, Any] = {}
-        """What is kept of each worker, by its number."""
+        """The record of each worker, by its number."""
         self.wanted: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.states: dict[int, Any] = {}
         self.begun = False
@@ -62,6 +62,7 @@ class ElasticMaster(ABC):
                     self._turn()
                     write_whole()
                 self._dismiss()
+        # Also after an error: a worker must not outlive the run that started it.
         finally:
             self._end_all()
         # A worker that was lost at the very end has no place in the last checkpoint.
@@ -72,6 +73,7 @@ class ElasticMaster(ABC):
         """Start everyone, wait until all are ready, and send them to work."""
         coordinator, until = self.coordinator, time.monotonic() + self.start_timeout
         returning: list[int | None] = [*coordinator.returning]
+        # Workers of the checkpoint first; new ones fill up to the wanted number.
         for number in (returning + [None] * coordinator.workers)[: coordinator.workers]:
             self._start(number)
         while self._starting() and time.monotonic() < until and not coordinator.done:
@@ -89,10 +91,11 @@ class ElasticMaster(ABC):
         # Starting processes is not part of the method, so the clock begins when everybody is ready.
         self.clock.restart(coordinator.time)
         for worker in list(self.at):
+            # All begin together, on a clock that starts here.
             self._send_orders(coordinator.ask(worker, self.clock.now()))
 
     def _turn(self) -> None:
-        """Serve who has arrived, and do what time demands."""
+        """Serve the messages that have arrived, and do what time demands."""
         coordinator = self.coordinator
         wait = self.clock.remaining(coordinator.deadline) if coordinator.timed else POLLING_INTERVAL
         self._serve(min(wait, POLLING_INTERVAL))
@@ -106,11 +109,11 @@ class ElasticMaster(ABC):
         coordinator.stop_where_interrupted()
 
     def _now(self) -> float:
-        """The time of the run: it stands still until everyone has been sent to work."""
+        """Return the time of the run, which stands still until all workers have their first order."""
         return self.clock.now() if self.begun else self.coordinator.time
 
     def _welcome(self, slot: Any) -> None:
-        """A worker is ready: it gets its number, and work once the run has begun."""
+        """Give a ready worker its number, and work once the run has begun."""
         now = self._now()
         slot.worker = self.coordinator.join(now, slot.returning)
         self.at[slot.worker] = slot
@@ -131,11 +134,11 @@ class ElasticMaster(ABC):
 
     @abstractmethod
     def _serve(self, seconds: float) -> None:
-        """Wait so long for messages, and do what they ask for."""
+        """Wait at most `seconds` for messages, and do what they ask for."""
 
     @abstractmethod
     def _look_for_lost(self) -> None:
-        """Part with those that have been silent for too long."""
+        """Remove workers that have been silent for too long."""
 
     @abstractmethod
     def _send_orders(self, orders: list[Assign]) -> None:
@@ -170,7 +173,7 @@ class RunsUnderWay:
 
     @contextmanager
     def entered(self, master: ElasticMaster) -> Iterator[None]:
-        """Inside the block this master's run is under way."""
+        """Count this master's run as under way inside the block."""
         self._masters.append(master)
         try:
             yield

@@ -16,19 +16,20 @@ class Failure(NamedTuple):
     trace: str
 
     def raised(self) -> WorkerFailed:
-        """The error for the user; the traceback of another process is a note of it."""
+        """Return the error for the user, with the traceback of the other process as a note."""
         error = WorkerFailed(self.sentence)
         error.add_note(self.trace)
         return error
 
 
 def failure(what: Assign | str, error: Exception) -> Failure:
-    """Describe an error; what: the order under way, or who failed where, if the error does not say."""
+    """Describe an error; `what` is the order under way, or words for who failed where."""
     # The worker's loop has already said who failed where; the cause holds the interesting traceback.
     if isinstance(error, WorkerFailed) and error.__cause__ is not None:
         return Failure(str(error), "".join(traceback.format_exception(error.__cause__)))
     if isinstance(what, Assign):
         what = f"worker {what.worker} failed in its step {what.k}, computing on version {what.read}"
+    # On one line: the sentence may end in a log or in a manifest.
     reason = " ".join(str(error).split()).rstrip(".")
     trace = "".join(traceback.format_exception(error))
     return Failure(f"{what} ({type(error).__name__}: {reason}).", trace)

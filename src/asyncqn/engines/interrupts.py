@@ -17,12 +17,13 @@ from asyncqn.runs.checkpoint import Checkpoints
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 GRACE = 10.0
-"""Seconds that a run has to end in good order; after them a further signal breaks it off."""
+"""Seconds that a run has to end in good order; a signal after that raises KeyboardInterrupt.  Our own
+choice."""
 
 
 @contextmanager
 def listening_for_interrupts(checkpoints: Checkpoints | None) -> Iterator[None]:
-    """Inside the block SIGINT and SIGTERM are requests to end, written to `checkpoints`.
+    """Turn SIGINT and SIGTERM into requests to end the run, written to `checkpoints`, inside the block.
 
     The first lets workers finish what they compute; the second waits for them no longer than a second; one
     that comes `GRACE` seconds after the first raises KeyboardInterrupt, unless a checkpoint is being written.
@@ -44,6 +45,7 @@ def listening_for_interrupts(checkpoints: Checkpoints | None) -> Iterator[None]:
         if time.monotonic() - first >= GRACE and not checkpoints.writing:
             raise KeyboardInterrupt
 
+    # The user's own handlers return when the run ends, whatever happened in it.
     before = {number: signal.signal(number, hear) for number in _SIGNALS}
     try:
         yield

@@ -1,4 +1,4 @@
-"""Measured: how long the workers and the master of a real run took, in sums of constant size.
+"""Measured: the times of the workers and the master of a real run, in sums of constant size.
 
 `Cluster.from_run` makes a cluster from it; the manifest of the run holds it under `engine.measured`.
 """
@@ -37,9 +37,10 @@ class Measured:
         self._served = {"commit": [0.0, 0.0], "update": [0.0, 0.0]}
 
     def computed(self, worker: int, time: float, share: float = 1.0) -> None:
-        """A worker needed so long for a computation: for the step, and for learning from the one before.
+        """Record the time of a worker's computation: of the step, and of learning from the one before.
 
-        share: of the computation whose time a cluster states (`core.stages.time_share`), by which it counts.
+        `share` is its size, relative to the computation whose time a cluster states
+        (`core.stages.time_share`).
         """
         if worker not in self._new:
             self._new[worker], self._computed[worker] = [], {}
@@ -49,6 +50,7 @@ class Measured:
             self._add_up(worker)
 
     def _add_up(self, worker: int) -> None:
+        # One sort and sum over a batch of times costs less than as many additions in Python.
         times, shares = np.array(self._new[worker]).reshape(-1, 2).T
         # Logarithms give the spread of a log-normal law; the floor protects them from a clock that did not
         # move.
@@ -76,7 +78,7 @@ class Measured:
         sums[1] += time
 
     def to_json(self) -> dict[str, Any]:
-        """For the manifest: how many, the mean, the deviation of the logarithm, and what is fixed."""
+        """Return counts, means, deviations of the logarithm and fixed times, for the manifest."""
         for worker in self._new:
             self._add_up(worker)
         workers = {str(worker): _summary(sums) for worker, sums in sorted(self._computed.items())}
@@ -86,7 +88,7 @@ class Measured:
 
 
 def _summary(sums: dict[float, npt.NDArray[np.float64]]) -> dict[str, Any]:
-    """time = fixed + mean * share, by least squares over the mean times of the sizes, in relative terms.
+    """Fit time = fixed + mean * share, by least squares over the mean times of the sizes, in relative terms.
 
     Computations of few rows are dominated by what is fixed, and those of many by their rows.
     """

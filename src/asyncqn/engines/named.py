@@ -32,14 +32,12 @@ _RECORDED = (
     "resumed_from",
 )
 """Entries of an engine's manifest that are not parameters of its constructor."""
-
-
-_NOW = {"slow": "timing_model", "silence": "give_up_after", "patience": "start_timeout"}
-"""Parameters by the names they had in version 0.1."""
+_RENAMED = {"slow": "timing_model", "silence": "give_up_after", "patience": "start_timeout"}
+"""Present names of parameters, by the names that they had in version 0.1."""
 
 
 def engine_class(kind: str) -> type:
-    """The class of an engine, by name."""
+    """Return the class of an engine, by name."""
     if kind not in ENGINES:
         raise BadInput(f"there is no engine '{kind}'; there are {', '.join(ENGINES)}.")
     cls: type = ENGINES[kind]
@@ -47,9 +45,9 @@ def engine_class(kind: str) -> type:
 
 
 def engine_from_json(document: Mapping[str, Any]) -> Engine:
-    """The engine that a manifest describes."""
+    """Return the engine that a manifest describes."""
     cls = engine_class(document["kind"])
-    values = {_NOW.get(name, name): value for name, value in document.items() if name not in _RECORDED}
+    values = {_RENAMED.get(name, name): value for name, value in document.items() if name not in _RECORDED}
     if document["kind"] in ("simulator", "mpi"):  # the cluster, or the launcher, says how many
         del values["workers"]
     engine: Engine = from_json(cls, values, f"engine '{document['kind']}'")

@@ -12,12 +12,12 @@ from asyncqn.types import Algorithm, Task, extra
 
 
 def sent_fields(algorithm: Algorithm, iterate: Any) -> tuple[str, ...]:
-    """The fields of the iterate that a worker reads: the algorithm's `sent`, else all."""
+    """Return the fields of the iterate that a worker reads: the algorithm's `sent`, or all."""
     return tuple(extra(algorithm, "sent") or iterate._fields)
 
 
 def state_arrays(worker: int, state: Any) -> Arrays:
-    """A worker's state as copies, by the names under which checkpoints keep it."""
+    """Return copies of a worker's state, by the names under which checkpoints store it."""
     return flatten(f"worker.{worker}", state)
 
 

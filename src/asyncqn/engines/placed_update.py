@@ -25,10 +25,10 @@ class PlacedUpdate:
         self._placed: bool | None = None
 
     def pack(self, update: Any, local: Any) -> Any:
-        """Put an update into the message; the worker's state, whose arrays may have moved.
+        """Put an update into the message; return the worker's state, whose arrays may have moved.
 
-        A worker that sends other arrays after all gets its own back, lest the copy into the message is
-        written over its state.
+        A worker that sends other arrays after all gets arrays of its own again, because a copy into the
+        message would otherwise overwrite its state.
         """
         slots = self.frame.slots
         # The first update shows which arrays of the state it consists of; they move into the message.
@@ -42,12 +42,13 @@ class PlacedUpdate:
             update = copied(tuple(update))
             local = moved(local, {id(slot): np.empty_like(slot) for slot in slots})
             self._placed = False
+        # Copies what does not lie in the message yet, such as single numbers.
         self.frame.pack(update)
         return local
 
 
 def moved(state: Any, places: Mapping[int, Array]) -> Any:
-    """A state whose arrays of the given ids live in other places, with their numbers."""
+    """Return a state whose arrays with the given ids are moved to other places, with their numbers."""
     if isinstance(state, tuple):
         children = [moved(child, places) for child in state]
         return state._make(children) if hasattr(state, "_make") else tuple(children)

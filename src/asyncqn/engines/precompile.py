@@ -1,4 +1,8 @@
-"""Run a few steps and discard them before the clock starts, so that compilation is not on the time axis."""
+"""Run a few steps and discard them before the clock starts, so that compilation is not on the time axis.
+
+numba compiles a kernel at its first call.  Within a run the first worker to make it would look slow, and a
+round would wait for it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ class FewRows:
 
 
 def precompile(problem: Problem, algorithm: Algorithm, theta0: Array, seed: int) -> None:
-    """Compute, learn and commit in states of its own: everything is pure, so no trace is left.
+    """Compute, learn and commit in states that are discarded; all functions are pure, so no trace is left.
 
     An error is left to the worker that will meet it again and can name its step.
     """
@@ -47,6 +51,7 @@ def precompile(problem: Problem, algorithm: Algorithm, theta0: Array, seed: int)
         for k in range(_COMMITS):
             updates = []
             for i, part in enumerate(parts):
+                # The run's own streams: random numbers have no state, so drawing them here changes nothing.
                 task = Task(0, k, Stream(seed, 0, k * len(parts) + i), part)
                 update = steps.compute(master.iterate, local, task)
                 local = steps.learn(master.iterate, local, task, update)

@@ -56,8 +56,11 @@ class RealEngine(Checked):
     ] = math.inf
 
     def check_options(self, workers: int | None, *, mortal: bool = False) -> None:
-        """Raise `BadInput` for impossible options; workers: how many, where that is known beforehand;
-        mortal: whether the engine can follow the deaths and joins of a timing model."""
+        """Raise `BadInput` for impossible options.
+
+        `workers` is their number, if that is known beforehand; `mortal` says whether the engine can follow
+        the deaths and joins of a timing model.
+        """
         model = self.timing_model
         require(
             model is None or mortal or not (model.deaths or model.joins),
@@ -96,10 +99,10 @@ class RealEngine(Checked):
     def coordinator(
         self, request: Request, kind: str, workers: int, clock: Clock, *, gives_up: bool = True
     ) -> Coordinator:
-        """The state machine of the master; its checkpoint folder is made ready.
+        """Return the master's state machine, with its checkpoint folder prepared.
 
-        clock: of the run, which stands still while metrics are evaluated.
-        gives_up: whether it is the state that gives up silent workers, and not the engine itself.
+        `clock` is the clock of the run, which stands still while metrics are evaluated.  With `gives_up` the
+        coordinator gives up silent workers; otherwise the engine does that itself.
         """
         state = Coordinator(
             request,
@@ -118,10 +121,11 @@ class RealEngine(Checked):
 
 @contextmanager
 def written_beside(coordinator: Coordinator) -> Iterator[Callable[[], None]]:
-    """Inside the block checkpoints are written by a thread; the call begins with one once it is whole.
+    """Write checkpoints on a thread inside the block; the yielded function starts one that is complete.
 
-    Where the block fails, one that is whole is still written.
+    If the block fails, a complete checkpoint is still written.
     """
+    # One thread: checkpoints are written one after the other, and the master continues meanwhile.
     with ThreadPoolExecutor(1, "asyncqn checkpoints") as writer:
         writing: list[Future[None]] = []  # the last one at most
 
@@ -153,9 +157,9 @@ def written_beside(coordinator: Coordinator) -> Iterator[Callable[[], None]]:
 
 
 def concluded(coordinator: Coordinator, states: Mapping[int, Any]) -> Run:
-    """The run, from the states of the workers that are still there, after its last checkpoint is written.
+    """Write the last checkpoint and return the run, from the states of the workers that are still there.
 
-    Raises what the callback raised.
+    An exception of the callback is raised here.
     """
     run = coordinator.finish(states)
     if coordinator.silent:
@@ -164,6 +168,7 @@ def concluded(coordinator: Coordinator, states: Mapping[int, Any]) -> Run:
             f"worker {who} did not answer at the end of the run and was given up; the run is complete.",
             stacklevel=2,
         )
+    # A diverged run is not worth resuming; its last good checkpoint stays.
     if coordinator.checkpoints is not None and run.status is not Outcome.DIVERGED:
         coordinator.checkpoints.write(last_checkpoint(coordinator, states))
     if coordinator.failure is None:

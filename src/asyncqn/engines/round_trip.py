@@ -18,11 +18,11 @@ from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.types import Array, Commit, Problem, Rows, Task
 
 EXCHANGES = 20
-"""Exchanges of every worker."""
+"""Exchanges of every worker: enough for a shortest one without a disturbance, in milliseconds in all."""
 
 
 class Nothing:
-    """A problem of so many numbers whose gradient is zero."""
+    """A problem of `dim` numbers whose gradient is zero."""
 
     n_data = 1
 
@@ -103,6 +103,7 @@ def round_trip_seconds(engine: Engine, theta0: Array) -> float | None:
         return None
     # Each commit is one update here, so the rows of the schedule are the commits in their order.
     when, who = run.schedule.commit_times(), run.schedule.worker[: run.schedule.commits]
+    # From one commit of a worker to its next: a message there and one back.
     gaps = np.concatenate([np.diff(when[who == worker]) for worker in range(engine.workers)])
     # The shortest, because whatever else runs on the machine can only make an exchange longer.
     return float(gaps.min())

@@ -22,15 +22,17 @@ class ScheduleRecorder:
     """Rows in the order in which computations ended; `schedule()` gives them as a `Schedule`."""
 
     def __init__(self) -> None:
+        # `array` and not lists: 4 or 8 bytes per entry, and an append as fast.
         self._worker, self._read, self._time, self._part = array("i"), array("i"), array("d"), array("i")
 
     def __len__(self) -> int:
         return len(self._read)
 
     def delivered(self, rows: Iterable[tuple[int, int, int | None, Any, bool]], time: float) -> None:
-        """The next commit: (worker, read, part, _, whether it counts), in the order of summation.
+        """Record the next commit; rows are (worker, read, part, _, whether it counts), in the order of
+        summation.
 
-        Rows that do not count were in vain, and stand where they came in their workers' order.
+        Rows that do not count were dropped, and stand at their place in their worker's order.
         """
         kind = NEW_COMMIT
         for worker, read, part, _, counts in rows:
@@ -44,11 +46,11 @@ class ScheduleRecorder:
                 kind = SAME_COMMIT
 
     def dropped(self, worker: int, read: int, time: float, part: int | None = None) -> None:
-        """A computation in vain."""
+        """Record a computation whose update was dropped."""
         self.delivered([(worker, read, part, None, False)], time)
 
     def rows(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """A copy of some rows; safe beside a thread that adds others."""
+        """Return a copy of some rows; another thread may append meanwhile."""
         rows = np.empty(stop - start, ROW_OF_PART if self._part else ROW)
         rows["worker"], rows["read"] = self._worker[start:stop], self._read[start:stop]
         rows["time"] = self._time[start:stop]
@@ -57,7 +59,7 @@ class ScheduleRecorder:
         return rows
 
     def log(self) -> Log:
-        """The rows that are there now, to be copied when they are stored."""
+        """Return the present rows as a log, which copies them when they are stored."""
         return Log(ROW_OF_PART if self._part else ROW, len(self), self.rows)
 
     def schedule(self) -> Schedule:
@@ -65,7 +67,7 @@ class ScheduleRecorder:
 
     @classmethod
     def of(cls, schedule: Schedule) -> ScheduleRecorder:
-        """The recorder that gives `schedule`, to continue with."""
+        """Return a recorder that continues `schedule`."""
         recorder = cls()
         # Dropped rows have commit 0; the running maximum skips them.
         steps = np.diff(np.maximum.accumulate(schedule.commit), prepend=0)

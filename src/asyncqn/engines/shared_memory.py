@@ -72,7 +72,10 @@ class Offer(NamedTuple):
 
 
 def offer_room(nbytes: int) -> Offer | None:
-    """Return memory that another process of this machine may enter; None where the system has none."""
+    """Return shared memory with the address by which another process of this machine maps it, or None.
+
+    It is None where the system has no such memory.
+    """
     if not hasattr(os, "memfd_create") or (here := _machine()) is None:
         return None
     try:
@@ -120,4 +123,5 @@ def _machine() -> int | None:
         table = os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         return None
+    # Seven bytes, so that the number fits a signed 64-bit integer of a message header.
     return int.from_bytes(hashlib.sha256(boot + str(table).encode()).digest()[:7])

@@ -31,9 +31,9 @@ from asyncqn.storage import GrowingRows
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Callback, Progress
 
-_MANY_ROWS, _FEW_COMMITS = 1_000_000, 64
-"""Schedules of more computations than the first are made in stretches, because simulating them takes longer
-than a user wants to wait; the second is the shortest stretch, in commits, that is worth the trouble."""
+_MAX_COMPUTATIONS, _MIN_STRETCH = 1_000_000, 64
+"""Number of computations beyond which a schedule is simulated in stretches, because the whole takes longer
+than a user wants to wait; and the shortest stretch, in commits, that is worth the trouble."""
 
 
 @dataclass(frozen=True)
@@ -89,20 +89,24 @@ def _in_stretches(request: Request, cluster: Cluster) -> Finished:
     handover = Handover(kept)
     for length in lengths:
         schedule = simulate(cluster, request.algorithm.stages, length, request.seed)
+        # The same seed draws the same times, so a longer schedule begins like the shorter one.
         handover.take_over(schedule, cluster.workers, last=length == lengths[-1])
         finished = execute(
             replace(told, commits=length), schedule, workers=cluster.workers, kept=kept, watch=handover
         )
+        # The run ended before its schedule did; otherwise the next, longer one continues it.
         if finished.outcome is not Outcome.COMPLETED:
             break
     return finished
 
 
 def schedule_lengths(request: Request) -> list[int]:
-    """Return how many commits to simulate, one attempt after the other; the last is all of them."""
+    """Return the lengths, in commits, of the schedules to simulate in turn; the last is the whole run."""
     rows = request.algorithm.stages[-1].rows
     lengths = [request.commits]
-    while request.stopping != TO_THE_END and lengths[0] * rows > _MANY_ROWS and lengths[0] > _FEW_COMMITS:
+    while (
+        request.stopping != TO_THE_END and lengths[0] * rows > _MAX_COMPUTATIONS and lengths[0] > _MIN_STRETCH
+    ):
         # Four times as long each: the discarded stretches cost at most a third of the last one.
         lengths.insert(0, lengths[0] // 4)
     return lengths
@@ -114,7 +118,7 @@ class Handover:
     A schedule lacks the computations that were under way when it ended.  So the state is copied at the last
     version before any of those began, and the commits after it are made again.
 
-    kept: the iterates that the run keeps, of which those after that version are dropped.
+    `kept` are the stored iterates of the run; those after that version are dropped.
     """
 
     def __init__(self, kept: GrowingRows | None) -> None:
@@ -124,7 +128,7 @@ class Handover:
         self._settled = 0
 
     def take_over(self, schedule: Schedule, workers: int, *, last: bool) -> None:
-        """The loop continues with this schedule, after which no other comes where it is the `last`."""
+        """Prepare the loop to continue with this schedule; with `last`, no other follows."""
         # Only a user's own law of times can change early times when more are drawn; then the run starts
         # again.
         if self._before is not None and not _begin_alike(*self._before, schedule):
@@ -175,7 +179,7 @@ def _begin_alike(version: int, schedule: Schedule, longer: Schedule) -> bool:
 
 
 class OncePerCommit:
-    """A callback that hears of no commit twice."""
+    """A callback that is called at most once per commit, although stretches repeat commits."""
 
     def __init__(self, callback: Callback) -> None:
         self.callback, self.last = callback, -1

@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 class Snapshots:
     """The checkpoints of a run, of which at most one is being taken or written.
 
-    So a disk that is slower than the commits costs checkpoints, and no memory; and what is written is never
-    older than it must be.  due: asked after every commit whether one is wanted; None: never.
+    A disk that is slower than the commits therefore costs checkpoints and no memory, and a checkpoint is as
+    recent as the disk allows.  `due` is called after every commit and says whether a checkpoint is wanted;
+    None means never.
     """
 
     def __init__(self, due: Callable[[int], bool] | None) -> None:
         self._due = due
         self._saved: Saved | None = None
         self.writing = False
-        """Whether the last one is on its way to the disk; told by who writes it."""
+        """Whether the last one is being written; the writer sets it."""
         self.soon = False
         """Whether one is wanted before it is due."""
         self.owed: set[int] = set()
@@ -43,17 +44,17 @@ class Snapshots:
         return self._due(version) or self.soon
 
     def begin(self, saved: Saved, workers: Iterable[int]) -> None:
-        """Take the master's part; every worker owes its state now."""
+        """Begin a checkpoint with the master's part; every worker owes its state now."""
         self._saved, self.owed, self.soon = saved, set(workers), False
 
     def hand_in(self, worker: int, arrays: Arrays) -> None:
-        """A worker's state, as it is before it begins what it was assigned."""
+        """Add a worker's state, as it is before its assigned step begins."""
         if self._saved is not None and worker in self.owed:
             self._saved.arrays.update(arrays)
             self.owed.discard(worker)
 
     def forget(self, worker: int) -> None:
-        """A worker is lost: the checkpoint does without it, and the next one, which says so, comes soon."""
+        """Leave a lost worker out of the checkpoint; the next one, which records the loss, is due soon."""
         self.soon = True
         if self._saved is not None and worker in self.owed:
             self.owed.discard(worker)
@@ -61,7 +62,7 @@ class Snapshots:
             del self._saved.document["workers"][str(worker)]
 
     def whole(self) -> Saved | None:
-        """The checkpoint being taken, handed out once, when every worker's state is in it."""
+        """Return the checkpoint once, when it has every worker's state; None before and after that."""
         if self.owed:
             return None
         saved, self._saved = self._saved, None
@@ -69,7 +70,7 @@ class Snapshots:
 
 
 def take(state: Coordinator) -> Saved:
-    """The master as it is now; computations under way are rows in vain, and count as begun."""
+    """Return a snapshot of the master; computations under way are dropped rows, and count as begun."""
     # Computations under way have used random numbers; a resumed run must count them as begun.
     under_way = ScheduleRecorder()
     for worker, read, part in state.under_way():
@@ -90,7 +91,7 @@ def take(state: Coordinator) -> Saved:
 
 
 def last_checkpoint(state: Coordinator, states: Mapping[int, Any]) -> Saved:
-    """The checkpoint of the end, after `finish`; workers without a state are not kept."""
+    """Return the checkpoint of the end, after `finish`; workers without a state are left out."""
     saved = take(state)
     saved.document["workers"] = {w: k for w, k in saved.document["workers"].items() if int(w) in states}
     for worker in map(int, saved.document["workers"]):

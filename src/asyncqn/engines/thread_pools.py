@@ -14,8 +14,9 @@ from typing import Any
 
 @contextmanager
 def one_thread_pools() -> Iterator[None]:
-    """BLAS and OpenMP use one thread inside the block, where threadpoolctl is there to say so."""
+    """Limit BLAS and OpenMP to one thread inside the block, if threadpoolctl is installed."""
     try:
+        # A new import may have brought a new library; the number of modules tells.
         pools = _pools(len(sys.modules))
     except ImportError:
         yield
@@ -26,7 +27,8 @@ def one_thread_pools() -> Iterator[None]:
 
 @lru_cache(1)
 def _pools(modules: int) -> Any:
-    """The thread pools of this process; to look for them takes a millisecond, so only after an import."""
+    """Return the thread pools of this process; the search takes a millisecond, so it is repeated only after
+    imports."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -43,6 +43,8 @@ class ThreadWorkers:
         self.lock = threading.Lock()
         # Wakes the watching thread, which must never wait for the lock alone.
         self.alert = threading.Event()
+        # All on the one lock; a condition of its own for each worker, so that only those with an order are
+        # woken.
         self.parked: dict[int, threading.Condition] = {}
         self.mail: dict[int, Assign] = {}
         self.views: dict[int, Any] = {}
@@ -78,13 +80,13 @@ class ThreadWorkers:
                 raise
             if self.failure is not None:
                 raise self.failure
+        # A thread that still computes writes to its state, which cannot be part of a checkpoint then.
         states = {w: self.loops[w].local for w in coordinator.members if not threads[w].is_alive()}
         return concluded(coordinator, states)
 
     def _break_off(self, threads: dict[int, threading.Thread]) -> None:
-        """After an exception in this thread, which may have come anywhere, so that the lock may be ours."""
-        # The exception may have come while this thread held the lock, so the lock is tried and not waited
-        # for.
+        """End the run after an exception in this thread, which may have come while it held the lock."""
+        # Tried and not waited for: the lock may be our own.
         held = self.lock.acquire(timeout=SECOND_SIGNAL_WAIT)
         self.coordinator.stop(Outcome.STOPPED, "the run was broken off.")
         if held:
@@ -93,7 +95,7 @@ class ThreadWorkers:
         self._wait_for(threads, BROKEN_OFF_WAIT)
 
     def _join_workers(self) -> dict[int, float]:
-        """Join all who are there from the start; the numbers of all workers, and when they come."""
+        """Join the workers that are there from the start; return when each worker joins, by its number."""
         coordinator, W = self.coordinator, self.coordinator.workers
         joins = self.timing_model.joins if self.timing_model is not None else {}
         old = coordinator.returning[:W]
@@ -111,6 +113,7 @@ class ThreadWorkers:
         coordinator = self.coordinator
         while not coordinator.done:
             with self.lock:
+                # Remembered, so that an order with an earlier deadline wakes this thread.
                 self.alarm = coordinator.deadline
                 wait = self.clock.remaining(coordinator.deadline) if coordinator.timed else POLLING_INTERVAL
             self.alert.wait(min(wait, POLLING_INTERVAL))
@@ -136,7 +139,7 @@ class ThreadWorkers:
                     until = min(until, time.monotonic() + SECOND_SIGNAL_WAIT)
 
     def _give_up_silent(self, threads: dict[int, threading.Thread]) -> None:
-        """Part with workers that compute for too long after the end; a thread cannot be ended."""
+        """Give up workers that compute for too long after the end; a thread cannot be killed."""
         with self.lock:
             for worker in [w for w in self.coordinator.members if threads[w].is_alive()]:
                 if not self.coordinator.hurried:
@@ -191,14 +194,14 @@ class ThreadWorkers:
             return
         loop.run(ThreadLink(self, worker))
         with self.lock:
-            # The loop ended although the run goes on: the worker dies, as the timing model says.
+            # The loop ended although the run continues: the worker dies, as the timing model says.
             if not coordinator.done:
                 now, model = self.clock.now(), self.timing_model
                 others = model is not None and any(joins > now for joins in model.joins.values())
                 self.send_orders(coordinator.lost(worker, now, replacing=others))
 
     def _loop(self, worker: int) -> WorkerLoop:
-        """The worker with its own memory, fresh or as the checkpoint has it, and room for its view."""
+        """Return a worker's loop, with its state new or from the checkpoint, and make room for its view."""
         c = self.coordinator
         loop = WorkerLoop(
             c.algorithm, c.problem, c.theta0, c.seed, timing_model=self.timing_model,
@@ -234,7 +237,7 @@ class ThreadLink:
         model = workers.timing_model
         self.messages = model.message if model is not None else 0.0
         self.asking = 0.0
-        """How long the last question kept the master."""
+        """Time for which the last question kept the master busy."""
 
     def receive(self, timed: bool) -> Received | None:
         coordinator, all_, worker = self.coordinator, self.all, self.worker
@@ -265,6 +268,7 @@ class ThreadLink:
                 now = self.clock.now()
                 all_.send_orders(coordinator.deliver(self.worker, update, now, ask=False, timed=False))
             return local
+        # A timing model's messages are part of the stretched computation, but not of its measured time.
         spent = max(0.0, seconds / self.clock.unit - self.messages)
         with self.lock:
             now, version = self.clock.now(), coordinator.version

@@ -1,6 +1,6 @@
 """Threads: workers in shared memory; a commit and a read are atomic, everything else runs side by side.
 
-Kernels, and NumPy on large arrays, let go of the interpreter lock, so that workers use all cores.
+Kernels, and NumPy on large arrays, release the interpreter lock, so that workers use all cores.
 """
 
 from __future__ import annotations
@@ -61,10 +61,13 @@ class Threads(RealEngine):
         self.check_options(W, mortal=True)
 
     def minimize(self, request: Request) -> Run:
+        # Before the clock starts: a thread that compiles would look slow.
         precompile(request.problem, request.algorithm, request.theta0, request.seed)
         clock = Clock(self.time_unit)
         state = self.coordinator(request, "threads", self.workers, clock)
         clock.restart(state.time)
+        # Stages whose workers continue before the commit need updates that stay valid (`Stage`), so that
+        # waiting ones need no copy in the same process.
         state.waiting.lasting = True
         with one_thread_pools(), listening_for_interrupts(request.checkpoints):
             return ThreadWorkers(state, clock).run()

@@ -29,19 +29,34 @@ _ALIGNED = 64
 class Frame:
     """The buffer of a message that is a tuple like `sample`, of arrays, numbers and such tuples.
 
-    narrow: float64 travels as float32; room: memory that sender and receiver share, of `body_bytes`.
-    buffer: the bytes that a message carries; slots: where its arrays lie.
+    Parameters
+    ----------
+    sample : tuple
+        A message, which shows the shapes and types of all of them.
+    narrow : bool, default False
+        Whether float64 travels as float32.
+    room : array of bytes, optional
+        Memory of `body_bytes` that sender and receiver share.
+
+    Attributes
+    ----------
+    buffer : array of bytes
+        What a message carries.
+    slots : list of arrays
+        Views of the places of its arrays.
     """
 
     def __init__(
         self, sample: tuple[Any, ...], narrow: bool = False, room: npt.NDArray[np.uint8] | None = None
     ) -> None:
+        # Numbers travel as arrays of one entry; their types are restored on arrival.
         kinds = [None if isinstance(value, np.ndarray) else type(value) for value in leaves(sample)]
         self._kinds = kinds if any(kinds) else None
         self._nested = tuple(sample) if any(isinstance(value, tuple) for value in sample) else None
         self._narrow = narrow
         flat, dtypes, starts, end = _layout(sample, narrow)
         head = HEADER * 8
+        # With shared memory only the header is sent.
         carried = head + end if room is None else head
         # Allocated as 64-bit words, so that views of float64 and int64 are aligned.
         self.buffer: npt.NDArray[np.uint8] = np.zeros(carried // 8, np.uint64).view(np.uint8)
@@ -71,6 +86,7 @@ class Frame:
             # Overflow to infinity is part of the rounding; the receiver rejects such an update.
             with np.errstate(over="ignore"):
                 for slot, value in zip(self.slots, values):
+                    # float64 to float32: the rounding that a replay repeats (`core.worker.Float32Wire`).
                     np.copyto(slot, value, casting="same_kind")
         else:
             for slot, value in zip(self.slots, values):
@@ -78,7 +94,7 @@ class Frame:
                     slot[...] = value
 
     def unpack(self) -> list[Any]:
-        """The message in the buffer: arrays that live until the next message comes, and numbers."""
+        """Return the message in the buffer: numbers, and arrays that are valid until the next message."""
         if self._narrow:
             for value, slot in zip(self._values, self.slots):
                 if value is not slot:
@@ -92,14 +108,14 @@ class Frame:
 
 
 def body_bytes(sample: tuple[Any, ...], narrow: bool = False) -> int:
-    """Bytes of the numbers of such a message, without the header."""
+    """Return the bytes of the numbers of such a message, without the header."""
     return _layout(sample, narrow)[3]
 
 
 def message_frames(
     sent: tuple[Any, ...], update: tuple[Any, ...], narrow: bool, room: npt.NDArray[np.uint8] | None
 ) -> tuple[Frame, Frame, Frame]:
-    """The update of a worker and its two orders, laid out alike on both sides of a shared room."""
+    """Return the frames of a worker's update and of its two orders, laid out alike on both sides."""
     if room is None:
         return Frame(update, narrow), Frame(sent, narrow), Frame(sent, narrow)
     first = body_bytes(update, narrow)
@@ -110,7 +126,7 @@ def message_frames(
 def _layout(
     sample: tuple[Any, ...], narrow: bool
 ) -> tuple[list[npt.NDArray[Any]], list[np.dtype[Any]], list[int], int]:
-    """The message's leaves, the types in which they travel, where each begins, and where all end."""
+    """Return the message's leaves, the types in which they travel, the start of each, and the end of all."""
     flat = [_leaf(value) for value in leaves(tuple(sample))]
     dtypes = [
         np.dtype(np.float32) if narrow and leaf.ndim and leaf.dtype == np.float64 else leaf.dtype
@@ -138,13 +154,13 @@ def _round_up(nbytes: int) -> int:
 
 
 def arrays_to_bytes(arrays: Arrays) -> npt.NDArray[np.uint8]:
-    """Named arrays as one run of bytes, for what is sent rarely."""
+    """Return named arrays as bytes, for what is sent rarely."""
     file = io.BytesIO()
     np.savez(file, **arrays)  # type: ignore[arg-type]
     return np.frombuffer(file.getbuffer(), np.uint8)
 
 
 def arrays_from_bytes(content: npt.NDArray[np.uint8]) -> Arrays:
-    """The inverse of `arrays_to_bytes`."""
+    """Return the arrays that `arrays_to_bytes` wrote."""
     with np.load(io.BytesIO(content.data), allow_pickle=False) as stored:
         return {name: stored[name] for name in stored.files}

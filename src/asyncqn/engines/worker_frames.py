@@ -34,11 +34,12 @@ class WorkerFrames:
         sent = tuple(getattr(iterate, name) for name in fields)
         self.outgoing, *self._incoming = message_frames(sent, update, narrow, room)
         self._iterate, self._fields, self._turn = iterate, fields, 0
+        # A narrow message has another precision than the algorithm's arrays, so these cannot lie in it.
         self._placed = None if narrow else PlacedUpdate(self.outgoing)
 
     @property
     def incoming(self) -> Frame:
-        """Return where the next order arrives."""
+        """The frame in which the next order arrives."""
         return self._incoming[self._turn]
 
     def take(self) -> Any:

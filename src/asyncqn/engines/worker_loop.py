@@ -44,7 +44,7 @@ class Link(Protocol):
     def send(self, update: Any | None, local: Any, seconds: float | None) -> Any:
         """Send an update (None: it was rejected); return the worker's state, whose arrays may have moved.
 
-        seconds: how long the computation took; None where that was not measured.
+        `seconds` is the duration of the computation; None if it was not measured.
         """
         ...
 
@@ -53,7 +53,7 @@ class Link(Protocol):
         ...
 
     def sleep_until(self, until: float) -> bool:
-        """Sleep until that time of the run; False where the run is over before."""
+        """Sleep until that time of the run; return False if the run is over before."""
         ...
 
 
@@ -61,7 +61,10 @@ class ReceivingLink(Link, Protocol):
     """A link over which orders come."""
 
     def receive(self, timed: bool) -> Received | None:
-        """Wait for the next order; None when the run is over.  timed: whether the computation is measured."""
+        """Wait for the next order and return it, or None when the run is over.
+
+        `timed` says whether the computation that follows is measured.
+        """
         ...
 
 
@@ -76,7 +79,7 @@ class Delays:
         self.death = cluster.deaths.get(self._worker, math.inf)
 
     def of(self, k: int, read: int) -> float:
-        """The time of the k-th computation, which is of version `read`."""
+        """Return the time of the k-th computation, which reads version `read`."""
         if k >= self._times.size:
             # Drawn from the start again: the times already used stay the same.
             self._times = self._cluster.compute_times(self._seed, self._worker, max(256, 2 * k))
@@ -89,7 +92,7 @@ class WorkerLoop:
     Parameters
     ----------
     algorithm, problem, theta0, seed
-        What is run.
+        The run's own.
     timing_model : Cluster or None
         The cluster to whose drawn times computations are stretched.
     wire : Algorithm or None
@@ -134,7 +137,7 @@ class WorkerLoop:
             self.learn()
 
     def compute_and_send(self, link: Link, order: Assign, view: Any) -> bool:
-        """Carry out an order up to the sending of its update; False where the worker dies in it."""
+        """Carry out an order up to the sending of its update; return False if the worker dies in it."""
         self.order = order  # kept for the sentence of an error
         begun = time.perf_counter() if self._timed else 0.0
         arrived = link.now() if self._timing_model is not None else 0.0
@@ -176,7 +179,8 @@ class WorkerLoop:
         self._timed = self._measured(self._computation)
 
     def _stretch(self, link: Link, order: Assign, arrived: float) -> bool:
-        """Stretch a computation to its drawn time, with both messages; False where the worker dies in it."""
+        """Stretch a computation to its drawn time, with both messages; return False if the worker dies in
+        it."""
         assert self._timing_model is not None
         if self._delays is None:
             # Made here because a worker's number, which draws its times, comes with its first order.

@@ -36,7 +36,8 @@ HAND = np.dtype(
 
 
 class Queue(NamedTuple):
-    """The workers and two heaps: those with an event to come, and those without work."""
+    """The event queue: the state of every worker, a heap of workers with an event to come, and one of idle
+    workers."""
 
     hand: np.ndarray  # (W,) of HAND
     event: np.ndarray  # (W,) when an update reaches the master, or a worker is there

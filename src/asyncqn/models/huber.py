@@ -29,7 +29,7 @@ from asyncqn.types import Array, Rows
 _EMPTY: Vector = np.zeros(0)
 _MEDIAN_DEVIATION = 0.6744897501960817
 """The median of |x| for a standard normal x."""
-_LEAST_SCALE = 1e-6
+_MIN_SCALE_SHARE = 1e-6
 """The smallest scale, as a share of the typical scale of y: far below any noise, far above rounding."""
 
 
@@ -105,7 +105,7 @@ class HuberRegression(LinearModel):
 
     @property
     def _least_scale(self) -> float:
-        return _LEAST_SCALE * self._typical_scale
+        return _MIN_SCALE_SHARE * self._typical_scale
 
     @cached_property
     def _unseen(self) -> Vector:

@@ -121,6 +121,7 @@ class Checked:
 
     def __post_init__(self) -> None:
         for name, about in fields_of(type(self)).items():  # type: ignore[arg-type]
+            # Frozen dataclasses allow no plain assignment.
             object.__setattr__(self, name, about.checked(name, getattr(self, name)))
 
 
@@ -179,6 +180,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 @cache
 def fields_of(cls: type[Any]) -> dict[str, Parameter]:
     """Return the fields that the constructor of a dataclass takes, by name."""
+    # Fields that the class computes itself need no check.
     names = [field.name for field in dataclasses.fields(cls) if field.init]
     return {name: Parameter(kind_of(_hint(cls.__mro__, name)), None) for name in names}
 
@@ -224,6 +226,8 @@ def _hint(owners: Iterable[Any], name: str) -> Any:
     for owner in owners:
         own = vars(owner).get("__annotations__", {}) if isinstance(owner, type) else owner.__annotations__
         if name in own:
+            # Resolved in the module of the class that declares it: annotations are texts, and a subclass may
+            # live elsewhere.
             one, space = (
                 SimpleNamespace(__annotations__={name: own[name]}),
                 vars(sys.modules[owner.__module__]),

@@ -109,6 +109,7 @@ def _read(path: Path, seen: dict[str, str]) -> Saved:
     document = read_with_manifest(path, CHECKPOINT)
     with storage.telling_damage(path, CHECKPOINT):
         said = document.typed(CheckpointDocument)
+        # All arrays named after `dim` must fit the problem of the manifest.
         sizes = {"dim": said.manifest.problem.dim}
         arrays = document.arrays("arrays.npz", SCHEMA, sizes)
         files: dict[str, storage.LogFile] = {}

@@ -39,8 +39,8 @@ def run_schedule(
         Who reads which version, and which commit delivers it.
     engine : EngineManifest
         The manifest's entry for the engine; `workers` and `wire` affect the numbers.
-        segments : sequence of Segment, optional
-            The segments, in their order, of a run that was resumed with other inputs.
+    segments : sequence of Segment, optional
+        The segments, in their order, of a run that was resumed with other inputs.
     """
     manifest, checkpoints = run_manifest(request, engine), request.checkpoints
     # The wire matters in a replay, too: float32 messages were rounded, and the numbers follow from that.
@@ -73,6 +73,7 @@ class CheckpointWriter:
     def committed(self, loop: Loop) -> None:
         """Write a checkpoint if one is due; after a signal, end the run with it."""
         checkpoints, version = self.checkpoints, loop.master.version
+        # Between two commits, where the state is a function of the schedule.
         if checkpoints.interrupted or checkpoints.due(version):
             checkpoints.write(save_loop(loop, self.manifest))
             # A signal at the last commit changes nothing: the run is complete.

@@ -118,6 +118,7 @@ def run_manifest(request: Request, engine: EngineManifest, data: str | None = No
 
 def _plug_in_code(problem: Problem) -> dict[str, str]:
     """Return the digest of the package that a registered problem comes from, unless that is asyncqn."""
+    # A plug-in's code affects the numbers as asyncqn's own does.
     package, registered = (
         type(problem).__module__.partition(".")[0],
         getattr(problem, "kind", None) in PROBLEMS,

@@ -89,6 +89,7 @@ def _schedule(run: Run, algorithm: Algorithm, change: Change, seed: int) -> tupl
     if cluster is None:
         return run.schedule, None
     n_data = int(run.manifest["problem"]["n_data"])
+    # Another algorithm gets the commits that were asked for: the recorded run may have converged early.
     commits = run.manifest["commits"] if change.algorithm is not None else run.schedule.commits
     # A cluster with `rows` gives an algorithm with larger batches longer times.
     stretched = stretched_to(cluster, algorithm, commits, n_data)

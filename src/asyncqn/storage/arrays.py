@@ -163,6 +163,7 @@ def _compare(
     fits = header.dtype.str in spec.dtypes or header.dtype.kind in spec.dtypes
     if fits and spec.shape is not None:
         fits = len(header.shape) == len(spec.shape)
+        # The first array with a word fixes its size; all later ones must agree.
         for word, size in zip(spec.shape, header.shape):
             fits &= size == (sizes.setdefault(word, size) if isinstance(word, str) else word)
     if not fits:

@@ -19,6 +19,7 @@ class GrowingRows:
     """A table of `width` columns; its file has no name, so nothing is left behind however a run ends."""
 
     def __init__(self, width: int, dtype: npt.DTypeLike, in_memory: int = IN_MEMORY) -> None:
+        # Also after the switch to a file: it holds dtype and width.
         self._rows = np.empty((0, width), dtype)
         self._count, self._most = 0, in_memory
         self._file: IO[bytes] | None = None

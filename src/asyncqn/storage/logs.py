@@ -108,6 +108,7 @@ def read_log(folder: Path, entry: LogEntry) -> tuple[npt.NDArray[Any], LogFile]:
             raise DamagedFile(f"{path} is damaged: it is shorter than its checkpoint states.")
         require_memory(path, length)
         content = file.read(length)
+    # Kept as an object: appends continue it without reading the log again.
     digest = hashlib.sha256(content)
     if digest.hexdigest() != entry.sha256:
         raise DamagedFile(f"{path} is damaged: it does not match its checksum.")

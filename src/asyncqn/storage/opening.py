@@ -169,6 +169,7 @@ def _open_inside(outer: int, path: Path) -> int:
     try:
         os.mkdir(path.name, dir_fd=outer)
     except FileExistsError:
+        # It exists already: it must be a folder, and not a link to one.
         status = os.lstat(path.name, dir_fd=outer)
         if not stat.S_ISDIR(status.st_mode):
             raise _planted(path, _file_type(status), "folder") from None

@@ -29,8 +29,9 @@ from asyncqn.storage.writing import LONGEST_DOCUMENT, FileEntry, Kind, check_of,
 
 Schema = TypeVar("Schema")
 Stored = TypeVar("Stored")
-# A writer replaces a version in milliseconds, so that a reader which loses this often is a defect.
 _MAX_ATTEMPTS = 20
+"""Attempts to read a version that a writer replaces meanwhile.  A replacement takes milliseconds, so a reader
+that loses this often shows a defect."""
 
 _DAMAGE = (
     *(LookupError, ValueError, TypeError, AttributeError, ArithmeticError, OSError, EOFError, SyntaxError),
@@ -95,6 +96,7 @@ class Document:
 
     def typed(self, schema: type[Schema]) -> Schema:
         """Return the document as a typed structure; entries that the structure does not have are ignored."""
+        # Later versions may add entries, which older ones must be able to skip.
         return msgspec.convert(self.plain, schema)
 
 

@@ -59,8 +59,7 @@ class Kind:
     advice: str = ""
 
     def plain_name(self, name: str) -> str | None:
-        """Return the plain name of a file of this kind whose name contains a token, or None if it is
-        foreign."""
+        """Return the plain name of a written file of this kind, or None for a foreign file."""
         plain, token = _plain_name(name)
         return plain if token and plain in (*self.files, self.document) else None
 
@@ -146,6 +145,7 @@ def write_whole(path: str | Path, content: bytes | str | Write) -> Path:
         place = Path(os.path.realpath(path))
         check_output(place)
         made = _make_folder(place.parent)
+        # In the same folder, because a rename is atomic only within one file system.
         scratch = f".{uuid.uuid4().hex[:12]}{place.suffix}"
         with open_folder(place.parent) as folder:
             try:
@@ -280,6 +280,7 @@ def _in_words(what: str) -> Iterator[None]:
 
 def _fill(path: Path, folder: int, content: bytes | str | Write) -> None:
     """Write a new file into the open folder, and force it to disk."""
+    # O_EXCL: a file or link that somebody planted under this name is not opened.
     handle = own_handle(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, folder)
     with os.fdopen(handle, "wb") as file:
         if callable(content):

@@ -37,7 +37,7 @@ from asyncqn.runs.checkpoint import Checkpoints
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Array
 
-PARTING = 0.5
+REVOCATION_SECONDS = 0.5
 """Seconds for which a failed rank keeps MPI's messages moving before it exits, so that its revocation of the
 communicator reaches the others."""
 
@@ -102,7 +102,8 @@ class MPI(RealEngine):
         return ranks - 1
 
     def message_seconds(self, theta0: Array) -> float | None:
-        """As on other engines, but with all ranks, none of which can be left out; None on all but rank 0."""
+        """Return the seconds of a message, measured with all ranks, as none can be left out; None except on
+        rank 0."""
         return round_trip_seconds(replace(self, timing_model=None, time_unit=1.0), theta0)
 
     def agreed(self, numbers: Sequence[float]) -> Sequence[float]:
@@ -111,7 +112,7 @@ class MPI(RealEngine):
         return shared
 
     def minimize(self, request: Request) -> Any:
-        """The `Run` on rank 0, None on the others."""
+        """Return the `Run` on rank 0, and None on the others."""
         mpi, workers, checkpoints = _mpi(), self.workers, request.checkpoints
         self.check_options(workers)
         clock, state = Clock(self.time_unit), None
@@ -142,7 +143,7 @@ class MPI(RealEngine):
 
 
 def meet(mistake: str = "", given: str = "") -> None:
-    """Wait for all ranks; raise on each of them the mistake of any, or that they were given unlike things."""
+    """Wait for all ranks; raise on each of them a mistake of any, or that `given` differs between them."""
     comm = _mpi().COMM_WORLD
     notes: list[tuple[str, str]] = comm.allgather((given, mistake))
     mistakes = {rank: words for rank, (_, words) in enumerate(notes) if words}
@@ -162,9 +163,9 @@ def meet(mistake: str = "", given: str = "") -> None:
 
 @contextmanager
 def mistakes_at_rank_0() -> Iterator[None]:
-    """Inside the block a mistake of any rank is raised on rank 0; the other ranks exit without a word.
+    """Raise a mistake of any rank on rank 0 inside the block, and let the other ranks exit silently.
 
-    For what comes before a run, and the run itself, not for what rank 0 does alone afterwards.
+    It is meant for what comes before a run and for the run, not for what rank 0 does alone afterwards.
     """
     try:
         yield
@@ -199,13 +200,14 @@ def _mpi() -> Any:
 
 
 def _fingerprint(request: Request, engine: MPI) -> str:
-    """Return what must be the same on all ranks, in a few letters."""
+    """Return a digest of all that must be the same on all ranks."""
     problem, theta0 = request.problem, request.theta0
     words = [
         *(type(problem).__name__, int(problem.dim), int(problem.n_data), str(theta0.dtype)),
         *(algorithm_to_json(request.algorithm), request.commits, request.seed, to_json(engine)),
     ]
     digest = hashlib.sha256(json.dumps(words, sort_keys=True).encode())
+    # Not the data: hashing them could take as long as the run.
     digest.update(theta0.tobytes())
     return digest.hexdigest()[:32]
 
@@ -213,7 +215,7 @@ def _fingerprint(request: Request, engine: MPI) -> str:
 def _tell_and_abort(
     mpi: Any, comm: Any, error: BaseException, checkpoints: Checkpoints | None = None
 ) -> None:
-    """Say on stderr which rank failed, where and why, and end the whole job."""
+    """Print on stderr which rank failed, where and why, and end the whole job."""
     of_mpi = isinstance(error, mpi.Exception) or isinstance(error.__cause__, mpi.Exception)
     if of_mpi and _survives_losses():
         if comm.Is_revoked():
@@ -246,15 +248,16 @@ def _survives_losses() -> bool:
 
 
 def _part(mpi: Any, comm: Any, told_whole: bool, *, whole: bool = True) -> None:
-    """After a run: with all ranks there MPI ends as usual, else without waiting for those that are gone.
+    """Leave a run: with all ranks present MPI ends as usual, otherwise without waiting for lost ones.
 
-    The ranks part together, so that all of them find the last checkpoint, which rank 0 writes.  told_whole:
-    whether the master has said that all are there, so that the workers wait for each other; whole: what the
-    master knows since.  Where a worker was lost after that, the master releases the others: a worker that
-    left before would look lost, too.
+    The ranks leave together, so that all of them find the last checkpoint, which rank 0 writes.  `told_whole`
+    says whether the master has announced that all ranks are present, in which case the workers wait for each
+    other; `whole` is what the master knows since.  If a worker was lost after the announcement, the master
+    releases the others: a worker that left before would look lost, too.
     """
     if told_whole and whole:
         try:
+            # Nobody finalizes MPI before rank 0 has written the last checkpoint.
             comm.Barrier()
             comm.Free()
             return
@@ -272,7 +275,7 @@ def _part(mpi: Any, comm: Any, told_whole: bool, *, whole: bool = True) -> None:
 
 
 def _abandon(mpi_master: MPIMaster) -> None:
-    """Some ranks hang in a computation: the program continues, and at its end the job is ended for them."""
+    """Let the program continue although some ranks hang, and abort the job when the program ends."""
     ranks = ", ".join(str(i + 1) for i in sorted(mpi_master.unheard))
 
     def end() -> None:
@@ -293,8 +296,8 @@ def depart(code: int) -> None:
 
 
 def _leave(comm: Any) -> None:
-    """End this process without MPI_Finalize, which waits for others; first let messages get away."""
-    until = time.monotonic() + PARTING
+    """End this process without MPI_Finalize, which waits for others, after its last messages have left."""
+    until = time.monotonic() + REVOCATION_SECONDS
     while time.monotonic() < until:
         _let_messages_move(comm)
     depart(1)
@@ -308,7 +311,7 @@ def _let_messages_move(comm: Any) -> None:
 
 @contextmanager
 def _ending_the_job(mpi: Any, comm: Any, checkpoints: Checkpoints | None) -> Iterator[None]:
-    """An exception inside the block ends the job: the other ranks would wait for this one forever."""
+    """End the job on an exception inside the block: the other ranks would wait for this one forever."""
     try:
         yield
     except BaseException as error:

@@ -38,11 +38,11 @@ from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, mess
 from asyncqn.runs.checkpoint import Arrays
 from asyncqn.runs.run import Run
 
-EAGER = 200
+EAGER_POLLS = 200
 """Number of polls without a pause before the master begins to sleep between polls: short waits stay fast, and
 long ones leave the core to a worker."""
-PAUSE = 5e-5
-"""Polling interval after that, in seconds."""
+POLLING_INTERVAL = 5e-5
+"""Polling interval after that, in seconds: below the time of a message, above that of a poll."""
 LAST_WAIT = 5.0
 """Seconds that ranks which were given up as silent have at the end."""
 
@@ -80,9 +80,9 @@ class MPIMaster:
         self.at: dict[int, int] = {}
         self.gone: set[int] = set()
         self.unheard: set[int] = set()
-        """Ranks that were told to stop and have not said that they do."""
+        """Ranks that have the order to stop and have not confirmed it."""
         self.told_whole = False
-        """Whether they were told that all ranks were still there."""
+        """Whether that order said that all ranks were still present."""
 
     def run(self) -> Run:
         coordinator, clock = self.coordinator, self.clock
@@ -114,6 +114,7 @@ class MPIMaster:
         coordinator, old = self.coordinator, self.coordinator.returning
         start = coordinator.start
         for i, rank in enumerate(self.ranks):
+            # All join before the first message: numbers do not depend on which rank is ready first.
             rank.worker = coordinator.join(coordinator.time, old[i] if i < len(old) else None)
             self.at[rank.worker] = i
         for i, rank in enumerate(self.ranks):
@@ -135,7 +136,7 @@ class MPIMaster:
                     send_pieces(self.comm, content, i + 1)
 
     def _dismiss(self) -> dict[int, Any]:
-        """Tell everyone to stop; the states of those who are still members, as they are at the end."""
+        """Tell all workers to stop, and return the final states of those that are still members."""
         coordinator = self.coordinator
         # All ranks wait for each other at the end only if nobody is missing: a barrier would never open.
         self.told_whole = not self.gone and len(coordinator.members) == len(self.ranks)
@@ -163,7 +164,7 @@ class MPIMaster:
         return {w: state for w, state in states.items() if w in coordinator.members}
 
     def _collect(self, states: dict[int, Any], until: float) -> None:
-        """Wait until then for the last messages of ranks, and take the states out of them."""
+        """Wait until that time for the last messages of ranks, and add their states to `states`."""
         for i in self._arrived(max(0.0, until - time.monotonic())):
             rank = self.ranks[i]
             kind, size, final = map(int, rank.inbox.header[:3])
@@ -184,11 +185,12 @@ class MPIMaster:
         """Post the receive of the next message of a rank, unless it is posted."""
         if self.receiving[i] == self.mpi.REQUEST_NULL:
             inbox = self.ranks[i].inbox
+            # Cleared, so that after an error of MPI a message that has arrived can be told from none.
             inbox.header[0] = 0
             self.receiving[i] = self.comm.Irecv(inbox.buffer, i + 1, UPDATES)
 
     def _arrived(self, seconds: float = math.inf) -> list[int]:
-        """The ranks whose message is there; waits for one, for at most `seconds` seconds."""
+        """Return the ranks whose message has arrived; wait for one, at most `seconds`."""
         request = self.mpi.Request
         try:
             # Without a deadline MPI may wait by itself, which is the fastest way.
@@ -199,16 +201,16 @@ class MPIMaster:
                 if time.monotonic() >= until:
                     return []
                 looks += 1
-                if looks < EAGER:
+                if looks < EAGER_POLLS:
                     os.sched_yield()
                 else:
-                    time.sleep(PAUSE)
+                    time.sleep(POLLING_INTERVAL)
             return list(some)
         except self.mpi.Exception as error:
             return self._after(error)
 
     def _after(self, error: Exception) -> list[int]:
-        """Dismiss the ranks that failed; those whose message is there all the same."""
+        """Lose the ranks that failed; return those whose message has arrived nevertheless."""
         there = [
             i
             for i, rank in enumerate(self.ranks)
@@ -223,14 +225,14 @@ class MPIMaster:
         return [i for i in there if i not in self.gone]
 
     def failed(self, error: Exception) -> list[int]:
-        """The ranks of ranks that are gone; raises what has another cause than the loss of a rank."""
+        """Return the indices of ranks that are gone; re-raise an error that has another cause."""
         try:
             return [rank - 1 for rank in failed_ranks(self.comm, self.mpi.UNDEFINED) if rank > 0]
         except NotImplementedError:
             raise error from None
 
     def lose(self, i: int) -> None:
-        """A rank is gone."""
+        """Record that a rank is gone, and carry out the orders that follow."""
         if i not in self.gone:
             self.gone.add(i)
             self.unheard.discard(i)
@@ -238,7 +240,7 @@ class MPIMaster:
             self._send_orders(self.coordinator.lost(self.ranks[i].worker, self.clock.now()))
 
     def _serve(self, i: int) -> None:
-        """Hand a message that has arrived to the coordinator, and carry out what it says."""
+        """Pass a message that has arrived to the coordinator, and carry out its orders."""
         rank, coordinator = self.ranks[i], self.coordinator
         # It may have been lost while others of the same poll were served.
         if i in self.gone:
@@ -252,12 +254,14 @@ class MPIMaster:
             return
         update = self.sample._make(rank.inbox.unpack()) if kind == UPDATE else None
         now, version = self.clock.now(), coordinator.version
+        # Headers hold integers: nanoseconds; both messages of a timing model are taken off.
         spent = 1e-9 * float(rank.inbox.header[1]) / self.clock.unit - 2.0 * coordinator.reach
         self._send_orders(coordinator.deliver(rank.worker, update, now, spent=max(spent, 0.0)))
         coordinator.served(now, self.clock.now(), version)
 
     def _next_piece(self, i: int) -> Arrays | None:
-        """Post the receive of the next piece of a rank's state; the state once all have come.
+        """Post the receive of the next piece of a rank's state; return the state once all pieces have
+        arrived.
 
         Nothing waits here: a rank whose link is cut in the middle must not stop the others.
         """
@@ -293,7 +297,8 @@ class MPIMaster:
 
 
 class _Losing:
-    """Around messages to one rank: where they fail because it is gone, it is lost and the run continues."""
+    """A context for messages to one rank: if they fail because it is gone, it counts as lost and the run
+    continues."""
 
     def __init__(self, mpi_master: MPIMaster, i: int) -> None:
         self.mpi_master, self.i = mpi_master, i

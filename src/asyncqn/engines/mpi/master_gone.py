@@ -20,10 +20,12 @@ from asyncqn.runs.checkpoint import Checkpoints
 
 
 def say(checkpoints: Checkpoints | None) -> None:
-    """Print on stderr what became of the job, and how to continue."""
+    """Print on stderr that the master is gone, and how to continue."""
     sentence = "the master (rank 0) is gone, and its run is lost: a run with checkpoints can be resumed."
     if checkpoints is not None:
-        sentence = f"the master (rank 0) is gone; go on with: mpiexec ... asyncqn resume {checkpoints.folder}"
+        sentence = (
+            f"the master (rank 0) is gone; continue with: mpiexec ... asyncqn resume {checkpoints.folder}"
+        )
     sys.stdout.flush()
     print(f"asyncqn: {sentence}", file=sys.stderr, flush=True)
 
@@ -36,14 +38,15 @@ def speaks_under_ulfm(comm: Any, undefined: int) -> bool | None:
 
 
 def failed_ranks(comm: Any, undefined: int) -> set[int]:
-    """The ranks that are gone, as far as MPI knows; undefined: its rank of who is not in a group."""
+    """Return the ranks that are gone, as far as MPI knows; `undefined` is its rank for a process outside a
+    group."""
     failed = comm.Get_failed()
     places = comm.group.Translate_ranks(list(range(comm.size)), failed)
     return {rank for rank, place in enumerate(places) if place != undefined}
 
 
 def watched_master(comm: Any) -> int | None:
-    """The master's process, on the one worker that watches it: the first on the master's machine."""
+    """Return the master's PID on the worker that watches it, the first on its machine, and None elsewhere."""
     (home, master), *others = comm.allgather((socket.gethostname(), os.getpid()))
     # One watcher is enough, and one message on stderr.
     first = next((rank for rank, (machine, _) in enumerate(others, 1) if machine == home), None)
@@ -53,6 +56,7 @@ def watched_master(comm: Any) -> int | None:
 def is_there(pid: int) -> bool:
     """Return whether a process of this machine is there."""
     try:
+        # Signal 0 only tests whether the process exists.
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
@@ -63,9 +67,9 @@ def is_there(pid: int) -> bool:
 
 @contextmanager
 def watching(master: int | None, checkpoints: Checkpoints | None) -> Iterator[None]:
-    """Inside the block a SIGTERM that finds the master's process gone ends this one with the sentence.
+    """End this process with a sentence if SIGTERM comes inside the block and the master's process is gone.
 
-    The main thread waits inside MPI, where no handler of Python runs: a thread hears of the signal
+    The main thread waits inside MPI, where no handler of Python runs, so a thread learns of the signal
     through a socket.  Without checkpoints nobody handles SIGTERM, and there is no way to continue.
     """
     if master is None or checkpoints is None or threading.current_thread() is not threading.main_thread():
@@ -78,6 +82,7 @@ def watching(master: int | None, checkpoints: Checkpoints | None) -> Iterator[No
         while numbers := heard.recv(64):
             if signal.SIGTERM in numbers and not is_there(master):
                 say(checkpoints)
+                # Not sys.exit: the main thread is inside MPI and would never see an exception.
                 os._exit(1)
 
     before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)

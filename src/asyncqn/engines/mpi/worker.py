@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from asyncqn.engines.mpi.engine import MPI
 
 NO_PART = -1
-"""In the place of a part in a header."""
+"""In a header in place of a part: the rows are not cut."""
 WORK, STOP, START = 1, 2, 3
 """Kinds of messages to a worker."""
 UPDATE, REJECTED, STATE = 1, 2, 3
@@ -75,6 +75,7 @@ class Worker:
         )  # fmt: skip
         self.iterate = algorithm.init(theta0)
         self.fields = sent_fields(algorithm, self.iterate)
+        # Both sides compute the sample themselves, so the layout of messages need not be sent.
         self.sample = sample_update(algorithm, self.loop.steps.problem, theta0, request.seed)
         self.notice = Frame(())
         self.sending: Any = mpi.REQUEST_NULL
@@ -91,12 +92,13 @@ class Worker:
                 raise
             raise WorkerFailed(failure(self.loop.order, error).sentence) from error
         _, wanted, whole = self.stop
+        # The master says whether it wants the state: not of a worker that was given up.
         self._send_state(state_arrays(self.number, self.loop.local) if wanted else None, final=True)
         self.sending.Wait()
         return bool(whole)
 
     def _start(self) -> None:
-        """Say that we are ready; hear our number and, where a run continues, get the state we had."""
+        """Report that this rank is ready; receive its number and, if a run continues, its state."""
         sent = tuple(getattr(self.iterate, name) for name in self.fields)
         nbytes = body_bytes(self.sample, self.narrow) + 2 * body_bytes(sent, self.narrow)
         offer = offer_room(nbytes) if self.shared else None

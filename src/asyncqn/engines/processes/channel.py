@@ -26,7 +26,7 @@ _ZEROS = (0,) * HEADER
 
 
 class Message(NamedTuple):
-    """A message that has arrived."""
+    """A message that has arrived: its kind, its six integers, and its content."""
 
     kind: int
     numbers: tuple[int, ...]
@@ -34,7 +34,7 @@ class Message(NamedTuple):
 
 
 class Channel:
-    """Messages over a socket; `Gone` where the process at the other end is no longer there."""
+    """Messages over a socket; its methods raise `Gone` if the process at the other end has ended."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -59,17 +59,18 @@ class Channel:
             raise Gone from error
 
     def receive(self) -> Message:
-        """The next message, waited for."""
+        """Wait for the next message and return it."""
         while (message := self._next(0)) is None:
             pass
         return message
 
     def arrived(self) -> Message | None:
-        """The next message if all of it has arrived; nothing waits here."""
+        """Return the next message if all of it has arrived, without waiting."""
         return self._next(socket.MSG_DONTWAIT)
 
     def _next(self, flags: int) -> Message | None:
         try:
+            # Into the rest of the header or of the content: a message may arrive in several pieces.
             got = self._socket.recv_into(self._part, 0, flags)
         except BlockingIOError:
             return None
@@ -94,11 +95,11 @@ class Channel:
         return Message(header[0], header[1:-1], content)
 
     def end_with_the_other(self) -> None:
-        """From now on this process ends at once when the one at the other end does, whatever it computes."""
+        """End this process from now on as soon as the one at the other end does, whatever it computes."""
 
         def watch() -> None:
             hung_up = select.poll()
-            hung_up.register(self._socket, 0)  # only the end of the other side is told
+            hung_up.register(self._socket, 0)  # no events but the end of the other side
             hung_up.poll()
             os._exit(1)
 

@@ -90,9 +90,10 @@ class Processes(ElasticEngine):
             server.close()
 
     def _server(self, request: Request, sample: Any) -> ForkServer:
-        """The process that workers are forked from."""
+        """Return the server that forks the workers."""
         start = request.checkpoints.start if request.checkpoints is not None else None
         arrays = {} if start is None else start.arrays
+        # A user's choice wins, even where we would not fork.
         fork = self.start_method == "fork" or (self.start_method is None and why_not_fork() is None)
         setup = WorkerSetup(
             *(request.problem, request.algorithm, request.theta0, request.seed),
@@ -110,7 +111,7 @@ class Processes(ElasticEngine):
 
 
 def why_not_fork() -> str | None:
-    """Return what is loaded into this process and does not survive a fork; None where nothing is known.
+    """Return the name of a loaded library that does not survive a fork, or None.
 
     These keep threads of their own that a copy lacks and waits for.  BLAS libraries and numba's kernels
     without parallel loops are not among them; OpenMP is not where it uses one thread, as it does in a worker.
@@ -131,7 +132,7 @@ def why_not_fork() -> str | None:
 
 
 def _sample_update(request: Request) -> Any:
-    """An update from states that are thrown away; kernels are compiled before workers are forked."""
+    """Return an update from states that are discarded; this compiles kernels before workers are forked."""
     problem, algorithm, theta0 = request.problem, request.algorithm, request.theta0
     with one_thread_pools():  # imports what workers need for it, before they are forked
         precompile(problem, algorithm, theta0, request.seed)

@@ -35,7 +35,7 @@ from asyncqn.engines.child_interpreter import child_environment
 from asyncqn.errors import WorkerFailed
 from asyncqn.kernels.numba_internals import no_compilation
 
-LOOK_EVERY = 1.0
+POLLING_INTERVAL = 1.0
 """Polling interval, in seconds, of the test whether the master is still the parent."""
 _NUMBER = struct.Struct("=q")
 _FORKING = threading.Lock()
@@ -46,18 +46,22 @@ Life = Callable[[socket.socket, int, int], None]
 
 
 class ForkServer:
-    """The master's end: `start` a worker, `close` at the end; wait: for the end of the server's process."""
+    """The master's end of the server: `start` a worker, `close` at the end.
+
+    `wait` returns when the server's process has ended.
+    """
 
     def __init__(self, sock: socket.socket, wait: Callable[[], object]) -> None:
         self._socket, self._wait = sock, wait
 
     def start(self, room: int, nbytes: int) -> tuple[socket.socket, int]:
-        """Start a worker with this shared memory: the socket to it, and its process."""
+        """Start a worker with this shared memory; return the socket to it and its PID."""
         with _FORKING:
             mine, its = socket.socketpair()
             with its, suppress(OSError):  # where the server is gone, there is nothing to receive below
                 socket.send_fds(self._socket, [_NUMBER.pack(nbytes)], [its.fileno(), room])
         try:
+            # The server replies with the PID, or with a negative errno.
             (process,) = _NUMBER.unpack(self._socket.recv(_NUMBER.size, socket.MSG_WAITALL))
         except (OSError, struct.error):
             mine.close()
@@ -76,13 +80,13 @@ class ForkServer:
 
 
 def forked(life: Life) -> ForkServer:
-    """A server that is a copy of this process."""
+    """Return a server that is a copy of this process."""
     master = os.getpid()
     sys.stdout.flush()
     sys.stderr.flush()
     with _FORKING, no_compilation(), warnings.catch_warnings():
         # Some warn of every fork beside threads.  The copy runs none of their code, and where workers would,
-        # the engine does not fork unless it is told to.
+        # the engine does not fork unless the user asks for it.
         warnings.simplefilter("ignore")
         mine, its = socket.socketpair()
         process = os.fork()
@@ -94,14 +98,14 @@ def forked(life: Life) -> ForkServer:
             serve(its, master, life)
 
     def wait() -> None:
-        with suppress(ChildProcessError):  # whoever handles SIGCHLD may have been faster
+        with suppress(ChildProcessError):  # a handler of SIGCHLD may have been faster
             os.waitpid(process, 0)
 
     return ForkServer(mine, wait)
 
 
 def spawned(setup: int) -> ForkServer:
-    """A server that is a new interpreter; setup: the shared memory that workers load."""
+    """Return a server that is a new interpreter; `setup` is the shared memory that workers load."""
     with _FORKING:
         mine, its = socket.socketpair()
         with its:
@@ -123,7 +127,7 @@ def serve(sock: socket.socket, master: int, life: Life) -> None:
     signal.set_wakeup_fd(-1)
     children: list[int] = []
     while os.getppid() == master:
-        if not select.select([sock], [], [], LOOK_EVERY)[0]:
+        if not select.select([sock], [], [], POLLING_INTERVAL)[0]:
             continue
         request, descriptors, _, _ = socket.recv_fds(sock, _NUMBER.size, 2)
         if len(request) < _NUMBER.size:
@@ -149,7 +153,7 @@ def serve(sock: socket.socket, master: int, life: Life) -> None:
 
 
 class _no_way_back:
-    """The end of the block is the end of the process: nothing of the program above it is run again."""
+    """End the process at the end of the block: nothing of the program above it runs again."""
 
     def __enter__(self) -> None:
         pass
@@ -162,7 +166,7 @@ class _no_way_back:
 
 
 def main(sock: int, setup: int, master: int) -> None:
-    """The new interpreter of `spawned`."""
+    """Serve as the new interpreter of `spawned`."""
     from asyncqn.engines.processes.worker import life_from
 
     serve(socket.socket(fileno=sock), master, life_from(setup))

@@ -65,16 +65,16 @@ class Slot:
 
     @property
     def inbox(self) -> Frame:
-        """Return where the worker writes its update."""
+        """The frame into which the worker writes its update."""
         return self.frames[0]
 
     def next_outbox(self) -> Frame:
-        """The buffer that the worker reads next, and does not read now."""
+        """Return the buffer that the worker reads next, and does not read now."""
         frame, self.turn = self.frames[1 + self.turn], 1 - self.turn
         return frame
 
     def close(self) -> None:
-        """Give back the socket and the memory, although the traceback of an error may still refer to this."""
+        """Release the socket and the memory, although the traceback of an error may still refer to this."""
         self.channel.close()
         self.frames = ()
 
@@ -82,7 +82,7 @@ class Slot:
 class ProcessMaster(ElasticMaster):
     """Runs `coordinator` with one process per worker; see the top of this file.
 
-    sample: an update of the algorithm.
+    `sample` is an update of the algorithm, which shows the layout of messages.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class ProcessMaster(ElasticMaster):
             os.kill(slot.process, signal.SIGKILL)
 
     def _lose(self, slot: Slot) -> None:
-        """A worker is gone, and what it was computing with it."""
+        """Record that a worker is gone, with its computation, and carry out the orders that follow."""
         self._forget(slot)
         self.states.pop(slot.worker, None)
         if slot.worker != NOBODY:

@@ -14,10 +14,11 @@ from asyncqn.engines.shared_memory import mapped, shared_memory
 from asyncqn.errors import BadInput
 
 _ALIGNED = 64
+"""Bytes to which every piece is aligned: a cache line, and the width of the widest vectors."""
 
 
 def pack(value: Any, name: str) -> int:
-    """Put a Python object into shared memory; name: whose fault it is if it cannot be."""
+    """Put a Python object into shared memory and return its descriptor; an error blames `name`."""
     buffers: list[pickle.PickleBuffer] = []
     try:
         content = pickled(value, buffers)
@@ -26,6 +27,7 @@ def pack(value: Any, name: str) -> int:
             f"{name} cannot be sent to other processes ({reason}): put it into a module and make it "
             "picklable, or use the engine threads."
         ) from None
+    # The pickle first, then the arrays that it refers to, each aligned for vector instructions.
     pieces = [np.frombuffer(content, np.uint8), *(np.frombuffer(b.raw(), np.uint8) for b in buffers)]
     head = np.array([len(pieces), *(piece.size for piece in pieces)], np.int64)
     starts = _starts(head[1:])
@@ -38,7 +40,8 @@ def pack(value: Any, name: str) -> int:
 
 
 def unpack(fd: int) -> Any:
-    """Return what `pack` put there; its arrays may be written to, and are shared until they are."""
+    """Return the object that `pack` stored; its arrays are shared until they are written to."""
+    # Copy on write: a worker that writes to its data does not disturb the others.
     room = mapped(fd, os.fstat(fd).st_size, private=True)
     count = int(room[:8].view(np.int64)[0])
     sizes = room[8 : 8 * (1 + count)].view(np.int64)
@@ -47,7 +50,7 @@ def unpack(fd: int) -> Any:
 
 
 def _starts(sizes: npt.NDArray[np.int64]) -> list[int]:
-    """Return where each piece begins after the head, and where all end."""
+    """Return the start of each piece after the head, and the end of all."""
     ends = [8 * (1 + len(sizes))]
     for size in sizes.tolist():
         ends[-1] = -(-ends[-1] // _ALIGNED) * _ALIGNED

@@ -62,7 +62,7 @@ def life_from(fd: int) -> Callable[[socket.socket, int, int], None]:
 
 
 def _live(sock: socket.socket, room: int, nbytes: int, load: Callable[[], WorkerSetup]) -> None:
-    """Work until the master says to stop, or is gone; tell it what went wrong."""
+    """Work until the master says to stop, or is gone; send it the description of an error."""
     channel = Channel(sock)
     # A worker must not outlive its master, even while it computes.
     channel.end_with_the_other()
@@ -79,6 +79,7 @@ def _live(sock: socket.socket, room: int, nbytes: int, load: Callable[[], Worker
             raise
         except Exception as error:
             order = None if loop is None else loop.order
+            # As text, not as a pickled exception, which the master might be unable to load.
             content = json.dumps(failure(order or "a worker could not be prepared", error))
             channel.send(FAILED, content=content.encode())
     except Gone:

@@ -28,11 +28,11 @@ from asyncqn.types import Array
 
 _LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 """Ray takes 127.0.0.1 for the address by which other machines reach this one, except on a desktop system."""
-_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 """A local Ray reports to nobody, and does not warn of a change that concerns accelerators."""
 MESSAGE_SECONDS, SECONDS_PER_NUMBER = 5e-3, 2e-8
-"""A message to an actor and back on one machine, and what every number in theta adds to it: assumed, from
-rates of about 200 updates per second that were measured on one machine."""
+"""Seconds of a message to an actor and back on one machine, and seconds on top for every number of theta.
+Both are assumed, from rates of about 200 updates per second that were measured on one machine."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,7 @@ class Ray(ElasticEngine):
 
     def minimize(self, request: Request) -> Run:
         ray, clock = _ray(), Clock(self.time_unit)
-        # A silent actor is given up by its master, which can end and replace it.
-        # Ray's master replaces silent actors itself.
+        # RayMaster gives up silent actors itself, because it can kill and replace them.
         state = self.coordinator(request, "ray", self.workers, clock, gives_up=False)
         with _connected(ray, self.address), listening_for_interrupts(request.checkpoints):
             ray_master = RayMaster(ray, state, self, clock)
@@ -111,9 +110,10 @@ class Ray(ElasticEngine):
         return MESSAGE_SECONDS + SECONDS_PER_NUMBER * theta0.size
 
     def cpus_of_one(self, ray: Any) -> float:
-        """Return the CPUs of a worker: by default so few that all fit, and as many again that are added."""
+        """Return the CPUs of a worker: by default few enough for all workers and as many added ones."""
         if self.cpus is not None:
             return self.cpus
+        # Half of the cluster stays free, for workers that are added or replaced.
         share = float(ray.cluster_resources().get("CPU", 0.0)) / (2 * self.workers)
         return min(1.0, math.floor(share * 1e4) / 1e4)  # Ray counts in ten-thousandths
 
@@ -136,15 +136,15 @@ def _knock(address: str) -> None:
 
 @contextmanager
 def _connected(ray: Any, address: str | None) -> Iterator[None]:
-    """Inside the block this process is connected to a Ray: as before, or as `address` says."""
+    """Connect this process to a Ray inside the block: to the present one, or as `address` says."""
     if ray.is_initialized():
         yield
         return
     options: dict[str, Any] = {"address": address}
     if address is None:
         options = {"address": "local", "_node_ip_address": _LOOPBACK, "include_dashboard": False}
-    before = {name: os.environ.get(name) for name in _QUIET}
-    os.environ.update({name: value for name, value in _QUIET.items() if before[name] is None})
+    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
+    os.environ.update({name: value for name, value in _ENVIRONMENT.items() if before[name] is None})
     try:
         _connect(ray, address, options)
         node = ray._private.worker._global_node
@@ -170,7 +170,7 @@ class _ImportPath(list[str]):
 
 
 def _connect(ray: Any, address: str | None, options: dict[str, Any]) -> None:
-    """`ray.init`; whatever it raises (on a busy machine its time-outs are of many kinds) is one sentence."""
+    """Call `ray.init`, and turn whatever it raises into one sentence; its time-outs have many classes."""
     try:
         if address is not None:
             _knock(address)

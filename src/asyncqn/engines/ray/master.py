@@ -27,7 +27,7 @@ from asyncqn.runs.run import Run
 if TYPE_CHECKING:
     from asyncqn.engines.ray.engine import Ray
 
-LOOK_EVERY = 0.5
+SERVER_POLLING_INTERVAL = 0.5
 """Polling interval, in seconds, of the test whether Ray's servers are alive."""
 SECOND_SIGNAL_WAIT = 2.0
 """Seconds that workers have after a second Ctrl-C; Ray's messages are slower than those of processes."""
@@ -76,15 +76,16 @@ class RayMaster(ElasticMaster):
             raise self._cluster_died(" ".join(str(error).split()).rstrip(".")) from error
 
     def _cluster_died(self, reason: str) -> WorkerFailed:
-        """Ray itself is gone, and the states of all workers with it."""
+        """Return the error for the end of Ray itself, which takes the states of all workers with it."""
         kept = self.coordinator.checkpoints
-        on = "start the run again" if kept is None else f"go on with: asyncqn resume {kept.folder}"
+        on = "start the run again" if kept is None else f"continue with: asyncqn resume {kept.folder}"
         return WorkerFailed(f"the Ray cluster died ({reason}); {on}")
 
     def _look_at_cluster(self) -> None:
-        """Actors may compute on for a while after Ray's servers died, and then vanish with this process."""
+        """Raise `WorkerFailed` if one of Ray's servers has ended: actors may compute a while longer, and then
+        vanish."""
         if time.monotonic() >= self.next_look:
-            self.next_look = time.monotonic() + LOOK_EVERY
+            self.next_look = time.monotonic() + SERVER_POLLING_INTERVAL
             node = self.ray._private.worker._global_node  # of the Ray that this process started, if any
             for server, _ in [] if node is None else node.dead_processes():
                 if server in ("raylet", "gcs_server"):
@@ -113,7 +114,7 @@ class RayMaster(ElasticMaster):
             self.coordinator.stop_without_workers()
 
     def _give_up_silent(self) -> None:
-        """Lose those who compute for too long; the first step may compile, and is given more time."""
+        """Lose actors that compute for too long; the first step may compile, and has more time."""
         now, first = self.clock.now(), max(self.give_up_after, self.start_timeout / self.clock.unit)
         for slot in list(self.at.values()):
             limit = self.give_up_after if slot.kind is not None else first
@@ -175,7 +176,7 @@ class RayMaster(ElasticMaster):
         super()._welcome(slot)
 
     def _lose(self, slot: ActorSlot) -> None:
-        """An actor is gone, or given up; another takes its place while the limit allows."""
+        """Remove an actor that is gone or given up; another replaces it while `restarts` allows."""
         coordinator, joined = self.coordinator, slot.worker >= 0
         self.starting.discard(slot)
         self.at.pop(slot.worker, None)
@@ -191,8 +192,9 @@ class RayMaster(ElasticMaster):
     # -- messages
 
     def _call(self, slot: ActorSlot, method: str, *arguments: Any) -> None:
-        """Ask something of an actor; the reply comes by mail."""
+        """Call a method of an actor; the reply is put into the queue."""
         future: Future[Any] = getattr(slot.actor, method).remote(*arguments).future()
+        # On one of Ray's threads; the queue carries the reply to the master's.
         future.add_done_callback(lambda reply: self.mail.put((slot, method, reply)))
 
     def _serve(self, seconds: float) -> None:
@@ -243,7 +245,8 @@ class RayMaster(ElasticMaster):
             self._call(slot, "final_state", slot.worker)
 
     def _own(self, slot: ActorSlot, values: tuple[Any, ...]) -> list[Any]:
-        """The values in arrays of ours: those of the object store are read-only, and scarce."""
+        """Return the values in arrays of this process: those of the object store are read-only, and
+        scarce."""
         if slot.inbox is None or not self.reuse:
             slot.inbox = list(copied(tuple(values)))
         else:

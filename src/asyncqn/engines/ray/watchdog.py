@@ -16,15 +16,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-LOOK_FOR = 20.0
+MAX_SEARCH_SECONDS = 20.0
 """Seconds for which processes of the dead session are searched: workers may just be starting."""
-QUIET = 2.0
+MAX_IDLE_SECONDS = 2.0
 """Seconds without finding one after which the search ends."""
 
 
 @contextmanager
 def watched(session: str) -> Iterator[None]:
-    """Inside the block a process waits for the death of this one; session: the folder of the local Ray."""
+    """Start a process that waits for the death of this one, inside the block; `session` is the local Ray's
+    folder."""
     if sys.platform != "linux":
         yield
         return
@@ -33,6 +34,7 @@ def watched(session: str) -> Iterator[None]:
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        # Its own session, so that Ctrl-C in the terminal does not reach it.
         start_new_session=True,
     ) as watchdog:
         try:
@@ -43,7 +45,7 @@ def watched(session: str) -> Iterator[None]:
 
 
 def processes_of(session: str) -> list[int]:
-    """Ray's processes that have a file of the session open; they name themselves "ray::..."."""
+    """Return Ray's processes that have a file of the session open; they name themselves "ray::..."."""
     found = []
     for folder in Path("/proc").iterdir():
         with suppress(OSError):  # it has ended, or is not ours
@@ -55,11 +57,11 @@ def processes_of(session: str) -> list[int]:
 
 
 def main(session: str) -> None:
-    """Wait for the driver's end, and end what is left of its Ray."""
+    """Wait for the driver's end, and kill what is left of its Ray."""
     if sys.stdin.buffer.read():
         return
     begun = seen = time.monotonic()
-    while (now := time.monotonic()) - begun < LOOK_FOR and now - seen < QUIET:
+    while (now := time.monotonic()) - begun < MAX_SEARCH_SECONDS and now - seen < MAX_IDLE_SECONDS:
         for pid in processes_of(session):
             seen = now
             with suppress(OSError):

@@ -47,7 +47,7 @@ class Reference(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem) -> Reference | None:
-        """None where the problem does not say how to build it again."""
+        """Return the reference of a problem, or None if it does not say how to build it again."""
         reference = extra(problem, "reference")
         plain = None if reference is None else reference()
         if plain is None:
@@ -55,10 +55,10 @@ class Reference(NamedTuple):
         return cls(plain, _kind(problem), int(problem.dim), int(problem.n_data))
 
     def build(self) -> Problem | None:
-        """The problem; None where it cannot be built here, or something else would come of it.
+        """Return the problem, or None if it cannot be built here or would be another one.
 
-        A subclass that inherited its `reference`, or a data file that this machine does not have:
-        such problems travel through the object store.
+        Such a problem, for instance a subclass that inherited its `reference`, or one whose data file this
+        machine lacks, travels through the object store.
         """
         try:
             problem = rebuild(self.plain)
@@ -95,9 +95,11 @@ class Worker:
     def prepare(
         self, setup: WorkerSetup, source: Reference | Problem, worker: int, state: Arrays | None
     ) -> str | Failure:
-        """Get ready; "data" means that the problem cannot be built here and must be sent.
+        """Prepare the actor and return "ready", or "data" if the problem cannot be built here and must be
+        sent.
 
-        worker, state: of a worker that continues from a checkpoint, else None as state.
+        `worker` and `state` are those of a worker that continues from a checkpoint; otherwise `state` is
+        None.
         """
         algorithm, theta0, seed, timing_model, self.unit = setup
         theta0 = theta0.copy()  # what comes from the object store is read-only
@@ -117,9 +119,9 @@ class Worker:
     def step(
         self, message: tuple[Any, ...], order: tuple[Any, ...] | None = None
     ) -> tuple[Any, ...] | Reply | Failure:
-        """Compute on the iterate in `message`; where no order comes beside it, it is the first member.
+        """Compute on the iterate in `message`, whose first member is the order unless that comes separately.
 
-        Most messages are the values of the update alone, for small messages are what Ray is slow at.
+        Most replies are the values of the update alone, because Ray is slow with further small objects.
         """
         self.begun = time.perf_counter()
         assign, values = (Assign(*order), message) if order else (Assign(*message[0]), message[1:])
@@ -132,6 +134,7 @@ class Worker:
             return failure(assign, error)
         if self.learning_takes > INLINE_LEARN_SECONDS:
             self.learning = self.pool.submit(self._learn)
+        # The first learning is always inline, since its time is not known yet.
         elif (failed := self._learn()) is not None:
             return failed
         if self.update is None:
@@ -142,11 +145,11 @@ class Worker:
         return Reply(sent, None if known else type(self.update), self.state)
 
     def final_state(self, worker: int) -> Arrays | Failure:
-        """The worker's state after everything it computed."""
+        """Return the worker's state after everything that it computed."""
         return self._settle() or state_arrays(worker, self.loop.local)
 
     def hurry(self) -> None:
-        """Do not stretch computations any more: the run is over."""
+        """Stop stretching computations: the run is over."""
         self.over.set()
 
     def _learn(self) -> Failure | None:
@@ -160,7 +163,7 @@ class Worker:
         return None
 
     def _settle(self) -> Failure | None:
-        """Wait until the last step is learned from."""
+        """Wait for the learning of the last step; return its failure, or None."""
         learning, self.learning = self.learning, None
         return learning.result() if learning is not None else None
 

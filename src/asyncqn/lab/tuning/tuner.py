@@ -138,9 +138,29 @@ def tune(
     known: Sequence[Mapping[str, Any]] = (),
     tell: Tell = lambda done, note="": None,
 ) -> Study:
-    """Extend the study to `budget` trials, starting from `path` if it exists; trials run in pairs.
+    """Extend a study to `budget` trials, and return it.
 
-    A new study tries the problem's `first` parameters and then the `known` points of the search space.
+    Parameters
+    ----------
+    problem : TuningProblem
+        The algorithm, the problem, the cluster and the goal.
+    budget : int
+        Number of trials in all, those of a saved study included.
+    path : Path, optional
+        File of the study: the search continues from it if it exists, and saves it after every pair of trials.
+    command : str, default ""
+        The command that is noted in the file.
+    processes : int, default 2
+        Number of processes; trials run in pairs whatever it is, so that it does not change the search.
+    known : sequence of mappings, default ()
+        Points of the search space that a new study tries after the problem's `first` parameters.
+    tell : callable
+        Called with the number of trials and a short note.
+
+    Returns
+    -------
+    Study
+        All trials; `best` is the fastest that reached the goal on every seed.
     """
     known_algorithm(problem.algorithm)
     require(budget >= 1, f"budget must be an integer of at least 1, not {budget!r}.")

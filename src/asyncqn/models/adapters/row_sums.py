@@ -70,7 +70,8 @@ class RowSumsWithValue(RowSums):
     """A problem whose value comes together with the gradient."""
 
     def grad_with_value(self, theta: Array, rows: Rows, out: Array) -> float:
-        """Write `grad` to `out` and return `value_rows`, at the cost of one pass."""
+        """Write the gradient's estimate from `rows` to `out`, and return that of U, in one pass over the
+        rows."""
         total = self._with_grad(theta, rows, out)
         assert total is not None
         return self._scaled(theta, rows, total)

@@ -264,7 +264,7 @@ def _read_dataset(torch: Any, dataset: Any) -> tuple[Any, Any]:
 
 
 def _with_bar(count: int) -> Iterable[int]:
-    """Return the numbers below `count`, on a terminal with a progress bar that vanishes at the end."""
+    """Return range(count); on a terminal, iterating over it shows a progress bar that vanishes at the end."""
     if not sys.stderr.isatty():
         return range(count)
     from rich.console import Console
