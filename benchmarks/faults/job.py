@@ -75,7 +75,7 @@ def engine_of(settings: Settings) -> Any:
 
 
 def newest_commit(folder: Path) -> int | None:
-    """The commit of the newest whole checkpoint; None where there is none that can be read."""
+    """Return the commit of the newest whole checkpoint; None where there is none that can be read."""
     from asyncqn.runs.checkpoint_reading import load_checkpoint
 
     try:

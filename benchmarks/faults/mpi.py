@@ -57,7 +57,7 @@ def worker_stopped(scratch: Path, count: int, dice: random.Random) -> Tally:
 
 
 def worker_stopped_for_good(scratch: Path, count: int, dice: random.Random) -> Tally:
-    """A worker that never answers again is given up after a second."""
+    """A worker that never sends an update again is given up after a second."""
     settings = Settings(engine="mpi", workers=4, commits=1500, give_up=1.0)
     tally = Tally("MPI, ULFM: a worker is stopped for good, given up after 1 s")
     for number in range(count):

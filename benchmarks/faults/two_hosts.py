@@ -147,7 +147,7 @@ def _report(out: str) -> dict[str, Any]:
 
 
 def _last_words(out: str) -> str:
-    """The sentence that tells a user what happened: ours where there is one, else the last line."""
+    """Return the sentence that tells a user what happened: that of asyncqn, or else the last line."""
     lines = [" ".join(line.replace("\0", "").split()) for line in out.splitlines() if line.strip(" -\0\n")]
     ours = [line for line in lines if line.startswith("asyncqn")]
     others = [line for line in lines if "lost communication" in line or "Segmentation fault" in line]
@@ -156,7 +156,7 @@ def _last_words(out: str) -> str:
 
 
 def trial(setting: Setting, event: str) -> dict[str, str]:
-    """One run to which something happens; a row of the table."""
+    """Run once, let the event happen, and return a row of the table."""
     with (
         tempfile.TemporaryDirectory(dir="/var/tmp", prefix="asyncqn-") as scratch,
         Hosts(Path(scratch)) as hosts,
@@ -254,7 +254,7 @@ def _resume(hosts: Hosts, cluster: Cluster, process: subprocess.Popen[str], ende
 
 
 def trials() -> list[tuple[Setting, str]]:
-    """Every event for the engines as they come; for other settings what they are there for."""
+    """Return the trials: every event with default settings; with others, the events they are meant for."""
     everything = {"MPI", "MPI, ULFM", "Ray"}
     pairs = [(setting, event) for setting in SETTINGS for event in EVENTS]
     return [(s, e) for s, e in pairs if s.name in everything or e.startswith("link cut")]

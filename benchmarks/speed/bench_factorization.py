@@ -59,7 +59,7 @@ def by_bincount(out: np.ndarray, index: np.ndarray, terms: np.ndarray) -> None:
 
 
 def over(row_sets: list[np.ndarray], call: Callable[[np.ndarray], Any]) -> Callable[[], Any]:
-    """A call on the next set of rows each time, so that no batch stays in the cache."""
+    """Return a call on the next set of rows each time, so that no batch stays in the cache."""
     cycle = itertools.cycle(row_sets)
     return lambda: call(next(cycle))
 
@@ -142,7 +142,7 @@ def alternating_least_squares() -> list[Record]:
 
 
 def one_step(algorithm: Any, model: MatrixFactorization, theta: np.ndarray) -> Callable[[], None]:
-    """A worker's whole step and the master's commit, again and again on one worker."""
+    """Return a call that makes a worker's whole step and the master's commit, on one worker."""
     iterate, local, counter = algorithm.init(theta), algorithm.init_worker(model, theta), itertools.count()
     steps = WorkerSteps(algorithm, model, explosion_limit(theta))
 
@@ -157,7 +157,7 @@ def one_step(algorithm: Any, model: MatrixFactorization, theta: np.ndarray) -> C
 
 
 def steps() -> list[Record]:
-    """A step of as-L-BFGS (the paper's parameters) against one of a-SGD at equal batch."""
+    """Compare a step of as-L-BFGS (the paper's parameters) with one of a-SGD at equal batch."""
     records = []
     for dtype in (np.float64, np.float32):
         model = MatrixFactorization(**ratings(), rank=RANK, dtype=dtype)

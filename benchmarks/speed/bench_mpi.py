@@ -141,7 +141,7 @@ def job(dim: int, messages: int) -> None:
 
 
 def rates_of_job(workers: int, dim: int, messages: int) -> list[list[float]]:
-    """The rates of every turn: both pings, the engine in shared memory, the engine by messages."""
+    """Return the rates of every turn: both pings, the engine in shared memory, the engine by messages."""
     process = start(workers + 1, ["-m", "benchmarks.speed.bench_mpi", str(dim), str(messages)])
     out, err = process.communicate(timeout=300)
     if process.returncode != 0:

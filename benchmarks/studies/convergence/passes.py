@@ -141,7 +141,7 @@ def main() -> None:
 
 
 def page(records: list[dict[str, Any]]) -> str:
-    """The words of page.md and the table; a status that all runs share is said once."""
+    """Return the words of page.md and the table; a status that all runs share is said once."""
     text = (RESULTS.parent.parent / "benchmarks/studies/convergence/page.md").read_text(encoding="utf-8")
     shown = list(records[0])
     ends = {record[name] for record in records for name in shown if name.startswith("status")}

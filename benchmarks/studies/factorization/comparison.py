@@ -94,7 +94,7 @@ def duration(run: Callable[[], Any], model: Any) -> tuple[float, Any]:
 
 
 def over_starts(build: Callable[[int], tuple[Method, str]], starts: int) -> tuple[Method, str]:
-    """The mean over starts as one method."""
+    """Return the mean over starts as one method."""
     methods = [build(seed) for seed in range(starts)]
     notes = [note.split()[0] for _, note in methods]
     unit = methods[0][1].split()[1]
@@ -241,7 +241,7 @@ def async_sgd(problem: Problem, workers: int, target: float, limit: float) -> tu
 
 
 def peer(problem: Problem, python: str, name: str, threads: int, target: float, folder: Path) -> Any:
-    """A fit by another library in an interpreter of its own; None where it is not installed."""
+    """Run a fit by another library in its own interpreter; return None if it is not installed."""
     data = folder / "ratings.npz"
     if not data.exists():
         np.savez(data, users=problem.users, items=problem.items, values=problem.values)

@@ -98,7 +98,7 @@ GOOD: dict[str, list[dict[str, Any]]] = {
 
 
 def problem(spectrum: str) -> LinearGaussian:
-    """The model with this spectrum in random directions."""
+    """Return the model with this spectrum in random directions."""
     return SPECTRA[spectrum].model()
 
 
@@ -119,7 +119,7 @@ def make(kind: str, parameters: Mapping[str, Any]) -> Algorithm:
 
 
 def cluster_of(kind: str, parameters: Mapping[str, Any], workers: int, variance: float) -> Cluster:
-    """The paper's timing, for the rows that a computation takes."""
+    """Return the paper's timing, for the rows that a computation takes."""
     rows = N_Y / parameters["blocks"] if kind == "block-lbfgs" else parameters.get("batch", N_OMEGA)
     return cluster(kind, workers, variance, rows)
 
@@ -210,13 +210,13 @@ def test(kind: str, parameters: Mapping[str, Any], spectrum: str, variance: floa
 
 
 def shortlisted(cell: Cell, trials: list[Trial]) -> Iterator[tuple[Record, Trial]]:
-    """The best few trials, each with its result on the test seeds."""
+    """Yield the best few trials, each with its result on the test seeds."""
     for trial in trials[:SHORTLIST]:
         yield test(cell.algorithm, trial["parameters"], cell.spectrum, cell.variance, cell.workers), trial
 
 
 def run_rivals(spectrum: str, budget: int = BUDGET, workers: int = 40) -> list[Record]:
-    """One record per cell and rival: of its best few trials the one that does best on the test seeds.
+    """Return one record per cell and rival: of its best few trials the one that does best on the test seeds.
 
     A rival that cannot come within `PRUNE` times the best one so far gets no time: only the best
     rival of a cell matters.

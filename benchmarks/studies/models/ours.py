@@ -37,7 +37,7 @@ def default(problem: Any) -> Any:
 
 
 def ours(choose: Any) -> Method:
-    """The algorithm that `choose(problem)` names."""
+    """Return the algorithm that `choose(problem)` names."""
 
     def measure(problem: Any, levels: Sequence[float], limit: float) -> list[Reached]:
         algorithm = choose(problem)
@@ -60,7 +60,7 @@ def ours(choose: Any) -> Method:
 
 
 def timed(problem: Any, algorithm: Any, commits: int) -> Reached:
-    """The run up to version `commits`, and until somebody computes there."""
+    """Time a run until its first computation on version `commits`."""
     plain, reached = type(algorithm).step, 0.0
 
     def step(self: Any, view: Any, local: Any, problem: Any, task: Task) -> Any:
@@ -80,6 +80,6 @@ def timed(problem: Any, algorithm: Any, commits: int) -> Reached:
 
 
 def share_of_version(algorithm: Any, n_data: int, version: int) -> float:
-    """The share of the rows that the computations on a version look at."""
+    """Return the share of the rows that the computations on a version look at."""
     parts = np.arange(algorithm.blocks * algorithm.pieces)
     return float(algorithm.rows_of(n_data, np.full(len(parts), version), parts).sum()) / n_data

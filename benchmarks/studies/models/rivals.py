@@ -127,7 +127,7 @@ def matrix_of(problem: Any) -> Any:
 
 
 def rivals_for(problem: Any) -> Iterator[tuple[str, Method]]:
-    """Every rival that can minimise this U in reasonable memory."""
+    """Yield every rival that can minimise this U in reasonable memory."""
     yield "SciPy L-BFGS-B, m = 10", scipy_lbfgsb(10)
     yield "SciPy L-BFGS-B, m = 50", scipy_lbfgsb(50)
     solvers = ["lbfgs"]

@@ -52,7 +52,7 @@ def problems(model: str, seed: int) -> Iterator[tuple[str, Any]]:
 
 
 def lowest(problem: Any) -> float:
-    """The minimum of U in float64."""
+    """Return the minimum of U in float64."""
     exact = type(problem)(problem.X.astype(np.float64), problem.y, problem.prior)
     run = aq.minimize(exact, engine=aq.Simulator(aq.Cluster(1)), tol=1e-10)
     g = np.empty(exact.dim)

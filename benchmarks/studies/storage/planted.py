@@ -186,7 +186,7 @@ def state_of(folder: Path) -> dict[str, Any]:
 
 
 def prepare(case: Case, templates: Path, place: Path) -> tuple[Path, Path]:
-    """A copy of the templates with the planted file, and the folder outside it."""
+    """Return a copy of the templates with the planted file, and the folder outside it."""
     inside, outside = place / "inside", place / "outside"
     shutil.copytree(templates, inside)
     outside.mkdir()
