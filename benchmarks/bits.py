@@ -70,7 +70,7 @@ def problems() -> dict[str, Any]:
 
 
 def fits(algorithm: Any, problem: Any) -> bool:
-    """Whether the algorithm accepts the problem: its required extras exist, and its own check passes."""
+    """Return whether the algorithm accepts the problem: its required extras exist, its own check passes."""
     if any(getattr(problem, name, None) is None for name in getattr(algorithm, "requires", None) or ()):
         return False
     try:
@@ -115,7 +115,7 @@ def _cluster(algorithm: Any) -> Any:
 
 
 def _pattern(algorithm: Any) -> tuple[Any, ...]:
-    """What an engine sees of an algorithm: which fields of its stages are set, and how each closes."""
+    """Return what an engine sees of an algorithm: the fields of its stages that are set, how each closes."""
     return tuple(
         (stage.closes, *(getattr(stage, field.name) != field.default for field in fields(stage)))
         for stage in algorithm.stages
@@ -212,7 +212,7 @@ def differences(old: Any, new: Any) -> list[str]:
 
 
 def _has_risen(old: Any, new: Any) -> bool:
-    """Whether only the rule for outcomes changed: a run that ends above its start has diverged since 0.2."""
+    """Return whether only the rule for outcomes changed: since 0.2, a run above its start has diverged."""
     words = _word(old.status), _word(new.status)
     return words == ("completed", "diverged") and not new.fun <= new.metrics["fun"][0]
 

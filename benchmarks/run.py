@@ -35,7 +35,7 @@ def failure(name: str) -> Record:
 
 
 def met(record: Record) -> bool | None:
-    """Whether the number that a row shows, its ratio or else its value, keeps the row's target.
+    """Return whether the number that a row shows, its ratio or else its value, meets the row's target.
 
     A target is "<= 8", ">= 0.8" or ">= 1e6", with a unit behind it or not; None: the row has no target.
     """

@@ -31,7 +31,7 @@ class SideBySide(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """How many times longer B takes than A: the ratio of the medians of the paired runs."""
+        """Time of B over that of A: the ratio of the medians of the paired runs."""
         return self.b.median / self.a.median
 
 
@@ -51,7 +51,7 @@ def seconds(call: Call, calls: int = 1) -> float:
 
 
 def calls_for(call: Call, at_least: float) -> int:
-    """How many calls in a row last about `at_least` seconds; the first call (compilation) is not counted."""
+    """Return how many calls in a row last about `at_least` seconds, without the first, which compiles."""
     call()
     # The constant guards against a clock that does not resolve the call.
     return max(1, int(np.ceil(at_least / max(seconds(call), 1e-7))))

@@ -55,7 +55,7 @@ def filled(scratch: Path, count: int, dice: random.Random, what: str, room_again
 
 @contextmanager
 def small_disk(place: Path) -> Iterator[Path]:
-    """Mount a small file system at `place` for the duration of the block."""
+    """Mount a small file system at `place` inside the block."""
     place.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(place)], check=True)
     try:

@@ -1,7 +1,7 @@
 """The program many times without its start: a server that has loaded it forks a process per command.
 
 `python -m benchmarks.faults.fork_server` reads requests, a JSON object per line: {"arguments": [...]} is a
-command line of `asyncqn`, {"check": FOLDER} goes on from a checkpoint for one evaluation and replays all
+command line of `asyncqn`, {"check": FOLDER} continues from a checkpoint for one evaluation and replays all
 of it; "errors" names the file for what is printed on stderr.  It answers with the process id, and with
 the exit code once the process has ended as any Python program ends.
 """
@@ -69,7 +69,7 @@ class ForkServer:
 
 
 def check(folder: str) -> None:
-    """Go on from the checkpoint to the next evaluation, and replay the whole run from its start."""
+    """Continue from the checkpoint to the next evaluation, and replay the whole run from its start."""
     import asyncqn as aq
 
     def enough(progress: Any) -> None:

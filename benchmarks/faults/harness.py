@@ -1,4 +1,4 @@
-"""What all fault scenarios share: start a run in processes of its own, injure it, go on, replay, count."""
+"""The base of all fault scenarios: start a run in its own processes, injure it, resume it, replay, count."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS = (
 
 @dataclass
 class Tally:
-    """What became of the tries of one scenario; a row of the table."""
+    """The results of the tries of one scenario; a row of the table."""
 
     scenario: str
     tries: int = 0
@@ -78,7 +78,7 @@ class Victim:
         self.family: set[int] = set()
 
     def start(self) -> subprocess.Popen[str]:
-        """Begin, or go on from the checkpoints."""
+        """Start the run, or continue it from its checkpoints."""
         arguments = ["-m", "benchmarks.faults.job", str(self.folder), self.settings.to_json()]
         if self.settings.engine == "mpi":
             return mpi_start.start(self.settings.workers + 1, arguments, self.options)
@@ -169,7 +169,7 @@ class Victim:
 
 
 def resume_to_the_end(victim: Victim, tally: Tally, was_at: int) -> None:
-    """After the run was ended: go on from its checkpoint and count what comes of it."""
+    """Continue a run that was ended from its checkpoint, and count its result."""
     saved = victim.saved_commit()
     tally.done_again = max(tally.done_again, was_at - saved)
     process = victim.start()
@@ -183,7 +183,7 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process is there and not a zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         # The name of the program, in parentheses, may itself contain blanks and parentheses.
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -72,7 +72,7 @@ class Host:
         )
 
     def call(self, command: Sequence[object], timeout: float = 200.0, **environment: str) -> str:
-        """What a short command on this host prints; raises where it fails."""
+        """Return the output of a short command on this host; raise if it fails."""
         process = self.start(command, **environment)
         try:
             out, _ = process.communicate(timeout=timeout)
@@ -167,7 +167,7 @@ class Hosts:
 
 
 def shell_command() -> list[str]:
-    """What runs a command on another host: the address and the command follow, as with ssh."""
+    """Return the program that runs a command on another host; address and command follow, as with ssh."""
     return [sys.executable, host_shell.__file__, "run"]
 
 

@@ -34,7 +34,7 @@ CALLS = ("replace", "rename", "fsync", "unlink", "mkdir", "rmdir", "pwrite", "ft
 
 
 class Kind(NamedTuple):
-    """How an old and a new version are written to a path, and what a reader sees of a version."""
+    """Functions that write an old and a new version to a path, and that read a version."""
 
     old: Callable[[Path], Any]
     new: Callable[[Path], Any]

@@ -40,7 +40,7 @@ def worker_killed(scratch: Path, count: int, dice: random.Random) -> Tally:
 
 
 def worker_stopped(scratch: Path, count: int, dice: random.Random) -> Tally:
-    """SIGSTOP, three seconds, SIGCONT: the others go on meanwhile."""
+    """SIGSTOP, three seconds, SIGCONT: the others continue meanwhile."""
     tally = Tally("Ray: a worker is stopped for 3 s and continued")
     for number in range(count):
         victim = Victim(scratch / f"ray-stopped{number}", SETTINGS)

@@ -107,7 +107,7 @@ EVENTS: dict[str, Callable[[Hosts], None]] = {
 
 
 class Progress:
-    """What the job wrote about its commits: when, which, how many workers."""
+    """The lines that the job wrote about its commits: time, commit, number of workers."""
 
     def __init__(self, host: Host) -> None:
         self.file = host.disk / "progress"
@@ -130,7 +130,7 @@ class Progress:
 
 
 def _ended(process: subprocess.Popen[str], seconds: float) -> bool:
-    """Whether the process ended by itself in time."""
+    """Return whether the process ended by itself in time."""
     try:
         process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -234,7 +234,7 @@ def _computing(host: Host) -> int:
 
 
 def _resume(hosts: Hosts, cluster: Cluster, process: subprocess.Popen[str], ended: bool) -> str:
-    """Go on from the checkpoint on the first host's disk, without the second host."""
+    """Continue from the checkpoint on the first host's disk, without the second host."""
     if not ended:
         for line in hosts[0].call(["ps", "axo", "pid,args"]).splitlines():
             if "two_hosts_job" in line or "mpiexec" in line or "prterun" in line:
@@ -286,7 +286,7 @@ of a 20 s cut (Ray with a limit apart) were measured before an MPI master stoppe
 
 
 def answer(rows: Sequence[Mapping[str, str]]) -> str:
-    """What all trials come to."""
+    """Return the sentence about all trials."""
     alone = sum(row["the run"].startswith("completed") for row in rows)
     resumed = sum(row["after resume"].startswith("completed") for row in rows)
     return (
@@ -297,7 +297,7 @@ def answer(rows: Sequence[Mapping[str, str]]) -> str:
 
 
 def words() -> str:
-    """What stands above the table, with the trials that it lacks."""
+    """Return the text above the table, with the trials that are missing."""
     table, there = RESULTS / "two_hosts.csv", set()
     if table.exists():
         with table.open(newline="", encoding="utf-8") as stored:

@@ -80,7 +80,7 @@ def on_threads(workers: int, steps: int) -> Rates:
 
 
 def free_cores(steps: int) -> float:
-    """How many times faster two unconnected loops are than one, on the machine as it is now."""
+    """Return the speed-up of two unconnected loops over one, on the machine as it is now."""
     rates: list[float] = []
     threads = [threading.Thread(target=lambda: rates.append(bare_loop(steps).real)) for _ in range(2)]
     for thread in threads:
@@ -142,7 +142,7 @@ def commit() -> list[Record]:
 
 
 def memory() -> list[Record]:
-    """What a run of threads holds more after every commit."""
+    """Measure the memory that a run of threads gains with every commit."""
     seen: list[tuple[int, int]] = []
 
     def callback(progress: Any) -> None:

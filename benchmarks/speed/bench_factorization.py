@@ -32,6 +32,7 @@ def ratings() -> dict[str, Any]:
     rng = np.random.default_rng(0)
     popularity = 1.0 / (np.arange(N_ITEMS) + 30.0)
     activity = rng.lognormal(0.0, 1.0, N_USERS)
+    # Permuted, so that popular items are not neighbours in memory.
     items = rng.permutation(N_ITEMS)[rng.choice(N_ITEMS, N_DATA, p=popularity / popularity.sum())]
     users = rng.choice(N_USERS, N_DATA, p=activity / activity.sum())
     values = rng.integers(1, 6, N_DATA).astype(np.float32)
@@ -80,6 +81,7 @@ def subsample_gradient() -> list[Record]:
         model = MatrixFactorization(**data, rank=RANK, dtype=dtype)
         theta = model.initial(np.random.default_rng(0))
         out = np.empty_like(theta)
+        # In the model's shuffled order, so that both read the same ratings for the same rows.
         columns = tuple(model.ratings[name].copy() for name in ("item", "user", "value"))
         for sampling, rows in batches().items():
             name = f"gradient K=5 {np.dtype(dtype).name} {sampling}"
@@ -110,6 +112,7 @@ def exact_gradient() -> list[Record]:
         both = MatrixFactorization(**data, rank=RANK, dtype=dtype)
         profiled = ProfiledFactorization(**data, rank=RANK, dtype=dtype)
         theta = both.initial(np.random.default_rng(0))
+        # theta of the joint problem begins with the item rows.
         F = theta[: profiled.dim].copy()
         out, out_f = np.empty_like(theta), np.empty_like(F)
         rows, users = np.arange(N_DATA), np.arange(N_USERS)

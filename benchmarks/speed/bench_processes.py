@@ -60,6 +60,7 @@ class PythonGradient:
 def rate_without_exchange(problem: PythonGradient, processes: int) -> float:
     """Gradients per second of so many processes that have nothing to do with each other."""
     context = get_context("fork")
+    # All begin at once, and the clock is read between the two barriers.
     together = context.Barrier(processes + 1)
 
     def compute() -> None:
@@ -129,6 +130,7 @@ def intervals(dim: int, commits: int, engine: Any) -> tuple[float, float] | None
     run = aq.minimize(Flat(dim), Idle(), engine=engine, commits=commits, evaluate=commits)
     if run is None:  # a rank that computed for another
         return None
+    # A median of intervals ignores the few in which another program had the core.
     between = np.diff(run.schedule.commit_times())
     return float(between.mean()), float(np.median(between))
 

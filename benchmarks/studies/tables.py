@@ -1,4 +1,4 @@
-"""The tables of the studies: CSV files in docs/results/FOLDER, rewritten whole as a study goes on."""
+"""The tables of the studies: CSV files in docs/results/FOLDER, rewritten whole while a study runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a version of Block L-BFGS is on simulated clusters, and how it was chosen when to help.
+"""Times of a version of Block L-BFGS on simulated clusters, and the choice of when to help.
 
     python -m benchmarks.studies.linear_gaussian.versions [PART ...]
 

@@ -24,7 +24,8 @@ LOOK = 40.0
 
 
 def previous_default(problem: Any) -> Any:
-    """What `minimize` chose before models brought their curvature: ten rows for every number in theta."""
+    """Return what `minimize` chose before models provided their curvature: ten rows per parameter."""
+    # Kept here as it was, so that later changes of the defaults do not change the comparison.
     wave, levels = max(1000, 10 * problem.dim), 0
     while problem.n_data > wave * 4 ** (levels + 1):
         levels += 1
@@ -72,6 +73,7 @@ def timed(problem: Any, algorithm: Any, commits: int) -> Reached:
     for name in ("_unseen", "_column_squares", "_block"):  # what the first run remembers
         vars(problem).pop(name, None)
     begin = time.process_time()
+    # The clock is read in the worker's step, so that no evaluation of U is part of the time.
     with patch.object(type(algorithm), "step", step):
         run = aq.minimize(
             problem, algorithm, engine=aq.Threads(1), commits=commits + 1, evaluate=commits + 1, tol=None

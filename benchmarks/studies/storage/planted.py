@@ -199,7 +199,7 @@ def prepare(case: Case, templates: Path, place: Path) -> tuple[Path, Path]:
 
 
 def trouble(case: Case, templates: Path, place: Path) -> str:
-    """What went wrong in a case; empty if nothing did."""
+    """Return what went wrong in a case; empty if nothing did."""
     inside, outside = prepare(case, templates, place)
     before = state_of(outside)
     code, err = called(case.command, inside, place / "err")
