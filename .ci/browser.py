@@ -31,7 +31,7 @@ def browser() -> str:
 
 
 def make_page(folder: Path) -> Path:
-    """A page of two runs with stragglers and dropped answers, as `asyncqn compare --html` writes it."""
+    """A page of two runs with stragglers and dropped updates, as `asyncqn compare --html` writes it."""
     import asyncqn as aq
     from asyncqn.view.page import write_page
     from asyncqn.view.seen import look_at

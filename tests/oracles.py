@@ -171,17 +171,17 @@ def as_lbfgs(algorithm: Any, problem: Any, schedule: Any, theta0: np.ndarray, se
 
 
 def mb_lbfgs(algorithm: Any, problem: Any, schedule: Any, theta0: np.ndarray, seed: int) -> dict[str, Any]:
-    """Multi-batch L-BFGS over the rounds of a schedule, late answers dropped."""
+    """Multi-batch L-BFGS over the rounds of a schedule, late updates dropped."""
     thetas = [theta0.astype(np.float64)]
     memory = PairList(algorithm.memory, algorithm.epsilon, algorithm.initial_scale, algorithm.cosine_floor)
     steps: dict[int, int] = {}
     previous: dict[int, tuple[int, np.ndarray]] = {}
-    answered_before: set[int] = set()
+    senders_before: set[int] = set()
     pairless = 0
     table = list(zip(schedule.worker.tolist(), schedule.read.tolist(), schedule.commit.tolist()))
     for k in range(schedule.commits):
         theta = thetas[k]
-        answers: dict[int, np.ndarray] = {}
+        updates: dict[int, np.ndarray] = {}
         weights: dict[int, int] = {}
         ys: list[np.ndarray] = []
         for w, read, commit in table:
@@ -195,19 +195,19 @@ def mb_lbfgs(algorithm: Any, problem: Any, schedule: Any, theta0: np.ndarray, se
                 rows = Omega
                 if algorithm.reuse_overlap and previous.get(w, (-2,))[0] == k - 1:
                     rows = np.concatenate([Omega, previous[w][1][: algorithm.overlap]])
-                answers[w], weights[w] = gradient(problem, theta, rows), rows.size
-                if w in answered_before:
+                updates[w], weights[w] = gradient(problem, theta, rows), rows.size
+                if w in senders_before:
                     O = previous[w][1][: algorithm.overlap]
                     assert previous[w][0] == k - 1
                     ys.append(gradient(problem, theta, O) - gradient(problem, thetas[k - 1], O))
             previous[w] = (k, Omega)
-        g = np.average(list(answers.values()), axis=0, weights=list(weights.values()))
+        g = np.average(list(updates.values()), axis=0, weights=list(weights.values()))
         if ys:
             memory.consider(theta - thetas[k - 1], np.mean(ys, axis=0))
         elif k > 0:
             pairless += 1
         thetas.append(theta - algorithm.h * memory.times(g))
-        answered_before = set(answers)
+        senders_before = set(updates)
     return {
         "theta": np.array(thetas),
         "accepted": memory.accepted,

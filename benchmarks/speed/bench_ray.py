@@ -2,7 +2,7 @@
 
 Both sides run in one process on one local Ray, in short slices one after the other, with as many
 actors and with messages of the size of as-L-BFGS's (theta and u there, both changes back).  The raw
-loop waits for one answer, gets it and sends the next.  The engine commits, guards and records
+loop waits for one update, gets it and sends the next.  The engine commits, guards and records
 besides, and its time is that of the run's axis.
 """
 
@@ -82,14 +82,14 @@ class Echo:
 
 class RawActor:
     def __init__(self, dim: int) -> None:
-        self.answer = (np.full(dim, 1e-9), np.full(dim, 1e-9))
+        self.update = (np.full(dim, 1e-9), np.full(dim, 1e-9))
 
     def step(self, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
-        return self.answer
+        return self.update
 
 
 def raw_loop(ray: Any, actors: list[Any], dim: int, steps: int) -> float:
-    """Seconds per answer; the first answer of every actor is not counted."""
+    """Seconds per update; the first update of every actor is not counted."""
     message = (np.zeros(dim), np.zeros(dim))
     pending = {actor.step.remote(message): actor for actor in actors}
     begin = 0.0
@@ -106,7 +106,7 @@ def raw_loop(ray: Any, actors: list[Any], dim: int, steps: int) -> float:
 
 
 def both(ray: Any, dim: int, steps: int) -> tuple[list[float], list[float]]:
-    """Seconds per answer of the raw loop and per commit of the engine, slice by slice.
+    """Seconds per update of the raw loop and per commit of the engine, slice by slice.
 
     The raw slices run in the engine's callback, while its clock stands still.
     """
@@ -146,7 +146,7 @@ def ray_master() -> list[Record]:
             raw, ours = both(ray, dim, steps)
             ratio = median(raw) / median(ours)
             records += [
-                {"name": f"raw Ray actor loop, d = {dim}", "value": 1 / median(raw), "unit": "answers/s",
+                {"name": f"raw Ray actor loop, d = {dim}", "value": 1 / median(raw), "unit": "updates/s",
                  "ratio": None, "target": None, "met": None},
                 {"name": f"Ray engine to a raw actor loop, d = {dim}", "value": 1 / median(ours),
                  "unit": "commits/s", "ratio": ratio, "target": ">= 0.8", "met": ratio >= 0.8},

@@ -217,7 +217,8 @@ def minimize(
         from asyncqn.engines.threads import Threads
 
         engine = Threads(os.cpu_count() or 1)
-    algorithm = _chosen(problem, engine, theta0, seed, waits) if algorithm is None else algorithm
+    if algorithm is None:
+        algorithm = choose_algorithm(problem, engine, theta0, seed, waits)
     require(
         waits or not any(stage.waits for stage in algorithm.stages),
         f"waits=False, but {type(algorithm).__name__} waits for slow workers: leave one of the two out.",
@@ -256,12 +257,25 @@ def minimize(
     return run
 
 
-def _chosen(problem: Problem, engine: Engine, theta0: RealArray | None, seed: int, waits: bool) -> Algorithm:
-    """Return the default algorithm for a problem on an engine; without waiting, message costs matter."""
-    if waits:
-        return default_algorithm(problem, engine.workers)
+PROHIBITIVE_COST = 1e12
+"""Row gradients: messages so dear that no problem has rows enough for them."""
+
+
+def choose_algorithm(
+    problem: Problem, engine: Engine, theta0: RealArray | None = None, seed: int = 0, waits: bool = True
+) -> Algorithm:
+    """Return the default algorithm for a problem on an engine, whose messages and commits have their costs.
+
+    On a real engine the costs are measured, unless the choice does not depend on them.
+    """
+    free, dear = (
+        default_algorithm(problem, engine.workers, waits=waits, message=cost, master=cost)
+        for cost in (0.0, PROHIBITIVE_COST)
+    )
+    if free == dear:
+        return free
     costs = relative_costs(problem, starting_point(problem, theta0, seed), engine)
-    return default_algorithm(problem, engine.workers, waits=False, **costs._asdict())
+    return default_algorithm(problem, engine.workers, waits=waits, **costs._asdict())
 
 
 def _length(

@@ -116,7 +116,7 @@ class Samples:
 
     def _diagnosed(self, measure: Any) -> Array:
         # R-hat of a few draws is noise; NaN says that there is nothing to report.
-        if max(map(len, self.chains), default=0) < mixing.SHORTEST:
+        if max(map(len, self.chains), default=0) < mixing.MIN_DRAWS:
             return np.full(self.run.theta0.size, math.nan)
         found: Array = measure(self.chains)
         return found
@@ -295,7 +295,7 @@ def grouped(names: Sequence[str], draws: Array) -> dict[str, Array]:
 def _about_chains(samples: Samples) -> list[str]:
     """Return sentences on chains that disagree, drift away or are too short."""
     said = []
-    chains = [chain for chain in samples.chains if len(chain) >= mixing.SHORTEST]
+    chains = [chain for chain in samples.chains if len(chain) >= mixing.MIN_DRAWS]
     empty = len(samples.chains) - len(chains)
     if empty:
         said.append(f"{empty} of {len(samples.chains)} chains are too short to compare: draw more.")

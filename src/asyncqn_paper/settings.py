@@ -54,11 +54,12 @@ PRODUCTS = {"as-lbfgs": _TWO_PRODUCTS, "momentum-lbfgs": _TWO_PRODUCTS / 2}
 """The 60 units that the table grants as-L-BFGS for its two products, and half of them for one."""
 
 
-NOBODY, EVERYONE, ANSWERS, TREE = "nobody", "every exchange", "answers only", "broadcasts by a tree"
+# The published tables name these settings, so the texts stay as they are: "answers" are the workers' updates.
+NOBODY, EVERYONE, UPDATES_ONLY, TREE = "nobody", "every exchange", "answers only", "broadcasts by a tree"
 PAYERS: dict[str, tuple[float, Literal["each", "tree", "free"]]] = {
     NOBODY: (0.0, "each"),
     EVERYONE: (1.0, "each"),
-    ANSWERS: (1.0, "free"),
+    UPDATES_ONLY: (1.0, "free"),
     TREE: (1.0, "tree"),
 }
 """Who pays for messages, for all methods alike: how long a message keeps the master's link, and which of

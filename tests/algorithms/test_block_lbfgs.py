@@ -27,22 +27,22 @@ def versions(problem, algorithm, theta0, commits):
     master = Master(Request(problem, algorithm, theta0, commits, evaluate=None), workers=1)
     local = algorithm.init_worker(problem, theta0)
     for n in range(commits):
-        answers = [
+        updates = [
             algorithm.step(master.iterate, local, problem, Task(0, n, Stream(0, 0, n), part))
             for part in range(algorithm.blocks * algorithm.pieces)
         ]
-        master.commit(answers, float(n), [0] * len(answers))
+        master.commit(updates, float(n), [0] * len(updates))
         yield master.iterate
 
 
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(0, 5))
-def test_the_pieces_answers_add_up_to_the_exact_gradient(blocks, pieces, seed):
+def test_the_updates_of_pieces_add_up_to_the_exact_gradient(blocks, pieces, seed):
     problem = Quadratic.random(dim=4, n_data=20, seed=seed)
     algorithm = BlockLBFGS(blocks, pieces=max(1, min(pieces, 20 // blocks)))
     algorithm.check(problem)
     theta = np.random.default_rng(seed).standard_normal(4)
     iterate = algorithm.init(theta)
-    answers = [
+    updates = [
         algorithm.step(iterate, algorithm.init_worker(problem, theta), problem,
                        Task(0, 0, Stream(0, 0, 0), part)).g
         for part in range(algorithm.stages[0].parts)
@@ -50,7 +50,7 @@ def test_the_pieces_answers_add_up_to_the_exact_gradient(blocks, pieces, seed):
     g = np.empty(4)
     problem.grad(theta, np.arange(20), g)
     # 20 rows of entries of order 10, each off by a rounding of 1e-16.
-    np.testing.assert_allclose(np.sum(answers, axis=0), g, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(np.sum(updates, axis=0), g, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("memory", [2, 3, 8])

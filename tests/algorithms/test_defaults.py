@@ -8,9 +8,13 @@ from oracles import Quadratic
 from scipy import sparse
 
 import asyncqn as aq
-from asyncqn import BlockLBFGS, DifferenceLBFGS, GrowingLBFGS, MetricLBFGS
+from asyncqn import BlockLBFGS, DifferenceLBFGS, GrowingLBFGS, MetricLBFGS, TableLBFGS
 from asyncqn.algorithms.defaults import default_algorithm, growths, pieces_of_a_block
 from asyncqn.algorithms.quasi_newton.difference_lbfgs import curvature_size
+from asyncqn.minimize import choose_algorithm
+
+DEAR = {"message": 1e6, "master": 1e6}
+"""Costs at which no part is worth its message."""
 
 
 def test_a_plain_problem_gets_as_many_blocks_as_workers_or_data_points():
@@ -27,13 +31,13 @@ def test_a_plain_problem_gets_as_many_blocks_as_workers_or_data_points():
         (100, 600, 40, 4),
         (100, 600, 80, 2),  # three rows each at least
         (100, 600, 400, 1),
-        (50_000, 20_000, 2, 1),  # a piece's rows cost less than its answer
+        (50_000, 20_000, 2, 1),  # a piece's rows cost less than its update
         (50_000, 200_000, 2, 1),
         (50_000, 1_000_000, 2, 2),
         (50_000, 2_000_000, 2, 4),
     ],
 )
-def test_blocks_are_cut_into_pieces_while_these_are_worth_an_answer(dim, n_data, workers, pieces):
+def test_blocks_are_cut_into_pieces_while_these_are_worth_an_update(dim, n_data, workers, pieces):
     assert pieces_of_a_block(dim, n_data, workers) == pieces
 
 
@@ -91,9 +95,59 @@ def test_samples_grow_where_all_rows_are_more_than_a_few_waves():
         n_data = 1_000_000
 
     large = Large(np.eye(300), np.zeros(300))
-    assert default_algorithm(large, 2) == GrowingLBFGS(2, 4, memory=100, pieces=4)
-    assert default_algorithm(large, 80) == GrowingLBFGS(80, 3, memory=100, pieces=4)  # waves of 8000 rows
-    assert default_algorithm(large, 2500) == BlockLBFGS(2500, memory=100, pieces=4)
+    assert default_algorithm(large, 2, **DEAR) == GrowingLBFGS(2, 4, memory=100, pieces=4)
+    # Waves of 8000 rows:
+    assert default_algorithm(large, 80, **DEAR) == GrowingLBFGS(80, 3, memory=100, pieces=4)
+    assert default_algorithm(large, 2500, **DEAR) == BlockLBFGS(2500, memory=100, pieces=4)
+
+
+def test_the_table_is_chosen_where_its_parts_are_worth_their_messages_and_commits():
+    class Many(Quadratic):
+        n_data = 100_000
+
+    many = Many(np.eye(50), np.zeros(50))
+    # 100,000 rows in parts of four messages: 2500 of 40 rows, 64 of 1562, and 63 of 1587.
+    assert default_algorithm(many, 4) == aq.table_algorithm(many, 4)
+    assert default_algorithm(many, 4, message=100_000 / 64 / 4.0) == TableLBFGS(64, 4)
+    assert isinstance(default_algorithm(many, 4, message=100_000 / 63 / 4.0), DifferenceLBFGS)
+    # The master needs 100 rows' time for an update: 40 workers may send one in 4000.
+    assert isinstance(default_algorithm(many, 40, master=100.0), DifferenceLBFGS)
+    # Four parts per worker, however many these are.
+    assert isinstance(default_algorithm(many, 625, master=0.0), TableLBFGS)
+    assert not isinstance(default_algorithm(many, 626, master=0.0), TableLBFGS)
+
+    # A large table is not chosen unless it is asked for.
+    class Wide(Many):
+        dim = 50_000
+
+    wide = Wide(np.eye(50), np.zeros(50))
+    assert not isinstance(default_algorithm(wide, 4), TableLBFGS)
+    assert isinstance(default_algorithm(wide, 4, waits=False), TableLBFGS)
+
+
+def test_costs_are_measured_only_where_the_choice_depends_on_them():
+    class Timed(Quadratic):
+        calls = 0
+
+        def grad(self, theta, rows, out):
+            self.calls += 1
+            super().grad(theta, rows % len(self.A), out)
+
+    class Many(Timed):
+        n_data = 100_000
+
+    small, many = Timed(np.eye(3), np.zeros(3)), Many(np.eye(3), np.zeros(3))
+    assert isinstance(choose_algorithm(small, aq.Threads(2)), BlockLBFGS)
+    assert small.calls == 0
+    choose_algorithm(many, aq.Threads(2))
+    assert many.calls > 0
+    # A cluster states its costs by rows: nothing is measured.
+    many.calls = 0
+    free = aq.Cluster(2, rows=1, message=1.0)
+    dear = aq.Cluster(2, rows=1, message=1e6)
+    assert isinstance(choose_algorithm(many, aq.Simulator(free)), TableLBFGS)
+    assert not isinstance(choose_algorithm(many, aq.Simulator(dear)), TableLBFGS)
+    assert many.calls == 0
 
 
 def test_a_hessian_by_differences_is_chosen_where_it_costs_a_pass_at_most():
@@ -101,9 +155,9 @@ def test_a_hessian_by_differences_is_chosen_where_it_costs_a_pass_at_most():
         n_data = 1_000_000
 
     most = Large(np.eye(223), np.zeros(223))  # 20 * 223^2 is just below a million
-    assert default_algorithm(most, 2) == DifferenceLBFGS(2, curvature_size(223), 3, pieces=4)
-    assert isinstance(default_algorithm(Large(np.eye(224), np.zeros(224)), 2), GrowingLBFGS)
-    assert isinstance(default_algorithm(most, 2500), BlockLBFGS)
+    assert default_algorithm(most, 2, **DEAR) == DifferenceLBFGS(2, curvature_size(223), 3, pieces=4)
+    assert isinstance(default_algorithm(Large(np.eye(224), np.zeros(224)), 2, **DEAR), GrowingLBFGS)
+    assert isinstance(default_algorithm(most, 2500, **DEAR), BlockLBFGS)
 
 
 @pytest.mark.parametrize(("dim", "levels"), [(3329, 2), (16_000, 1), (17_000, 0)])
@@ -121,14 +175,16 @@ class WithoutCurvature(aq.LogisticRegression):
     ("model", "algorithm", "workers"),
     [
         (aq.LogisticRegression, MetricLBFGS, 2),
-        *((WithoutCurvature, DifferenceLBFGS, workers) for workers in (1, 2, 40)),
+        *((WithoutCurvature, TableLBFGS, workers) for workers in (1, 2, 40)),
     ],
 )
 def test_the_default_on_many_rows_finds_their_minimum(model, algorithm, workers):
     problem = model.random(20_000 * workers, 4, seed=0)
     engine = aq.Simulator(aq.Cluster(workers, worker_std=0.5))
+    chosen = default_algorithm(problem, workers)
+    assert isinstance(chosen, algorithm)
     run = aq.minimize(problem, engine=engine)
-    assert isinstance(default_algorithm(problem, workers), algorithm)
+    assert run.algorithm == chosen
     g, start = np.empty(4), np.empty(4)
     problem.grad(run.theta, np.arange(problem.n_data), g)
     problem.grad(np.zeros(4), np.arange(problem.n_data), start)

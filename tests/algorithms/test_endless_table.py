@@ -28,7 +28,7 @@ def quadratic(algorithm: aq.TableLBFGS, it: Iterate, version: int, part: int, z:
     return algorithm.apply(it, [update], Commit(version, [0], lambda theta: math.nan))
 
 
-def test_a_point_is_held_until_every_part_has_answered_at_it() -> None:
+def test_a_point_is_held_until_every_part_was_computed_at_it() -> None:
     algorithm = aq.TableLBFGS(PARTS, PARTS)
     it, version = algorithm.init(np.array([7.0])), 0
     while it.course.hold.since < 0:
@@ -38,14 +38,14 @@ def test_a_point_is_held_until_every_part_has_answered_at_it() -> None:
     held, since = it.theta.copy(), it.course.hold.since
     old = Update(np.array([9.0]), np.array([9.0]), 81.0, 0, True, since - 1)
     it = algorithm.apply(it, [old], Commit(version + 1, [0], lambda theta: math.nan))
-    assert it.course.hold.answered == 0, "an update taken before the hold says nothing of the held point"
+    assert it.course.hold.arrived == 0, "an update taken before the hold says nothing of the held point"
     version += 1
     for count in range(PARTS):
         assert (it.theta == held).all()
         assert algorithm.standing(it) is None
         version += 1
         it = quadratic(algorithm, it, version, count)
-        if count == 0:  # a second update of a part that has answered counts no part twice
+        if count == 0:  # a second update of a part that has arrived counts no part twice
             version += 1
             it = quadratic(algorithm, it, version, count)
     standing = algorithm.standing(it)

@@ -30,11 +30,11 @@ def versions(problem, algorithm, theta0, commits, seed=0):
     master = Master(Request(problem, algorithm, theta0, commits, evaluate=None), workers=1)
     local = algorithm.init_worker(problem, theta0)
     for n in range(commits):
-        answers = [
+        updates = [
             algorithm.step(master.iterate, local, problem, Task(0, n, Stream(seed, 0, n), part))
             for part in range(algorithm.blocks * algorithm.pieces)
         ]
-        master.commit(answers, float(n), [0] * len(answers))
+        master.commit(updates, float(n), [0] * len(updates))
         yield master.iterate
 
 

@@ -1,4 +1,4 @@
-"""mb-L-BFGS against a synchronous NumPy reference, with everyone answering and with drops."""
+"""mb-L-BFGS against a synchronous NumPy reference, with all updates in time and with drops."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_overlap_of_the_round_before_enters_the_gradient_where_asked(quorum)
     assert not np.array_equal(run.theta, other.theta)
 
 
-def test_late_answers_are_dropped_and_pairs_come_from_those_who_answered_twice():
+def test_late_updates_are_dropped_and_pairs_come_from_workers_in_both_rounds():
     algorithm = MBLBFGS(0.05, 3, 30, 15, timeout=1.0, quorum=0.3)
     run, expected = compare(algorithm, Cluster(5, 2.0, 3.0, message=0.3, master=0.1), 80)
     assert run.schedule.dropped > 10
@@ -58,7 +58,7 @@ def test_late_answers_are_dropped_and_pairs_come_from_those_who_answered_twice()
 
 
 def test_a_round_without_a_common_worker_gives_no_pair():
-    # Two workers that answer in turn, each late for the other's round.
+    # Two workers that send in turn, each late for the other's round.
     algorithm = MBLBFGS(0.02, 3, 30, 15, timeout=0.0, quorum=0.1)
     run, expected = compare(algorithm, Cluster(3, [1.0, 1.1, 1.3], 0.4), 80)
     assert expected["pairless"] > 5

@@ -9,7 +9,7 @@ import pytest
 from oracles import gradient, one_sentence, thetas_of
 
 from asyncqn import AsyncSAGA, Cluster, DelayAdaptiveSGD, LinearGaussian, Rennala, Ringmaster, Simulator
-from asyncqn.algorithms.scatter import FIRST, Scatter, add_step, new_scatter, note_answer
+from asyncqn.algorithms.scatter import MIN_UPDATES, Scatter, add_step, new_scatter, note_update
 from asyncqn.core.streams import Stream
 from asyncqn.errors import BadInput
 
@@ -53,7 +53,7 @@ def test_ringmaster_adds_what_is_young_enough_and_drops_the_rest() -> None:
             np.testing.assert_allclose(thetas[commit], expected, rtol=ROUNDING, atol=ROUNDING)
 
 
-def test_rennala_takes_the_mean_of_answers_to_the_present_iterate() -> None:
+def test_rennala_takes_the_mean_of_updates_at_the_present_iterate() -> None:
     run, thetas, gradients = computed(Rennala(H, BATCH, collect=6), 30)
     assert run.schedule.staleness.max() == 0
     for commit in range(1, 31):
@@ -86,12 +86,12 @@ def test_saga_converges_to_the_optimum_where_sgd_keeps_its_noise() -> None:
     assert errors["sgd"] > 1e-4
 
 
-def test_the_scatter_is_the_variance_of_independent_answers() -> None:
+def test_the_scatter_is_the_variance_of_independent_updates() -> None:
     rng = np.random.default_rng(0)
     size = np.array([1.0, 10.0, 0.1])
     scatter = new_scatter(size, True)
     for _ in range(2000):
-        scatter = note_answer(scatter, 5.0 + size * rng.standard_normal(3))
+        scatter = note_update(scatter, 5.0 + size * rng.standard_normal(3))
     # The last 1000 differences: a relative standard deviation of sqrt(3 / 1000) = 0.055 for each variance.
     np.testing.assert_allclose(scatter.D, size**2, rtol=5 * 0.055)
     assert scatter.largest == scatter.D.max()
@@ -100,11 +100,11 @@ def test_the_scatter_is_the_variance_of_independent_answers() -> None:
 def test_the_metric_lengthens_flat_coordinates_and_leaves_the_stiffest() -> None:
     D = np.array([100.0, 1.0, 0.0])
     theta = np.zeros(3)
-    add_step(theta, 2.0, np.ones(3), Scatter(D, np.zeros(3), FIRST, 100.0))
+    add_step(theta, 2.0, np.ones(3), Scatter(D, np.zeros(3), MIN_UPDATES, 100.0))
     # D / max D + 1/20: 1.05, 0.06 and 0.05.
     np.testing.assert_allclose(theta, [2 / 1.05, 2 / 0.06, 2 / 0.05])
-    add_step(theta, -1.0, theta.copy(), Scatter(D, np.zeros(3), FIRST - 1, 100.0))
-    assert not theta.any(), "too few answers were seen for a metric"
+    add_step(theta, -1.0, theta.copy(), Scatter(D, np.zeros(3), MIN_UPDATES - 1, 100.0))
+    assert not theta.any(), "too few updates were seen for a metric"
 
 
 def test_the_metric_helps_where_coordinates_differ_in_scale() -> None:

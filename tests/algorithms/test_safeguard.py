@@ -54,7 +54,7 @@ def start(theta0: float = 0.0, kept_values: int = 5) -> Walk:
 
 
 def tell(walk: Walk, metric: Any, value: float, g: float | None, ask: Any = None) -> Walk:
-    """Answer the trial under way."""
+    """Send the updates of the trial under way."""
     at = None if g is None else np.array([[g]])
     return walk._replace(trial=advance(walk, metric, at, value, ask))
 

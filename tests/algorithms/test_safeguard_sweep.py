@@ -79,7 +79,7 @@ def finite(problem: Any, theta: Any) -> bool:
 
 @pytest.mark.parametrize("kind", PROBLEMS)
 def test_every_run_ends_at_a_stationary_point_or_says_why_not(kind: Any) -> None:
-    answered = count = 0
+    converged = count = 0
     for magnitude in MAGNITUDES:
         for seed in SEEDS:
             turn = count % 8
@@ -104,8 +104,8 @@ def test_every_run_ends_at_a_stationary_point_or_says_why_not(kind: Any) -> None
             # A float32 gradient of thirty rows and a theta of length ten is off by some hundred eps.
             flat = np.linalg.norm(g) * max(1.0, np.linalg.norm(theta)) / max(1.0, abs(value))
             if status == "converged":
-                answered += 1
+                converged += 1
                 assert flat <= 10 * t, case
                 lowest = polish(partial(exact, truth), theta, jac=True, method="L-BFGS-B").fun
                 assert value - lowest <= 100 * t * max(1.0, abs(value)), case
-    assert answered >= LEAST[kind.__name__] * count
+    assert converged >= LEAST[kind.__name__] * count

@@ -17,7 +17,7 @@ from asyncqn.core.request import Request
 from asyncqn.core.streams import Stream
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput
-from asyncqn.runs.conclude import answer
+from asyncqn.runs.conclude import best_candidate
 from asyncqn.types import Commit, Task
 from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
 from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization, als
@@ -165,7 +165,7 @@ def test_a_warm_up_that_did_harm_is_undone() -> None:
     assert algorithm.apply(iterate, [again], Commit(1, [0], problem.value)).trial.kept == 1
 
 
-def test_an_answer_that_is_no_number_makes_the_trial_shrink_and_not_the_run_fail() -> None:
+def test_an_update_that_is_no_number_makes_the_trial_shrink_and_not_the_run_fail() -> None:
     problem = model()
     algorithm = replace(default_factorization_algorithm(problem, 1), warmup=0)
     iterate = algorithm.init(problem.initial(np.random.default_rng(0)))
@@ -233,14 +233,14 @@ def test_a_run_reports_the_last_point_kept_where_that_is_lower_than_the_trial_un
     base, trial = master.iterate.base, master.iterate.theta
     values = problem.value(base), problem.value(trial)
     assert values[1] < values[0]
-    assert answer(master)[0].tobytes() == trial.tobytes()
+    assert best_candidate(master)[0].tobytes() == trial.tobytes()
     trial[...] = 30.0  # as if the step had gone astray
-    theta, fun = answer(master)
+    theta, fun = best_candidate(master)
     assert theta.tobytes() == base.tobytes()
     assert fun == values[0]
     assert not np.shares_memory(theta, base)
     trial[...] = np.nan
-    assert answer(master)[0].tobytes() == base.tobytes()
+    assert best_candidate(master)[0].tobytes() == base.tobytes()
 
 
 @pytest.mark.parametrize("epochs", [0.5, 1.0, 2.0, 6.0])

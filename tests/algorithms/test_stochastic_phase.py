@@ -10,7 +10,7 @@ import pytest
 import asyncqn as aq
 from asyncqn.algorithms.quasi_newton import stochastic_phase
 from asyncqn.algorithms.quasi_newton.centred_table import Progress, Table
-from asyncqn.algorithms.quasi_newton.stochastic_phase import FALL, NOISE, POOR, SAFETY, Phase
+from asyncqn.algorithms.quasi_newton.stochastic_phase import FALL, NOISE, SAFETY, Phase
 from asyncqn_recommender import MatrixFactorization
 
 
@@ -64,11 +64,11 @@ def test_the_step_follows_from_curvature_staleness_and_parts() -> None:
     assert phase.step == 2e-6
 
 
-def test_it_ends_after_poor_half_passes_in_a_row() -> None:
+def test_a_half_pass_that_falls_far_less_than_the_best_one_ends_it() -> None:
     phase = Phase(active=True)
-    for fall, poor in ((10.0, 0), (FALL * 10.0 - 0.1, 1), (3.0, 0), (1.0, 1), (-2.0, POOR)):
+    for fall, slowing in ((10.0, False), (FALL * 10.0 - 0.1, True), (3.0, False), (1.0, True), (-2.0, True)):
         phase = stochastic_phase._judge_half_pass(phase._replace(fall=20.0 * fall, compared=20))
-        assert phase.poor == poor
+        assert phase.slowing == slowing
     assert phase.best == 10.0
     assert phase.gained == pytest.approx(10.0 + 2.4 + 3.0 + 1.0 - 2.0)
 

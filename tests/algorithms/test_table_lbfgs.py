@@ -21,7 +21,7 @@ def _commit(version: int) -> Commit:
     return Commit(version, [0], lambda theta: math.nan)
 
 
-def _answer(algorithm: aq.TableLBFGS, it: Iterate, part: int, g: Any, z: Any, version: int) -> Iterate:
+def _send(algorithm: aq.TableLBFGS, it: Iterate, part: int, g: Any, z: Any, version: int) -> Iterate:
     update = Update(np.asarray(g), np.asarray(z), math.nan, part, True, version - 1)
     return algorithm.apply(it, [update], _commit(version))
 
@@ -34,7 +34,7 @@ def test_stale_gradients_of_a_quadratic_give_its_minimum_once_the_curvature_is_k
     minima, it = rng.standard_normal(8), algorithm.init(np.zeros(1))
     for version in range(1, 12):
         part, z = (version - 1) % 8, 0.0 if version <= 8 else float(rng.standard_normal())
-        it = _answer(algorithm, it, part, [3.0 * (z - minima[part])], [z], version)
+        it = _send(algorithm, it, part, [3.0 * (z - minima[part])], [z], version)
     assert it.memory.accepted == 1
     assert abs(it.theta[0] - minima.mean()) < 1e-12
     assert len(set(it.course.table.z[:3, 0])) == 3
@@ -45,7 +45,7 @@ def test_the_sums_are_those_of_the_table() -> None:
     algorithm = aq.TableLBFGS(parts=9, first=2)
     it = algorithm.init(np.zeros(3))
     for version in range(1, 30):
-        it = _answer(
+        it = _send(
             algorithm, it, int(rng.integers(9)), rng.standard_normal(3), rng.standard_normal(3), version
         )
         known = it.course.table.read >= 0
@@ -54,18 +54,18 @@ def test_the_sums_are_those_of_the_table() -> None:
         assert it.course.progress.seen == known.sum()
 
 
-def test_an_answer_that_is_older_than_the_entry_of_its_part_is_void() -> None:
+def test_an_update_that_is_older_than_the_entry_of_its_part_is_void() -> None:
     algorithm = aq.TableLBFGS(parts=9, first=2)
     it = algorithm.init(np.zeros(1))
     for version in range(1, 5):
-        it = _answer(algorithm, it, version % 2, [1.0 + version], [0.1 * version], version)
+        it = _send(algorithm, it, version % 2, [1.0 + version], [0.1 * version], version)
     late = Update(np.array([9.0]), np.array([9.0]), math.nan, 0, True, 1)
     after = algorithm.apply(it, [late], _commit(5))
     assert after.course.table.g[0, 0] == 5.0
     assert after.course.progress == it.course.progress
 
 
-def test_scatter_gives_the_inverse_covariance_of_the_answers() -> None:
+def test_scatter_gives_the_inverse_covariance_of_the_updates() -> None:
     rng = np.random.default_rng(0)
     half = rng.standard_normal((3, 3))
     metric = ScatterMatrix.empty(np.zeros(3))
@@ -84,9 +84,9 @@ def test_scatter_about_the_running_mean_is_that_of_a_plain_loop(length: int) -> 
     rng = np.random.default_rng(0)
     metric, F, mean = ScatterMatrix.empty(np.zeros(length)), np.zeros((length, length)), np.zeros(length)
     for k in range(30):
-        answer = rng.standard_normal(length)
-        metric.note_deviation(answer)
-        x = answer - mean
+        update = rng.standard_normal(length)
+        metric.note_deviation(update)
+        x = update - mean
         if k > 0:
             F += (np.outer(x, x) / (1.0 + max(1.0 / k, RATE / (2.0 - RATE))) - F) / k
         mean += max(1.0 / (k + 1), RATE) * x
@@ -95,21 +95,21 @@ def test_scatter_about_the_running_mean_is_that_of_a_plain_loop(length: int) -> 
 
 
 def test_scatter_about_the_running_mean_is_sharper_than_that_of_differences() -> None:
-    # Of k differences the variance of an entry is 3/2 of what k answers with a known mean have; over 300
+    # Of k differences the variance of an entry is 3/2 of what k updates with a known mean have; over 300
     # tries the ratio of the two is known to a tenth.
     rng = np.random.default_rng(0)
     errors = np.zeros(2)
     for _ in range(300):
         metrics = ScatterMatrix.empty(np.zeros(2)), ScatterMatrix.empty(np.zeros(2))
-        for answer in rng.standard_normal((100, 2)) + 5.0:
-            metrics[0].note(answer)
-            metrics[1].note_deviation(answer)
+        for update in rng.standard_normal((100, 2)) + 5.0:
+            metrics[0].note(update)
+            metrics[1].note_deviation(update)
         errors += [np.sum((np.tril(metric.F) - np.eye(2)) ** 2) for metric in metrics]
     assert errors[1] < 0.85 * errors[0]
 
 
 @pytest.mark.parametrize(("length", "moved"), [(1, 10), (40, 20)])
-def test_a_pair_is_of_a_quarter_of_the_parts_or_of_half_as_many_answers_as_numbers(
+def test_a_pair_is_of_a_quarter_of_the_parts_or_of_half_as_many_updates_as_numbers(
     length: int, moved: int
 ) -> None:
     rng = np.random.default_rng(0)
@@ -117,7 +117,7 @@ def test_a_pair_is_of_a_quarter_of_the_parts_or_of_half_as_many_answers_as_numbe
     it, pairs = algorithm.init(np.zeros(length)), []
     for version in range(1, 100):
         z = np.zeros(length) if version <= 40 else 0.3 + 0.05 * rng.standard_normal(length)
-        it = _answer(algorithm, it, (version - 1) % 40, 2.0 * z - 1.0, z, version)
+        it = _send(algorithm, it, (version - 1) % 40, 2.0 * z - 1.0, z, version)
         pairs.append(it.memory.accepted)
     assert pairs.index(2) - pairs.index(1) == moved
 
@@ -145,10 +145,10 @@ def test_growth_quickens_and_says_when_all_parts_are_active() -> None:
     growth = Growth(4, quick=10)
     algorithm = aq.TableLBFGS(parts=40, first=4)
     assert algorithm.stages[0].growth == growth
-    assert growth.answers(40) == 3 * 4 + 2 * 6 + 30
-    schedule = aq.simulate(aq.Cluster(3, 1.0, 0.3), algorithm.stages, growth.answers(40) + 3, 0)
+    assert growth.updates(40) == 3 * 4 + 2 * 6 + 30
+    schedule = aq.simulate(aq.Cluster(3, 1.0, 0.3), algorithm.stages, growth.updates(40) + 3, 0)
     assert schedule.part is not None
-    active = [int(schedule.part[schedule.read <= v].max()) + 1 for v in (0, 12, 24, growth.answers(40))]
+    active = [int(schedule.part[schedule.read <= v].max()) + 1 for v in (0, 12, 24, growth.updates(40))]
     assert (np.array(active[:3]) <= (4, 5, 11)).all()
     assert active[3] == 40
 

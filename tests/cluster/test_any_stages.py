@@ -67,8 +67,8 @@ def test_deaths_and_joins_agree_with_the_compiled_queue() -> None:
 
 
 OWN: dict[str, Stages] = {
-    "rounds, then each update": (Stage(Closes.ROUND, 5, quorum=1.0), Stage(Closes.EACH_ANSWER)),
-    "each update, then fresh ones": (Stage(Closes.EACH_ANSWER, 10), Stage(Closes.ROUND, answers=2)),
+    "rounds, then each update": (Stage(Closes.ROUND, 5, quorum=1.0), Stage(Closes.EACH_UPDATE)),
+    "each update, then fresh ones": (Stage(Closes.EACH_UPDATE, 10), Stage(Closes.ROUND, updates=2)),
     "two cuts": (blocks(2, 1e9, commits=4), blocks(5, 1.0)),
     "blocks, then batches": (blocks(3, 1e9, commits=3), batches(6)),
     "batches twice": (batches(4, 9), batches(8, 7, Order.BY_AGE), blocks(4, 1e9, 2)),
@@ -88,10 +88,10 @@ def test_stages_of_ones_own_follow_their_rules(name: str) -> None:
         per_commit = set(counts[begin:end].tolist())
         if stage.closes is Closes.ALL_PARTS:
             assert per_commit == {stage.parts}
-        elif stage.closes is Closes.EACH_ANSWER:
+        elif stage.closes is Closes.EACH_UPDATE:
             assert per_commit == {1}
         else:
-            assert per_commit == {stage.answers or 3}
+            assert per_commit == {stage.updates or 3}
         begin = end
 
 
@@ -123,7 +123,7 @@ def test_a_link_is_refused_in_a_sentence() -> None:
 @pytest.mark.parametrize(
     ("stages", "sentence"),
     [
-        ((batches(3, 5), Stage(Closes.EACH_ANSWER)), "every stage cuts the data into parts, or none does"),
+        ((batches(3, 5), Stage(Closes.EACH_UPDATE)), "every stage cuts the data into parts, or none does"),
         ((Stage(Closes.ROUND, blocks=3),), "blocks need a stage that commits each update"),
         ((Stage(Closes.ALL_PARTS),), "blocks need a stage"),
     ],

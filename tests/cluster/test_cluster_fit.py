@@ -92,6 +92,15 @@ def test_the_times_of_pieces_are_told_as_those_of_their_block():
     assert fitted.rows == 10.0
 
 
+def test_a_manifest_of_an_earlier_version_calls_an_update_an_answer() -> None:
+    run = recorded(aq.Cluster(2, 3.0, 0.1, link=0.25, master=1.0), aq.BlockLBFGS(blocks=4, pieces=2), 40)
+    fitted = aq.Cluster.from_run(run)
+    master = run.manifest["engine"]["measured"]["master"]
+    master["answer"] = master.pop("update")
+    assert fitted.link > 0.0
+    assert aq.Cluster.from_run(run) == fitted
+
+
 def test_a_simulated_run_knows_its_cluster():
     cluster = aq.Cluster(4, times=aq.Exponential(2.0), message=1.0, deaths={3: 50.0})
     run = aq.minimize(PROBLEM, SGD, engine=aq.Simulator(cluster), commits=50)

@@ -142,7 +142,7 @@ def test_a_deterministic_round_takes_compute_and_messages_and_master():
     np.testing.assert_allclose(schedule.commit_times(), 4.75 * np.arange(1, 11))
     assert schedule.dropped == 0
     # With a timeout of 2 and a half quorum the slow worker is cut off after exactly 0.25 + 2.25:
-    # worker 1's answer arrives 0.25 after the timeout is over only when the quorum needs it.
+    # worker 1's update arrives 0.25 after the timeout is over only when the quorum needs it.
     early = simulate(Cluster(3, [1.0, 2.0, 4.0], 0.0, 0.5, 0.25), rounds(2.0, 0.3), 1, 0)
     np.testing.assert_allclose(early.commit_times(), [0.25 + 2.0 + 0.25])
     assert early.worker[early.commit == 1].tolist() == [0]
@@ -151,15 +151,15 @@ def test_a_deterministic_round_takes_compute_and_messages_and_master():
 def test_a_link_carries_one_message_after_the_other():
     W, mu, tau, mu_m, b, N = 5, 20.0, 2.0, 1.0, 0.5, 6
     cluster = Cluster(W, mu, 0.0, tau, mu_m, link=b)
-    # The workers get their first messages b apart, and their answers come b apart, faster than an exchange
+    # The workers get their first messages b apart, and their updates come b apart, faster than an exchange
     # of 2 b + mu_m: the first commit is at b + tau + mu + b + mu_m, and then one follows per exchange.
     one_by_one = simulate(cluster, ASYNCHRONOUS, W, 0).commit_times()
     np.testing.assert_allclose(one_by_one, b + tau + mu + b + mu_m + (2 * b + mu_m) * np.arange(W))
-    # A broadcast takes W b, the answers come b apart and are received at once: the last after (W + 1) b.
+    # A broadcast takes W b, the updates come b apart and are received at once: the last after (W + 1) b.
     for stage in (rounds(np.inf, 1.0), blocks(W, 1e9)):
         times = simulate(cluster, stage, N, 0).commit_times()
         np.testing.assert_allclose(times, ((W + 1) * b + tau + mu + mu_m) * np.arange(1, N + 1))
-    # Every piece is charged: W blocks of two pieces are 2 W answers, and where pieces are short they queue.
+    # Every piece is charged: W blocks of two pieces are 2 W updates, and where pieces are short they queue.
     short = Cluster(W, 0.2, 0.0, 0.0, mu_m, link=b)
     version = simulate(short, blocks(W, 1e9, 2), 1, 0).commit_times()[0]
     assert version >= W * b + 2 * W * b + mu_m - 1e-9
@@ -171,8 +171,8 @@ def test_a_link_carries_one_message_after_the_other():
 def test_what_the_master_sends_costs_it_one_message_each_a_tree_or_nothing(sending, replies, broadcasts):
     W, mu, tau, mu_m, b, N = 7, 20.0, 2.0, 1.0, 0.5, 6
     cluster = Cluster(W, mu, 0.0, tau, mu_m, link=b, sending=sending)
-    # One by one: the first worker has its message after one reply, and each exchange costs an answer, a
-    # commit and a reply.  (Answers come in faster than that.)
+    # One by one: the first worker has its message after one reply, and each exchange costs an update, a
+    # commit and a reply.  (Updates come in faster than that.)
     times = simulate(cluster, ASYNCHRONOUS, W, 0).commit_times()
     expected = replies * b + tau + mu + b + mu_m + (b + replies * b + mu_m) * np.arange(W)
     np.testing.assert_allclose(times, expected)

@@ -145,9 +145,9 @@ def test_updates_that_are_no_numbers_are_rejected_and_counted_and_the_run_goes_o
     assert np.isfinite(run.theta).all()
     # A batch of four out of forty rows holds row 0 with probability 1 - 0.975^4 = 0.096; the
     # overlap of the step before, which mb-L-BFGS sends along, adds half as much.
-    answers = run.schedule.staleness.size
-    share = run.counters["updates_rejected"] / answers
-    spread = 4 * np.sqrt(0.1 * 0.9 / answers)
+    updates = run.schedule.staleness.size
+    share = run.counters["updates_rejected"] / updates
+    spread = 4 * np.sqrt(0.1 * 0.9 / updates)
     assert 0.096 - spread < share < 0.15 + spread
     assert run.fun < p.value(np.ones(6))
 

@@ -51,7 +51,7 @@ def test_every_simulated_schedule_keeps_the_invariants(cluster, pattern, commits
         assert (schedule.read[mine][1:] >= ends[:-1]).all(), "one computation in flight per worker"
         assert not mine.any() or schedule.time[mine][0] >= cluster.joins.get(w, 0.0)
     if pattern != ASYNCHRONOUS:
-        assert (schedule.staleness == 0).all(), "a round's answers are computed on its own broadcast"
+        assert (schedule.staleness == 0).all(), "a round's updates are computed on its own broadcast"
         assert schedule.staleness.size + schedule.dropped == len(schedule)
     else:
         assert schedule.dropped == 0

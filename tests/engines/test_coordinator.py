@@ -47,7 +47,7 @@ def as_loaded(saved: Saved) -> Saved:
 
 
 class Stage:
-    """An engine without time of its own: it computes at once and answers when the test says so."""
+    """An engine without time of its own: it computes at once and sends when the test says so."""
 
     def __init__(self, algorithm: Any, **options: Any) -> None:
         self.algorithm = algorithm
@@ -90,7 +90,7 @@ class Stage:
         if (saved := self.coordinator.snapshots.whole()) is not None:
             self.checkpoints.append(as_loaded(saved))
 
-    def answer(self, which: int, ask: bool = True) -> None:
+    def send(self, which: int, ask: bool = True) -> None:
         if self.flight:
             w = sorted(self.flight)[which % len(self.flight)]
             update = self.flight.pop(w)
@@ -112,7 +112,7 @@ class Stage:
 
 EVENTS = st.lists(
     st.tuples(
-        st.sampled_from(["answer"] * 8 + ["tick", "lose", "join"]), st.integers(0, 9), st.floats(0.0, 1.0)
+        st.sampled_from(["send"] * 8 + ["tick", "lose", "join"]), st.integers(0, 9), st.floats(0.0, 1.0)
     ),
     max_size=60,
 )
@@ -120,7 +120,7 @@ EVENTS = st.lists(
 
 def drive(stage: Stage, events: list[tuple[str, int, float]]) -> None:
     acts: dict[str, Callable[[int], None]] = {
-        "answer": stage.answer,
+        "send": stage.send,
         "lose": stage.lose,
         "join": lambda _: stage.join(),
         "tick": lambda _: stage.carry(stage.coordinator.tick(stage.now)),
@@ -189,24 +189,24 @@ def test_every_checkpoint_continues_into_a_run_that_replays_as_a_whole(
         assert aq.replay(run).schedule == run.schedule
 
 
-def test_a_round_closes_after_its_timeout_with_a_quorum_and_drops_the_late_answer() -> None:
+def test_a_round_closes_after_its_timeout_with_a_quorum_and_drops_the_late_update() -> None:
     stage = Stage(ALGORITHMS["rounds"], commits=2)
     for _ in range(3):
         stage.join()
     stage.now = 1.0
-    stage.answer(0)
+    stage.send(0)
     assert stage.coordinator.deadline == 2.0
     stage.now = 2.5
     stage.carry(stage.coordinator.tick(stage.now))
     assert stage.coordinator.version == 0, "one of three is no quorum of a half"
-    stage.answer(1)  # worker 2 answers late, but makes the quorum
+    stage.send(1)  # worker 2 sends late, but makes the quorum
     assert stage.coordinator.version == 1
     stage.now = 3.0
     assert sorted(stage.flight) == [0, 1, 2]
     assert stage.read == {0: 1, 1: 0, 2: 1}
-    stage.answer(1)  # worker 1 still answers version 0
+    stage.send(1)  # worker 1 still computes on version 0
     for _ in range(3):
-        stage.answer(0)
+        stage.send(0)
     run = stage.finish()
     assert run.nit == 2
     rows = list(zip(run.schedule.worker.tolist(), run.schedule.read.tolist(), run.schedule.commit.tolist()))
@@ -219,20 +219,20 @@ def test_a_round_does_not_wait_for_a_lost_worker() -> None:
     stage = Stage(ALGORITHMS["rounds"])
     for _ in range(3):
         stage.join()
-    stage.answer(0)
-    stage.answer(0)
+    stage.send(0)
+    stage.send(0)
     assert stage.coordinator.version == 0
     stage.carry(stage.coordinator.lost(2, 0.5))
     assert stage.coordinator.version == 1
     assert stage.coordinator.lost_workers == 1
 
 
-def test_a_silent_worker_is_given_up_and_its_late_answer_ignored() -> None:
+def test_a_silent_worker_is_given_up_and_its_late_update_ignored() -> None:
     stage = Stage(ALGORITHMS["asynchronous"], give_up_after=5.0)
     for _ in range(2):
         stage.join()
     stage.now = 4.0
-    stage.answer(0)
+    stage.send(0)
     assert stage.coordinator.deadline == 5.0
     stage.carry(stage.coordinator.tick(5.0))
     assert list(stage.coordinator.members) == [0]
@@ -246,9 +246,9 @@ def test_an_update_beyond_the_staleness_bound_is_dropped_and_its_worker_reads_an
     for _ in range(2):
         stage.join()
     for _ in range(3):
-        stage.answer(0)
+        stage.send(0)
     assert (stage.coordinator.version, stage.read[1]) == (3, 0)
-    stage.answer(1)
+    stage.send(1)
     assert (stage.coordinator.version, stage.read[1]) == (3, 3)
     run = stage.finish()
     assert run.counters["staleness_max"] <= 2
@@ -279,7 +279,7 @@ def test_every_evaluation_is_made_inside_the_engines_pause() -> None:
     stages.append(stage)
     stage.join()
     while not stage.coordinator.done:
-        stage.answer(0)
+        stage.send(0)
     # The start, commits 5, 10 and 15, and the last one.
     assert [record["commit"] for record in stage.coordinator.master.records] == [0, 5, 10, 15, 17]
     assert inside == [0, 1, 2, 3, 4]

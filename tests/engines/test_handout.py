@@ -119,7 +119,7 @@ def test_a_simulated_staged_schedule_warms_up_one_by_one_and_then_closes_whole_v
 
 
 @given(data=st.data())
-def test_any_order_of_answers_and_losses_records_a_schedule_that_replays(data: st.DataObject) -> None:
+def test_any_order_of_updates_and_losses_records_a_schedule_that_replays(data: st.DataObject) -> None:
     algorithm = data.draw(st.sampled_from([STAGED, BlockLBFGS(3, backup_after=1.0), BlockLBFGS(2, pieces=3)]))
     theta0 = PROBLEM.initial(np.random.default_rng(0))
     request = Request(PROBLEM, algorithm, theta0, commits=data.draw(st.integers(1, 16)), evaluate=5)
@@ -161,15 +161,15 @@ def test_any_order_of_answers_and_losses_records_a_schedule_that_replays(data: s
 def test_untouched_blocks_go_first_and_a_late_one_is_duplicated_after_its_patience() -> None:
     parts = HandOut((blocks(2, 2.0),))
     assert [parts.choose(0, 0, 0.0), parts.choose(1, 0, 0.0)] == [0, 1]
-    assert parts.answered(0, 0, 0, took=1.0)
+    assert parts.delivered(0, 0, 0, took=1.0)
     assert not parts.complete
     assert parts.choose(0, 0, 1.0) is None
     assert parts.next_backup == pytest.approx(2.0)
     assert parts.choose(0, 0, 2.0) == 1
-    assert parts.answered(1, 0, 0, took=2.5)
+    assert parts.delivered(1, 0, 0, took=2.5)
     assert parts.complete
     parts.opened(1)
-    assert not parts.answered(1, 0, 1, took=1.0)  # the duplicate comes too late
+    assert not parts.delivered(1, 0, 1, took=1.0)  # the duplicate comes too late
     assert parts.choose(1, 1, 3.0) == 1
     parts.lost(1, 1, 1, 1)
     assert parts.choose(0, 1, 3.0) == 0
@@ -179,7 +179,7 @@ def test_untouched_blocks_go_first_and_a_late_one_is_duplicated_after_its_patien
 def test_what_a_lost_worker_leaves_of_its_block_need_not_be_waited_for() -> None:
     parts = HandOut((blocks(2, 2.0, 2),))
     assert [parts.choose(0, 0, 0.0), parts.choose(1, 0, 0.0)] == [0, 2]
-    assert parts.answered(2, 0, 0, took=1.0)
+    assert parts.delivered(2, 0, 0, took=1.0)
     assert parts.choose(1, 0, 1.0) == 3
     parts.lost(1, 3, 0, 0)
     assert parts.choose(0, 0, 1.0) == 1, "its own block first"
@@ -204,7 +204,7 @@ def followed(cluster: aq.Cluster, cut: Stages, commits: int, seed: int) -> list[
         now = min([end for end, *_ in due.values()] + [t for t in backups if t > now])
         for w in sorted(w for w in due if due[w][0] == now):
             _, begun, read, q = due.pop(w)
-            counts = parts.answered(q, read, version, now - begun)
+            counts = parts.delivered(q, read, version, now - begun)
             rows.append((w, read, version + 1 if counts else 0, q))
             if counts and parts.complete:
                 version += 1

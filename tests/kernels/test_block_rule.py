@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asyncqn.kernels.block_rule import Parts, answer, choose, new_parts, open_version, settle, take_up
+from asyncqn.kernels.block_rule import Parts, choose, deliver, new_parts, open_version, settle, take_up
 
 
 def scan(parts: Parts, home: int, now: float, wait: float, pieces: int) -> int:
@@ -21,7 +21,7 @@ def scan(parts: Parts, home: int, now: float, wait: float, pieces: int) -> int:
         if missing[b] == 0:
             continue
         if copies[b * pieces] == 0:
-            age = parts.part["answered"][b * pieces : (b + 1) * pieces].min()
+            age = parts.part["delivered"][b * pieces : (b + 1) * pieces].min()
             if best < 0 or age < oldest:
                 best, oldest = b * pieces, age
             continue
@@ -52,7 +52,7 @@ def test_the_tournament_chooses_what_a_scan_of_all_parts_chooses(n_blocks, piece
             if q >= 0:
                 out += range(q, take_up(parts, q, now, pieces) + 1)
         elif kind == 2 and out:
-            answer(parts, out.pop(pick % len(out)), version, pieces)
+            deliver(parts, out.pop(pick % len(out)), version, pieces)
         elif out:  # whoever computed it is gone
             q = out.pop(pick % len(out))
             if not parts.part["done"][q]:

@@ -86,7 +86,7 @@ def test_pieces_make_versions_shorter_still_and_change_nothing_where_times_are_s
 
 
 def test_a_helper_begins_at_the_end_of_a_slow_block_and_its_worker_comes_to_meet_it():
-    # Worker 0 takes 1 per piece and worker 1 takes 1.8.  At 4 worker 0 begins piece 7, answered at 5, then
+    # Worker 0 takes 1 per piece and worker 1 takes 1.8.  At 4 worker 0 begins piece 7, delivered at 5, then
     # a copy of piece 6, which worker 1 ends before it, at 5.4.
     cluster = Cluster(2, worker_mean=(4.0, 7.2), master=1.0)
     schedule = simulate(cluster, blocks(2, 1e-9, 4), 1, 0)
@@ -97,7 +97,7 @@ def test_a_helper_begins_at_the_end_of_a_slow_block_and_its_worker_comes_to_meet
 
 
 def test_a_worker_that_hears_of_a_new_version_gives_up_the_rest_of_its_block():
-    # Worker 0 has its own block answered at 6 and pieces 7, 6 and 5 at 9, 12 and 15.  Version 1 opens at 16
+    # Worker 0 has its own block delivered at 6 and pieces 7, 6 and 5 at 9, 12 and 15.  Version 1 opens at 16
     # and is heard of at 17, when worker 1 is in its second piece, from 11 to 21.
     cluster = Cluster(2, worker_mean=(4.0, 40.0), message=2.0, master=1.0)
     schedule = simulate(cluster, blocks(2, 1e-9, 4), 40, 0)
@@ -127,7 +127,7 @@ def plain_model(cluster: Cluster, pattern: Stage, versions: int, seed: int) -> S
     durations: list[float] = []
     rows, now = [], 0.0
     for n in range(versions):
-        out: dict[int, list[float]] = {q: [] for q in range(B * p)}  # hand-outs of pieces not answered
+        out: dict[int, list[float]] = {q: [] for q in range(B * p)}  # hand-outs of pieces not delivered
         end = None
         waiting: list[int] = []
         while end is None or min((hand.arrival for hand in work.values()), default=math.inf) <= end:

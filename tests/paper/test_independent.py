@@ -13,7 +13,7 @@ from asyncqn.lab import HOPELESS
 from asyncqn.types import Request
 from asyncqn_paper.figures.fig2 import BASE, BY_PAIRS, H0, INTEGRATOR, ORACLE, PAYS, PROBLEM, Setting
 from asyncqn_paper.figures.gaussian import model
-from asyncqn_paper.settings import ANSWERS, EVERYONE, NAMES, NOBODY, TREE, algorithm, cluster
+from asyncqn_paper.settings import EVERYONE, NAMES, NOBODY, TREE, UPDATES_ONLY, algorithm, cluster
 
 
 class SameNumbers:
@@ -56,7 +56,7 @@ def with_defaults(given):
 
 
 @pytest.mark.parametrize("kind", NAMES)
-@pytest.mark.parametrize("payer", [EVERYONE, ANSWERS, TREE])
+@pytest.mark.parametrize("payer", [EVERYONE, UPDATES_ONLY, TREE])
 def test_short_runs_are_the_same_to_nine_digits(kind, payer):
     setting = Setting({**BASE, PAYS: payer, INTEGRATOR: "modified", H0: ORACLE})
     machines, given = cluster(kind, 7, 200.0, payer=payer), setting.parameters(kind)
@@ -78,7 +78,7 @@ def test_short_runs_are_the_same_to_nine_digits(kind, payer):
 FRESH = [
     ("rows-alike-2", EVERYONE, 200.0, "modified", ORACLE),
     ("rows-alike-8", TREE, 50.0, "modified", ORACLE),
-    ("rows-alike-2", ANSWERS, 900.0, "explicit", BY_PAIRS),
+    ("rows-alike-2", UPDATES_ONLY, 900.0, "explicit", BY_PAIRS),
 ]
 
 
@@ -109,7 +109,7 @@ def test_fresh_cells_agree_within_their_errors_with_numbers_of_its_own(
 
 EXPLODING = [
     ("five-directions-8", EVERYONE, 200.0, "explicit", BY_PAIRS),
-    ("five-weak-10", ANSWERS, 900.0, "explicit", BY_PAIRS),
+    ("five-weak-10", UPDATES_ONLY, 900.0, "explicit", BY_PAIRS),
     ("five-weak-10", TREE, 50.0, "modified", ORACLE),
     ("three-weak-39", NOBODY, 200.0, "explicit", BY_PAIRS),
 ]

@@ -16,7 +16,7 @@ from asyncqn_paper.movielens import (
     parameters,
     with_timeout,
 )
-from asyncqn_paper.settings import ANSWERS, EVERYONE, NAMES, NOBODY, algorithm
+from asyncqn_paper.settings import EVERYONE, NAMES, NOBODY, UPDATES_ONLY, algorithm
 from asyncqn_paper.studies import EVALUATIONS, RatingsProblem
 
 
@@ -43,7 +43,7 @@ def test_only_rounds_get_a_timeout_from_the_measured_times() -> None:
 
 
 @pytest.mark.parametrize(
-    ("payer", "link", "message"), [(NOBODY, 0.0, 0.5), (EVERYONE, 0.25, 0.0), (ANSWERS, 0.25, 0.25)]
+    ("payer", "link", "message"), [(NOBODY, 0.0, 0.5), (EVERYONE, 0.25, 0.0), (UPDATES_ONLY, 0.25, 0.25)]
 )
 def test_an_exchange_takes_as_long_whoever_pays_for_it(payer: str, link: float, message: float) -> None:
     cluster = measured_cluster(Timing(2.0, 0.1, 0.5), 3, payer)

@@ -57,7 +57,7 @@ def test_an_algorithm_has_its_own_colour_and_two_runs_of_one_problem_have_differ
     assert d != e
 
 
-def test_stragglers_dropped_answers_and_overtaking_are_those_of_the_schedule() -> None:
+def test_stragglers_dropped_updates_and_overtaking_are_those_of_the_schedule() -> None:
     schedule = Schedule(
         worker=[0, 0, 1, 0, 1], read=[0, 1, 0, 2, 3], commit=[1, 2, 3, 4, 0], time=[1.0, 2.0, 5.0, 5.5, 6.0]
     )

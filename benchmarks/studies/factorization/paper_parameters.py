@@ -3,7 +3,7 @@
     python -m benchmarks.studies.factorization.paper_parameters [COMMITS]
 
 A unit of time is a millisecond; a computation takes 100 +- 20, a message 10, which the paper leaves open.
-A synchronous round commits the answers of ten workers, so mb-L-BFGS gets a tenth of the commits.
+A synchronous round commits the updates of ten workers, so mb-L-BFGS gets a tenth of the commits.
 """
 
 from __future__ import annotations

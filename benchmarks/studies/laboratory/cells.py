@@ -89,7 +89,7 @@ def _commits_of_a_pass(cell: Cell, algorithm: Any, told: Problem, master: float)
     stage, n = first_stage(algorithm), told.model.n_data
     rows = float(algorithm.batch) if stage.blocks is None else n / stage.blocks
     updates = cell.workers / (rows * told.row + cell.message)
-    return min(updates / (stage.answers or 1), 1.0 / master) * n * told.row / cell.workers
+    return min(updates / (stage.updates or 1), 1.0 / master) * n * told.row / cell.workers
 
 
 class Trace(NamedTuple):

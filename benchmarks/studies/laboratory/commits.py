@@ -51,7 +51,7 @@ def first_stage(algorithm: Algorithm) -> Stage:
 
 def updates_of(stage: Stage) -> int:
     """Return how many updates a commit of a stage has."""
-    return stage.parts or 1 if stage.closes is Closes.ALL_PARTS else stage.answers or 1
+    return stage.parts or 1 if stage.closes is Closes.ALL_PARTS else stage.updates or 1
 
 
 def seconds_of_a_commit(model: Any, algorithm: Any, theta0: Any, workers: int, commits: int) -> float:

@@ -3,7 +3,7 @@
     python -m benchmarks.studies.linear_gaussian.variants [variants] [momentum]
 
 writes variants.csv and momentum.csv in docs/results/beyond.  The rows on tables of block gradients were
-recorded with version 0.1, in which a version could close before all blocks were answered.
+recorded with version 0.1, in which a version could close before all blocks had arrived.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from asyncqn import (
     minimize,
     simulate,
 )
-from asyncqn.algorithms.defaults import PIECES, pieces_of_a_block
+from asyncqn.algorithms.defaults import MAX_PIECES, pieces_of_a_block
 from asyncqn.cluster.simulate import _timing
 from asyncqn.core.stages import blocks
 from asyncqn.kernels import blocks as module
@@ -111,12 +111,12 @@ def help_after() -> None:
         table = np.empty((len(rules), len(WORKERS) * len(SPREADS)))
         for cell, (workers, spread) in enumerate(itertools.product(WORKERS, SPREADS)):
             timing = _timing(Cluster(workers, 1000.0 / workers, spread, message, master))
-            size = 8 * versions * workers * PIECES
+            size = 8 * versions * workers * MAX_PIECES
             columns = [np.zeros(size, np.int32) for _ in range(3)]
             columns += [np.zeros(size), np.zeros(size, np.int32)]
             for i, (backup_after, deviations) in enumerate(rules):
                 n, rows, short = queues[deviations](
-                    *timing, workers, backup_after, 1.0, PIECES, SEED, versions, *columns
+                    *timing, workers, backup_after, 1.0, MAX_PIECES, SEED, versions, *columns
                 )
                 assert (n, short) == (versions, -1), "the columns are too short"
                 table[i, cell] = columns[3][:rows].max() / versions

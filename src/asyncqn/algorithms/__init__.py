@@ -1,5 +1,9 @@
 """One algorithm per file, and their names in files and on the command line.
 
+Reading order: `stochastic_gradient` with `paper/async_sgd` (the shortest algorithm), `pair_memory` with
+`paper/as_lbfgs` (curvature pairs), `safeguard` with `quasi_newton/` (exact methods), `sampling/`, and
+`rivals/`; `defaults` chooses one of them for a problem.
+
 May import: errors, types, parameters, kernels, storage, registry, published, and of core what knows no run
 (stages, streams); not models.
 """
@@ -44,7 +48,8 @@ ALGORITHMS = Registry(
 
 
 def make_algorithm(kind: str, parameters: Mapping[str, Any], *, allow_imports: bool = False) -> Algorithm:
-    """An algorithm by name and parameters; a user's own by "module:Class", where imports are allowed."""
+    """Return the algorithm of this name; a user's own class, "module:Class", only where imports are
+    allowed."""
     if is_own(kind):
         own: Algorithm = make_own(kind, parameters, "algorithm", allow_imports)
         return own
@@ -56,10 +61,14 @@ def make_algorithm(kind: str, parameters: Mapping[str, Any], *, allow_imports: b
 
 
 def algorithm_to_json(algorithm: Algorithm) -> dict[str, Any]:
-    """Its name and parameters; of a user's own class "module:Class", where that says enough to make it."""
+    """Return name and parameters as JSON data, with "module:Class" as the name of a user's own class.
+
+    The parameters are None where they do not suffice to make the algorithm again.
+    """
     cls = type(algorithm)
     if (kind := ALGORITHMS.name_of(cls)) is not None:
         return {"kind": kind, "parameters": to_json(algorithm)}
+    # A manifest records the class's name in any case; only with parameters can the run be replayed from it.
     kind_, parameters = own_kind(cls), own_parameters(algorithm)
     if kind_ is None or parameters is None:
         return {"kind": cls.__name__, "parameters": None}
@@ -67,7 +76,10 @@ def algorithm_to_json(algorithm: Algorithm) -> dict[str, Any]:
 
 
 def algorithm_from_json(document: Mapping[str, Any], *, allow_imports: bool = False) -> Algorithm | None:
-    """The inverse; None for a user's own class, unless it can be imported and that is allowed."""
+    """Return the algorithm that `algorithm_to_json` described, or None.
+
+    It is None for a user's own class, unless the class can be imported and imports are allowed.
+    """
     kind, parameters = document["kind"], document["parameters"]
     if parameters is None or (is_own(kind) and not allow_imports):
         return None

@@ -40,7 +40,8 @@ class Annealing(Checked):
     steps: Annotated[int, parameter("Steps of one worker from the first beta to the last", ge=1)]
 
     def at(self, k: int) -> float:
-        """beta at a worker's k-th step."""
+        """Return beta at a worker's k-th step."""
+        # After `steps` the exponent stays 1: the temperature is constant from there on.
         return float(self.start * (self.end / self.start) ** min(k / self.steps, 1.0))
 
 
@@ -51,5 +52,5 @@ Beta = Annotated[
 
 
 def beta_at(beta: float | Annealing, k: int) -> float:
-    """The inverse temperature at a worker's k-th step."""
+    """Return the inverse temperature at a worker's k-th step."""
     return beta.at(k) if isinstance(beta, Annealing) else beta

@@ -1,4 +1,8 @@
-"""Whether an algorithm, a problem and a number of workers fit together, checked before anything runs."""
+"""The check that an algorithm, a problem and a number of workers fit together, made before anything runs.
+
+The three are chosen independently; a mismatch is reported in one sentence here, and not as an error in a
+worker.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,13 @@ def offers(problem: Problem, names: tuple[str, ...]) -> bool:
 
 
 def check_fit(algorithm: Algorithm, problem: Problem, workers: int | None = None) -> None:
-    """Raise `BadInput` where the problem lacks an extra that the algorithm requires, where there are more
-    workers than it can use, or where its own `check` says no."""
+    """Raise `BadInput` unless the algorithm can run on this problem with this number of workers.
+
+    The problem must have every extra that the algorithm requires, the workers must not exceed its
+    `max_workers`, and its own `check` must pass.
+    """
     name = type(algorithm).__name__
+    # Named one by one, so that the message says what to add.
     lacking = [need for need in extra(algorithm, "requires") or () if not offers(problem, (need,))]
     require(
         not lacking,

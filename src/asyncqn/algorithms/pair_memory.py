@@ -37,9 +37,9 @@ from asyncqn.kernels.vectors import add_scaled, dot
 from asyncqn.parameters import Checked
 from asyncqn.types import Array, Counters, Problem, extra
 
-QUADRATIC = 1e-3
-"""Largest asymmetry of pairs, relative to their curvature, at which U counts as a quadratic; on a quadratic
-the slopes at both ends give the change of U.  Our own choice."""
+MAX_ASYMMETRY = 1e-3
+"""Largest asymmetry |s_i'y - y_i's| of two pairs, relative to their curvature, at which U counts as a
+quadratic: there the slopes at both ends of a step give the change of U.  Our own choice."""
 
 
 Apply = Callable[[Array], None]
@@ -47,7 +47,7 @@ Apply = Callable[[Array], None]
 
 
 class PairRule(NamedTuple):
-    """When a pair (s, y) is admitted: s != 0, s'y >= epsilon |s|^2 and s'y >= cosine |s| |y|.
+    """The rule that admits a pair (s, y): s != 0, s'y >= epsilon |s|^2 and s'y >= cosine |s| |y|.
 
     Parameters
     ----------
@@ -110,6 +110,7 @@ class PairMemory(NamedTuple):
     ) -> PairMemory:
         """Return an empty memory for `size` pairs in the compact form; only `"diagonal"` asks the problem."""
         return cls(
+            # Pairs in the precision of theta; all that is small, and divided by, in float64.
             pairs=np.zeros((2, size, theta0.size), theta0.dtype),
             gram=np.zeros((2, size, size)),
             middle=np.zeros((2 * size, 2 * size)),
@@ -122,6 +123,7 @@ class PairMemory(NamedTuple):
     @classmethod
     def recursive(cls, size: int, theta0: Array) -> PairMemory:
         """Return an empty memory for `size` pairs in the recursive form."""
+        # The compact fields exist but are empty, so that both forms are one type in checkpoints and kernels.
         return cls.compact(0, theta0)._replace(
             pairs=np.zeros((2, size, theta0.size), theta0.dtype), products=np.zeros((3, size))
         )
@@ -177,6 +179,7 @@ class PairMemory(NamedTuple):
         bool
             Whether the pair was admitted.
         """
+        # Allocated for each pair: a pair costs two passes over theta, and this is M^2 numbers.
         work = pair_kernels.room(self.gram)
         return bool(pair_kernels.consider(self.matrix, rule[:2], follow, theta, theta_old, g, g_old, *work))
 
@@ -224,6 +227,7 @@ class PairMemory(NamedTuple):
         """
         (S, images), (SY, YY), count, m = self.pairs, self.gram, self.stored, self.pairs.shape[1]
         for j in range(m):
+            # R needs s_i'y of the newest y with every older s, which is column `slot`.
             SY[j, slot] = dot(S[j], y)
             YY[j, slot] = YY[slot, j] = dot(images[j], y)
         # Slots in the order of age, the oldest first: R is upper triangular in that order.
@@ -259,6 +263,7 @@ class PairMemory(NamedTuple):
             kernels.product(pairs, middle, scale[0], diagonal, v, out, np.empty(2 * len(middle)))
             return out
         vectors = self.pairs.reshape(-1, v.size)
+        # H v = H0 v + [S  H0 Y] N [S  H0 Y]'v, with H0 v given: the formula of `kernels.memory`.
         shares = np.einsum("ij,j->i", self.middle, np.array([dot(x, v) for x in vectors]))
         out[:] = image
         for x, share in zip(vectors, shares):
@@ -272,17 +277,21 @@ class PairMemory(NamedTuple):
         out[...] = v
         if newest >= 0:
             recursion.first_loop(self.pairs, own, newest, out, shares)
+        # H0 between the two loops; without pairs it is all of H.
         apply(out)
         if newest >= 0:
             recursion.second_loop(self.pairs, own, newest, shares, out)
         return out
 
     def fits(self, s: Array, y: Array) -> bool:
-        """Whether one quadratic fits (s, y) and all stored pairs, of which there must be at least two."""
+        """Return whether one quadratic fits (s, y) and all stored pairs, of which there must be at least
+        two."""
         (S, Y), own, sy = self.pairs, self.products[0], dot(s, y)
         used = np.flatnonzero(own > 0.0)
         return used.size > 1 and all(
-            abs(dot(Y[i], s) - dot(S[i], y)) <= QUADRATIC * math.sqrt(max(own[i] * sy, 0.0)) for i in used
+            # Symmetry of the Hessian: s_i'A s = s'A s_i on a quadratic.
+            abs(dot(Y[i], s) - dot(S[i], y)) <= MAX_ASYMMETRY * math.sqrt(max(own[i] * sy, 0.0))
+            for i in used
         )
 
     def softness(self) -> float:
@@ -338,7 +347,7 @@ class CompactMemories(Checked):
 
     @cached_property
     def rule(self) -> PairRule:
-        """Return when a pair is admitted."""
+        """The rule that admits a pair."""
         return PairRule(self.epsilon, self.cosine_floor)
 
     @property
@@ -358,11 +367,13 @@ class CompactMemories(Checked):
         """Remove all pairs, and with them the H0 that follows the newest."""
         memory.forget()
         if self.initial_scale == "pair":
+            # H0 followed a pair that is gone; before the first pair it is I.
             memory.scale[0] = 1.0
 
     def forget(self, local: Any) -> Any:
         """Empty a worker's memory, and what it kept of its previous step."""
         self.clear(local.memory)
+        # The next step must not form a pair with the one whose update was rejected.
         local.steps[0] = 0
         return local
 

@@ -77,4 +77,5 @@ class OverlappingBatches(Checked):
         pass
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
+        # The gradient on the previous overlap, which `learn` computes, counts as work of the same step.
         return np.full(read.size, self.batch + (self.overlap if self.memory else 0), np.int64)

@@ -1,4 +1,4 @@
-"""Parts of the data: how many rows each has, and sums over all of them."""
+"""Parts of the data: the number of rows of each, and sums over all of them."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ from asyncqn.types import Array, Counters, Rows
 
 
 def rows_of_parts(n_data: Any, parts: Any, part: Counters) -> Rows:
-    """Return how many of n_data rows lie in each of the given parts."""
+    """Return the number of rows of each of the given parts."""
     first = part.astype(np.int64)
+    # As `AsyncSAGA.step` and the plans cut them: part i has the rows from i n / P to (i + 1) n / P, rounded
+    # down.
     rows: Rows = (first + 1) * n_data // parts - first * n_data // parts
     return rows
 
 
 def whole_sum(updates: Sequence[Any], parts: int) -> tuple[Array | None, float]:
-    """Return the gradient and U of all parts, summed in the parts' own order.
+    """Return the gradient, of shape (1, d), and U, summed over all parts in the order of their numbers.
 
-    None and NaN where a part is missing or not finite.
+    They are None and NaN where a part is missing or not finite.
     """
     if len({update.part for update in updates if update.finite}) < parts:
         return None, math.nan
     g, value = np.zeros_like(updates[0].g), 0.0
+    # In the order of the parts, not of arrival: sums then have the same bits on every engine.
     for update in sorted(updates, key=lambda update: update.part):
         add_one(g, update.g)
         value += update.value

@@ -14,8 +14,8 @@ gradient step; if that fails down to the last bit too, the method has stalled.  
 trials in a row lowered neither U nor |g| beyond rounding.
 
 Where U does not come with the gradient, it is computed, except while the pair (s, y) fits one quadratic with
-all stored pairs: there (a + b) / 2 is exact.  At most `UNSEEN` points in a row are accepted so; if U turns
-out to have risen on the way, the method returns to the last point whose U is known.
+all stored pairs: there (a + b) / 2 is exact.  At most `MAX_UNSEEN` points in a row are accepted so; if U
+turns out to have risen on the way, the method returns to the last point whose U is known.
 
 Read `advance` first: it is called once per version.  `_keep` accepts, `_fail` retreats, `_aim` sets the next
 trial.
@@ -34,12 +34,13 @@ import numpy as np
 from asyncqn.kernels.vectors import dot, sum_of_squares
 from asyncqn.types import Array, Standing
 
-SUFFICIENT = 1e-4
-"""Armijo constant: the share of the decrease predicted by the slope that must be reached."""
+ARMIJO = 1e-4
+"""Armijo constant, the usual one: the share of the decrease predicted by the slope that must be reached."""
 ROUNDING = 100.0
 """Rounding error of U in units of eps |U|: values closer than this are not distinguishable."""
-NEW_DIRECTIONS, GIVE_UP = 2, 8
-"""Failures in a row after which the step only shrinks, and after which the memory is emptied."""
+MAX_NEW_DIRECTIONS, MAX_FAILURES = 2, 8
+"""Failures in a row after which the step only shrinks, and after which the memory is emptied: a pair is worth
+two more directions, and eight shrinkings reach less than a thousandth of the step."""
 SHRINK = (0.1, 0.5)
 """Least and largest factor on a failed step; the usual bounds of a backtracking search."""
 FIRST = 0.01
@@ -48,27 +49,28 @@ by 1, if that is longer."""
 STEP_GROWTH, FIRST_STEP_GROWTH = 10.0, 1e10
 """A step is at most STEP_GROWTH times the longest so far, or times |base|; the first that knows any curvature
 at most FIRST_STEP_GROWTH times, which keeps it within what the master calls an explosion."""
-BENT = 0.25
+MAX_BEND = 0.25
 """How far a rise may be from (a + b) / 2, in shares of |a| + |b|, to be called nearly quadratic."""
-UNSEEN, NEAR = 4, 1e-4
-"""Points kept in a row without asking for U; and U is asked for where |g| is below NEAR relative to it."""
-IDLE, LESS = 40, 0.9
-"""Trials in a row without progress after which the memory is emptied, and after as many again it has stalled;
-U is lower by rounding, or |g| by this factor, where there is progress."""
+MAX_UNSEEN, NEAR_STATIONARY = 4, 1e-4
+"""Points accepted in a row without evaluating U; and U is always evaluated where |g| max(1, |theta|) is below
+this share of max(1, |U|), because the end of the run is decided there."""
+MAX_IDLE, LESS = 40, 0.9
+"""Trials in a row without progress after which the memory is emptied, and after as many again the method has
+stalled.  Progress is a U that is lower by more than rounding, or a |g| that is lower by the factor `LESS`."""
 
 
 class Trial(NamedTuple):
-    """What the safeguard knows of `base` and of the trial under way."""
+    """The safeguard's knowledge of `base` and of the trial under way."""
 
     recent: tuple[float, ...]
-    """U of the last points kept whose U is known; -inf where there are none yet."""
+    """U of the last accepted points whose U is known; -inf where there are none yet."""
     kept: int = 0
     failures: int = 0
     """Trials from this base that failed."""
     value: float = 0.0
     """U(base)."""
     unseen: int = 0
-    """Points kept since one whose U is known: `value` comes from slopes where it is not 0."""
+    """Points accepted since one whose U is known; where it is not 0, `value` comes from slopes."""
     anchored: float = 0.0
     """U at `anchor`, where `unseen` is not 0."""
     stride: float = 0.0
@@ -78,7 +80,7 @@ class Trial(NamedTuple):
     best_value: float = math.inf
     best_norm: float = math.inf
     idle: int = 0
-    """Trials since U or |g| was last lower than the best by more than rounding, which are these two."""
+    """Trials since U fell below `best_value`, or |g| below `best_norm`, by more than rounding."""
     softness: float = math.inf
     """The largest s's / s'y of the pairs last in use."""
     restarted: bool = False
@@ -109,31 +111,42 @@ class Metric(Protocol):
     """H: the memory of a method, as the safeguard sees it.  `at` is (k, d), its first row a gradient."""
 
     def direction(self, at: Array, out: Array) -> bool:
-        """out = H g; False where H has no scale yet."""
+        """Write H g to `out`; return False where H has no scale yet."""
 
     def learn(self, s: Array, change: Array) -> bool:
-        """Offer the pair (s, change of `at`), which may be overwritten; whether it was admitted."""
+        """Offer the pair (s, change of `at`), which may be overwritten; return whether it was admitted."""
 
     def fits(self, s: Array, y: Array) -> bool:
-        """Whether one quadratic fits this pair and all stored ones, of which there are at least two."""
+        """Return whether one quadratic fits this pair and all stored ones, of which there are at least
+        two."""
 
     def forget(self) -> None:
         """Empty the memory."""
 
     def softness(self) -> float:
-        """The largest s's / s'y in memory; infinite where it is empty."""
+        """Return the largest s's / s'y in memory; infinite where it is empty."""
 
     def keep(self) -> None:
-        """The trial is kept: the moment to change H0."""
+        """Receive the news that the trial was accepted: the moment to change H0."""
 
 
 def advance(
     walk: Walk, metric: Metric, at: Array | None, value: float, ask: Callable[[Array], float] | None
 ) -> Trial:
-    """Judge the trial, set the next one, and return what is known then.
+    """Judge the trial, set the next one in `walk.theta`, and return the new knowledge.
 
-    at: the gradient at theta, with all the metric needs; None: not finite.  value: U(theta), NaN where it did
-    not come along.  ask: gives U; None: nobody can say, and slopes decide alone.
+    Parameters
+    ----------
+    walk : Walk
+        Base, trial and gradients; written in place.
+    metric : Metric
+        H, which learns from the trial.
+    at : array of shape (k, d), or None
+        The gradient at theta, and all else that the metric needs there; None if it is not finite.
+    value : float
+        U(theta); NaN if it did not come with the gradient.
+    ask : callable, or None
+        Evaluates U; None if nobody can, and the slopes decide alone.
     """
     theta, base, trial = walk.theta, walk.base, walk.trial
     if trial.kept == 0:
@@ -141,10 +154,12 @@ def advance(
             value = 0.0 if ask is None else ask(theta)
         if at is None or not math.isfinite(value):
             # U is not finite even at the start: the master's test of theta ends the run.
+            # There is no base to return to.
             theta[...] = math.nan
             return trial
         return _aim(walk, metric, _keep(walk, metric, at, value, trial), math.inf)
     # From here on there is a base, and theta is a trial.
+    # Not the step that was aimed at: theta = base + s was rounded.
     step = theta - base
     length = math.sqrt(sum_of_squares(step))
     # The method has stalled or is at a stationary point: nothing was tried.
@@ -154,6 +169,7 @@ def advance(
     if at is None:
         return _fail(walk, metric, trial, step, ask, SHRINK[0])
     a, b = dot(walk.at_base[0], step), dot(at[0], step)
+    # y = g(theta) - g(base), and the change of all else that the metric stores.
     change = at - walk.at_base
     value, seen = _see(walk, metric, at[0], value, ask, step, a, b, change[0])
     if not math.isfinite(value):
@@ -162,8 +178,9 @@ def advance(
     noise = ROUNDING * float(np.finfo(theta.dtype).eps) * abs(value)
     drowned = abs(value - trial.value) <= noise and abs(a + b) <= 4.0 * noise
     rise = 0.5 * (a + b) if drowned else value - trial.value
-    fine = rise <= max(trial.recent) - trial.value + SUFFICIENT * a
-    bent = not abs(rise - 0.5 * (a + b)) <= BENT * (abs(a) + abs(b))
+    # Armijo's condition against the highest of the last U, not the last: U may rise for a few points.
+    fine = rise <= max(trial.recent) - trial.value + ARMIJO * a
+    bent = not abs(rise - 0.5 * (a + b)) <= MAX_BEND * (abs(a) + abs(b))
     # A rejected trial still teaches H, unless U was far from quadratic along it.
     paired = (fine or not bent) and metric.learn(step, change)
     if fine:
@@ -178,7 +195,8 @@ def advance(
         return trial._replace(softness=math.inf) if straight and not drowned else trial
     # `learn` may have overwritten the step.
     np.subtract(theta, base, out=step)
-    if paired and trial.failures < NEW_DIRECTIONS and not trial.unseen:
+    # H has learned from the failure: aim again with it, no farther than the failed step.
+    if paired and trial.failures < MAX_NEW_DIRECTIONS and not trial.unseen:
         return _aim(walk, metric, trial._replace(failures=trial.failures + 1), length)
     # The minimum of the quadratic with slopes a and b at the ends of the step, within bounds.
     shrink = min(max(-a / (b - a), SHRINK[0]), SHRINK[1]) if b > a else SHRINK[0]
@@ -196,8 +214,9 @@ def _see(
     b: float,
     y: Array,
 ) -> tuple[float, bool]:
-    """U at the trial, and whether it is known rather than taken from the slopes."""
+    """Return U at the trial, and whether it was evaluated rather than taken from the slopes."""
     trial = walk.trial
+    # The trapezoidal rule, exact for a quadratic.
     guess = trial.value + 0.5 * (a + b)
     if not math.isnan(value):
         return value, True
@@ -205,8 +224,8 @@ def _see(
         return guess, True
     near = math.sqrt(sum_of_squares(g)) * max(1.0, math.sqrt(sum_of_squares(walk.theta)))
     # Skip the evaluation of U only where nothing has failed and the slope has at least halved.
-    calm = trial.failures == 0 and trial.unseen < UNSEEN and abs(b) <= -0.5 * a
-    if calm and near > NEAR * max(1.0, abs(guess)) and metric.fits(step, y):
+    calm = trial.failures == 0 and trial.unseen < MAX_UNSEEN and abs(b) <= -0.5 * a
+    if calm and near > NEAR_STATIONARY * max(1.0, abs(guess)) and metric.fits(step, y):
         return guess, False
     return ask(walk.theta), True
 
@@ -244,18 +263,19 @@ def _fail(
             return _aim(walk, metric, trial._replace(value=trial.anchored, stride=0.0), math.inf)
         trial = trial._replace(value=value, recent=(*trial.recent[1:], value))
     trial = trial._replace(failures=trial.failures + 1)
-    step *= step.dtype.type(SHRINK[0] if trial.failures > GIVE_UP // 2 else shrink)
+    # The second half of the failures shrink by the most, so that a bad direction ends soon.
+    step *= step.dtype.type(SHRINK[0] if trial.failures > MAX_FAILURES // 2 else shrink)
     np.add(walk.base, step, out=walk.theta)
     # A step below the precision of theta would be tried forever.
     moves = bool((walk.theta != walk.base).any())
-    worn = (trial.failures >= GIVE_UP and not trial.restarted) or trial.idle >= 2 * IDLE
+    worn = (trial.failures >= MAX_FAILURES and not trial.restarted) or trial.idle >= 2 * MAX_IDLE
     return trial if moves and not worn else _restart(walk, metric, trial)
 
 
 def _restart(walk: Walk, metric: Metric, trial: Trial) -> Trial:
     """Empty the memory for a scaled gradient step; where that was tried from this base, stay there."""
     # Even the plain gradient has failed from this base.
-    if trial.restarted or trial.idle >= 2 * IDLE:
+    if trial.restarted or trial.idle >= 2 * MAX_IDLE:
         walk.theta[...] = walk.base
         return trial._replace(stalled=True)
     trial = _softened(metric, trial)._replace(restarted=True, failures=0, stride=0.0)
@@ -270,7 +290,7 @@ def _aim(walk: Walk, metric: Metric, trial: Trial, longest: float, least: float 
     if norm == 0.0:
         walk.theta[...] = base
         return trial
-    if trial.idle >= 2 * IDLE or (trial.idle == IDLE and not trial.restarted):
+    if trial.idle >= 2 * MAX_IDLE or (trial.idle == MAX_IDLE and not trial.restarted):
         return _restart(walk, metric, trial)
     trial = _softened(metric, trial)
     step = np.empty_like(base)
@@ -279,9 +299,11 @@ def _aim(walk: Walk, metric: Metric, trial: Trial, longest: float, least: float 
         # H is positive definite except for rounding; where it is not, start again from the gradient.
         if not (0.0 < length < math.inf and dot(g, step) > 0.0):
             return _restart(walk, metric, trial)
+        # -H g, shortened to `longest`, or lengthened to `least`.
         step *= step.dtype.type(-max(min(1.0, longest / length), min(least, longest) / length))
     else:
         far = math.sqrt(sum_of_squares(base))
+        # Without a scale: a decrease of U by 1 (1 / |g|) or FIRST of |base|, at most max(1, |base|).
         length = max(min(max(1.0 / norm, FIRST * far), max(1.0, far)), 2.0 * trial.stride, least)
         np.multiply(g, step.dtype.type(-min(length, longest) / norm), out=step)
     np.add(base, step, out=walk.theta)
@@ -295,9 +317,9 @@ def _softened(metric: Metric, trial: Trial) -> Trial:
 
 
 def accept_as_base(walk: Walk, metric: Metric, at: Array, value: float) -> Trial:
-    """Take theta as base whatever the last one was, and count the safeguard's trials from there.
+    """Make theta the base, whatever the last one was, and start the safeguard's counts anew.
 
-    at: the gradient at theta, with all the metric needs; value: U(theta).
+    `at` is the gradient at theta with all that the metric needs, and `value` is U(theta).
     """
     trial = walk.trial
     norm = max(math.sqrt(sum_of_squares(at[0])), trial.first_norm)
@@ -306,7 +328,7 @@ def accept_as_base(walk: Walk, metric: Metric, at: Array, value: float) -> Trial
 
 
 def aim_from_base(walk: Walk, metric: Metric, trial: Trial | None = None) -> Trial:
-    """Set the next trial from the base; trial: what is known, where that is not what the walk says."""
+    """Set the next trial from the base; `trial` replaces the knowledge that the walk holds."""
     trial = walk.trial if trial is None else trial
     far = max(trial.stride, math.sqrt(sum_of_squares(walk.base)))
     return _aim(walk, metric, trial, (STEP_GROWTH if trial.kept > 2 else FIRST_STEP_GROWTH) * far)

@@ -21,37 +21,41 @@ a few per cent are enough."""
 
 
 def delay_limit(staleness: int) -> float:
-    """The largest stable a of x_{n+1} = x_n - a x_{n-l}."""
+    """Return the largest stable a of x_{n+1} = x_n - a x_{n-l}."""
     return 2.0 * math.sin(math.pi / (2.0 * (2.0 * staleness + 1.0)))
 
 
 def loop_delay(workers: int) -> float:
-    """Of the slow loop of as-L-BFGS: u gathers -h H g / gamma and theta moves by H u, both seen late."""
+    """Return the delay, in commits, of the slow loop of as-L-BFGS with W equal workers.
+
+    u gathers -h H g / gamma and theta moves by H u; each of the two is W - 1 commits old.
+    """
+    # Two delays of W - 1 commits in series; with one worker the limit h |H U'' H| < gamma has d = 1.
     return max(1.0, 2.0 * (workers - 1))
 
 
 def warnings_before(algorithm: Algorithm, workers: int) -> list[str]:
-    """Return what can be said against the parameters before a single step is made."""
+    """Return sentences about parameters that are likely to fail, before a single step is made."""
     say = extra(algorithm, "warnings")
     return [] if say is None else list(say(workers))
 
 
 def _probe_rows(problem: Problem) -> Rows:
-    """A fixed stride of the data, all of it where there is little."""
+    """Return every stride-th row, about `_PROBE_ROWS` in all, or all rows where there are few."""
     return np.arange(0, problem.n_data, max(1, problem.n_data // _PROBE_ROWS))
 
 
 def largest_curvature(
     problem: Problem, theta: Array, precondition: Callable[[Array, Array], Any] | None = None
 ) -> float:
-    """The largest eigenvalue of C^T (Hessian of U) C by power iteration on differences of gradients.
+    """Return the largest eigenvalue of C' (Hessian of U) C, by power iteration on differences of gradients.
 
-    C is `precondition`, a symmetric product (the identity if None); rows are a fixed stride of the
-    data when there are many.
+    `precondition(v, out)` writes C v, for a symmetric C; None stands for the identity.
     """
     rows = _probe_rows(problem)
     base, moved, v, w = (np.zeros_like(theta) for _ in range(4))
     problem.grad(theta, rows, base)
+    # A fixed direction, so that the same run always gives the same advice.
     v[...] = np.random.Generator(np.random.Philox(key=1)).standard_normal(theta.size)
     # The step of a forward difference that balances truncation and rounding.
     root = math.sqrt(float(np.finfo(theta.dtype).eps))
@@ -63,6 +67,7 @@ def largest_curvature(
             w[...] = v
             precondition(w, v)
         length = float(np.linalg.norm(v))
+        # Relative to |theta|, and for a v of any length.
         step = root * (1.0 + float(np.linalg.norm(theta))) / max(length, 1e-300)
         problem.grad(theta + step * v, rows, moved)
         np.subtract(moved, base, out=moved)
@@ -87,7 +92,8 @@ def gradient_at(problem: Problem, theta: Array) -> Array:
 def advise(
     algorithm: Algorithm, problem: Problem, theta0: Array, workers: int, locals_: Sequence[Any]
 ) -> str:
-    """One sentence on the likely cause of a divergence and what to change."""
+    """Return one sentence on the likely cause of a divergence and what to change."""
+    # From the surest cause to the least sure: bad data explain a divergence better than any step size.
     g = gradient_at(problem, theta0)
     if not np.isfinite(g).all():
         return "the gradient at theta0 is not finite; fix the problem or its data."

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_answer
+from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_update
 from asyncqn.algorithms.stability import delay_limit, largest_curvature
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.vectors import add_one
@@ -19,7 +19,7 @@ from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
 
 class Worker(NamedTuple):
-    """Buffers only: a first-order worker remembers nothing."""
+    """Buffers of a worker, which has no memory of its earlier steps."""
 
     Omega: Rows
     d_theta: Array
@@ -38,7 +38,7 @@ class Iterate(NamedTuple):
 
 
 class StochasticGradient(Checked):
-    """Base of the first-order algorithms: a worker's answer is -h g, which the master adds to theta."""
+    """Base of the first-order algorithms: a worker's update is -h g, which the master adds to theta."""
 
     h: float
     batch: int
@@ -55,8 +55,9 @@ class StochasticGradient(Checked):
         return Worker(np.zeros(self.batch, np.int64), np.zeros_like(theta0))
 
     def gradient(self, view: Any, local: Any, problem: Problem, task: Task) -> Array:
-        """g on a fresh Omega at the worker's view of theta."""
+        """Return g on a fresh Omega at the worker's view of theta."""
         Omega = task.stream.rows(problem.n_data, local.Omega, self.sampling)
+        # The message's own buffer: `step` then scales it in place.
         g: Array = local.d_theta
         problem.grad(view.theta, Omega, g)
         return g
@@ -66,6 +67,7 @@ class StochasticGradient(Checked):
         # Scaled by the worker, so that the master only adds.
         return Update(np.multiply(g, -self.h, out=local.d_theta))
 
+    # A first-order worker has nothing to learn or to forget.
     def learn(self, view: Any, local: Any, problem: Problem, task: Task) -> Any:
         return local
 
@@ -78,7 +80,8 @@ class StochasticGradient(Checked):
         return iterate
 
     def step_limit(self, curvature: float, workers: int) -> float:
-        """The largest stable h for this curvature, where each gradient is W - 1 commits old."""
+        """Return the largest stable h for this curvature, where each gradient is W - 1 commits old."""
+        # Each eigendirection of U is x_{n+1} = x_n - h lambda x_{n-l}: the stiffest one limits h.
         return delay_limit(max(workers - 1, 0)) / max(curvature, 1e-300)
 
     def advice(self, problem: Problem, theta0: Array, workers: int, locals_: Sequence[Any]) -> str:
@@ -103,7 +106,7 @@ class StochasticGradient(Checked):
 
 
 class ScatterIterate(NamedTuple):
-    """The master's theta, and the scatter of the answers where it is asked for."""
+    """The master's theta, and the scatter of the updates where a metric is wanted."""
 
     theta: Array
     scatter: Scatter
@@ -113,18 +116,19 @@ class ScatterGradient(StochasticGradient):
     """Base of those that take steps in the metric of `algorithms.scatter` where `scatter` says so."""
 
     scatter: bool
+    # The scatter stays at the master: workers need only theta.
     sent = ("theta",)
 
     def init(self, theta0: Array) -> ScatterIterate:
         return ScatterIterate(theta0.copy(), new_scatter(theta0, self.scatter))
 
     def weight(self, staleness: int) -> float:
-        """The factor on an answer of this age."""
+        """Return the factor on an update of this staleness."""
         return 1.0
 
     def apply(self, iterate: ScatterIterate, updates: Sequence[Update], commit: Commit) -> ScatterIterate:
         theta, scatter = iterate
         for update, staleness in zip(updates, commit.staleness):
-            scatter = note_answer(scatter, update.d_theta)
+            scatter = note_update(scatter, update.d_theta)
             add_step(theta, self.weight(staleness), update.d_theta, scatter)
         return ScatterIterate(theta, scatter)

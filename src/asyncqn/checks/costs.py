@@ -18,19 +18,20 @@ import numpy as np
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.types import Array, Engine, Problem, extra
 
-SAMPLE, REPEATS = 256, 3
-"""Rows of the sample that is timed, and how often; the shortest time counts."""
+TIMED_ROWS, TIMED_CALLS = 256, 3
+"""Rows of the sample that is timed, and the number of timed calls, of which the shortest counts."""
 ASSUMED_MESSAGE = 1e-3
 """Seconds of a message on an engine that has no `message_seconds`."""
 COMMIT_SECONDS, COMMIT_PER_NUMBER = 4e-5, 4e-8
-"""A commit of the master, and what it takes on top for every number in theta (20 pairs), as measured by
-`python -m benchmarks.run table_commit`."""
-SHORTEST_ROW = 1e-9
-"""Seconds of a row's gradient at least: the difference of two measured times may be zero or negative."""
+"""Seconds of a commit at the master, and seconds on top of that for every number of theta (with 20 pairs), as
+measured by `python -m benchmarks.run table_commit`."""
+MIN_ROW_SECONDS = 1e-9
+"""Smallest time of a row's gradient, in seconds: the difference of two measured times may be zero or
+negative."""
 
 
 class Costs(NamedTuple):
-    """In units of the time of a row's gradient."""
+    """Costs in units of the time of a row's gradient."""
 
     message: float = 10.0
     """A message there and back."""
@@ -39,16 +40,16 @@ class Costs(NamedTuple):
 
 
 def relative_costs(problem: Problem, theta0: Array, engine: Engine) -> Costs:
-    """Return what messages and commits cost on an engine.
+    """Return the costs of a message and of a commit on an engine.
 
     Parameters
     ----------
     problem : Problem
-        What is minimised.  On a real engine its gradient is called eight times, on one row or `SAMPLE`.
+        The problem.  On a real engine its gradient is called eight times, on one row or on `TIMED_ROWS`.
     theta0 : array of dim numbers
-        Where.
+        The point at which the gradient is timed.
     engine : Engine
-        Where the workers run.
+        The engine on which the workers run.
 
     Returns
     -------
@@ -60,34 +61,36 @@ def relative_costs(problem: Problem, theta0: Array, engine: Engine) -> Costs:
     if isinstance(cluster, Cluster):
         return _stated(cluster)
     # A call costs something however few its rows: the difference of two sizes is the time of a row.
-    rows = min(SAMPLE, int(problem.n_data))
+    rows = min(TIMED_ROWS, int(problem.n_data))
     one, many = (_seconds(problem, theta0, count) for count in (1, rows))
-    row = max((many - one) / max(1, rows - 1), SHORTEST_ROW)
+    row = max((many - one) / max(1, rows - 1), MIN_ROW_SECONDS)
     # An engine is any object with two members, so this one may be missing.
     measure = getattr(engine, "message_seconds", None)
     message = ASSUMED_MESSAGE if measure is None else measure(theta0)
     agreed = getattr(engine, "agreed", None)
     if agreed is not None:
+        # Under MPI every rank measures, and all take the numbers of rank 0.
         one, row, message = agreed((one, row, message))
     master = COMMIT_SECONDS + COMMIT_PER_NUMBER * theta0.size
     return Costs(_power_of_two((one + message) / row), _power_of_two(master / row))
 
 
 def _stated(cluster: Cluster) -> Costs:
-    """Return what a cluster says, where its times are by rows."""
+    """Return the costs that a cluster states, or the defaults if its times do not refer to rows."""
     if cluster.rows is None:
         return Costs()
+    # Mean over the workers' rates: a fast worker computes more of the rows.
     row = 1.0 / float(np.mean(1.0 / cluster.means())) / cluster.rows
     fixed, master = cluster.message + cluster.fixed, cluster.master + 2.0 * cluster.link
     return Costs(*(_power_of_two(cost / row) for cost in (fixed, master)))
 
 
 def _seconds(problem: Problem, theta0: Array, count: int) -> float:
-    """Return the shortest time of a gradient on so many rows, after a first call that may compile."""
+    """Return the shortest time of a gradient on `count` rows; the first call may compile."""
     both = extra(problem, "grad_with_value")
     gradient = problem.grad if both is None else both
     rows, out, shortest = np.arange(count), np.empty_like(theta0), math.inf
-    for _ in range(1 + REPEATS):
+    for _ in range(1 + TIMED_CALLS):
         begin = time.perf_counter()
         gradient(theta0, rows, out)
         # Other programs can only make a call longer.

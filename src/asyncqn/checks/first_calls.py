@@ -1,7 +1,7 @@
 """A problem's first calls: `value`, `grad` and the extras compared with each other before a run begins.
 
-A wrong gradient would otherwise be a silent wrong answer.  Everything is compared near the start, at
-theta0 plus a tenth of each coordinate's size, because at the start itself a prior is often flat.
+With a wrong gradient a run would end at a wrong point, without a message.  Everything is compared near the
+start, at theta0 plus a tenth of each coordinate's size, because at the start itself a prior is often flat.
 
 * purity: arguments are left as they are, equal arguments give equal bits, `out` is written and not read;
 * rows: |A| grad(A) + |B| grad(B) = (|A| + |B|) grad(A with B), which holds if and only if the rows are
@@ -30,23 +30,21 @@ from asyncqn.core.problem import is_ours
 from asyncqn.errors import BadInput, require
 from asyncqn.types import Array, Problem, Rows
 
-_OF_USERS = "asyncqn.models.adapters."
-"""Where our classes call functions of users."""
-_SMALL_SAMPLE = 8
-"""Rows of a small sample."""
-_SAMPLE = 64
-"""Rows of a sample whose mean shall stand for that of all rows."""
-_ALL_ROWS, _ALL_NUMBERS = 20_000, 20_000_000
-"""All rows are taken where they are no more than this, and no more numbers than this (rows times dim)."""
-_CHUNK = 4096
-"""Rows of one call where all are taken, so that a copy of their data stays small."""
+_ADAPTERS = "asyncqn.models.adapters."
+"""The package of our classes that call functions of users."""
+_ROWS_PER_SAMPLE = 8
+"""Rows of each of the two samples that are compared with both together."""
+_ROWS_FOR_MEAN = 64
+"""Rows of a sample whose mean stands for that of all rows."""
+_MAX_ROWS, _MAX_NUMBERS = 20_000, 20_000_000
+"""Largest number of rows, and of rows times dim, for which the check computes on all rows."""
+_ROWS_PER_CALL = 4096
+"""Rows of one call where all rows are used, so that a copy of their data stays small."""
 _SEED = 0xC4EC
 """The checks draw the same rows and directions in every run: a mistake is found each time or never."""
-
-
 _OTHER_SIZE = 0.1
-"""A gradient is of another size where the factor differs from 1 by more; a small prior that is missing
-differs by less."""
+"""A gradient counts as scaled by a factor where that differs from 1 by more than this; a small prior that is
+missing changes it by less."""
 
 
 class UndecidedWarning(UserWarning):
@@ -54,23 +52,23 @@ class UndecidedWarning(UserWarning):
 
 
 def check_first_calls(problem: Problem, theta0: Array) -> None:
-    """Compare a user's functions as the top of this file says; our own are compared by our tests.
+    """Compare a user's functions as the top of this file says; our tests compare our own.
 
-    Of a problem without mistakes `grad` is called five times on at most 16 rows.  Where the problem has
-    `value_rows`, that is called at most 15 times on so few rows, once on all rows where these are few, and
-    `grad_with_value` is called once.  Where it has none, `grad` is called for a pass where there are few
-    rows, and on five samples of 64 rows where there are many.  `value` is called at most 15 times, and twice
-    more where it is not finite near the start.  A mistake costs a few calls more, to find its name.
+    For a problem without mistakes the calls are few.  `grad` is called five times on at most 16 rows.  If the
+    problem has `value_rows`, this is called at most 15 times on as few rows, and once on all rows if there
+    are few; `grad_with_value` is called once.  Without `value_rows`, `grad` is called on all rows if there
+    are few, and otherwise on five samples of 64 rows.  `value` is called at most 15 times, and twice more if
+    it is not finite near the start.  A mistake costs a few calls more, to find its name.
     """
     kind = type(problem)
-    if not is_ours(kind) or kind.__module__.startswith(_OF_USERS):
+    if not is_ours(kind) or kind.__module__.startswith(_ADAPTERS):
         compare_functions(problem, theta0)
 
 
 def compare_functions(problem: Problem, theta0: Array, *, strict: bool = False) -> None:
     """Raise `BadInput` with a sentence that names the mistake, where there clearly is one.
 
-    strict: whether a function that raises an error, or is not finite, is a mistake as well.
+    With `strict`, a function that raises an error or is not finite is a mistake as well.
     """
     calls = ObservedCalls(problem)
     rng = np.random.default_rng(_SEED)
@@ -85,14 +83,14 @@ def compare_functions(problem: Problem, theta0: Array, *, strict: bool = False) 
 
 
 class _Slope(NamedTuple):
-    """One step d: what values say of U(theta + d) - U(theta - d), what the gradient says, how sure."""
+    """One step d: U(theta + d) - U(theta - d) by values and by the gradient, with its uncertainty."""
 
     step: Vector
     """2d."""
     values: float
     gradient: float
     unsure: float
-    """How far apart the two may be by curvature and rounding."""
+    """Largest difference of the two that curvature and rounding explain."""
 
     @property
     def wrong(self) -> bool:
@@ -100,7 +98,7 @@ class _Slope(NamedTuple):
 
     @property
     def share_off(self) -> float:
-        """By how much the two differ, for a step of length one."""
+        """Difference of the two, for a step of length one."""
         return (self.values - self.gradient) / _norm(self.step)
 
 
@@ -115,8 +113,9 @@ class _Comparison:
         self.rows_tolerance = max(1e-5, 500 * self.eps)
         self.value_tolerance = max(1e-6, 1e4 * self.eps)
         self.slope_tolerance = max(1e-6, 200 * self.eps)
+        # Coordinates near 0 are moved by a tenth, larger ones by a tenth of their size.
         self.size = np.maximum(np.abs(theta0.astype(np.float64)), 1.0)
-        self.few = self.n <= _ALL_ROWS and self.n * theta0.size <= _ALL_NUMBERS
+        self.few = self.n <= _MAX_ROWS and self.n * theta0.size <= _MAX_NUMBERS
 
     def run(self) -> None:
         A, B = self._samples()
@@ -139,8 +138,8 @@ class _Comparison:
         )
 
     def _samples(self) -> tuple[Rows, Rows]:
-        """Two small samples; the last row of the second is the first of the other."""
-        drawn = self.rng.choice(self.n, min(self.n, 2 * _SMALL_SAMPLE - 1), replace=False).astype(np.int64)
+        """Return two small samples; the last row of the second is the first row of the first."""
+        drawn = self.rng.choice(self.n, min(self.n, 2 * _ROWS_PER_SAMPLE - 1), replace=False).astype(np.int64)
         half = (drawn.size + 1) // 2
         return drawn[:half], np.append(drawn[half:], drawn[0])
 
@@ -178,6 +177,7 @@ class _Comparison:
         a, b, c = A.size, B.size, both.size
         self.gradient = gC
         self.gradient_size = max(map(_norm, (gA, gB, gC)))
+        # Relative to the terms and not to the difference: large terms may cancel.
         allowed = self.rows_tolerance * (a * _norm(gA) + b * _norm(gB) + c * _norm(gC))
         # One equation holds exactly if rows are scaled and the prior is counted once.
         if _norm(a * gA + b * gB - c * gC) <= allowed:
@@ -186,11 +186,14 @@ class _Comparison:
         if b > 1:  # there is a mistake, and these calls find its name
             distinct = [A, B[:-1], both[:-1], np.concatenate([A, A])]
             gA, gB, gC, twice = (_finite(calls.grad(theta, rows)) for rows in distinct)
+            # The same equation without the shared row: if it holds now, that row was the only fault.
             off = a * gA + (b - 1) * gB - (c - 1) * gC
             if _norm(off) <= allowed:
                 raise BadInput(f"{self.name}.grad does not count a row that occurs twice as two.")
+            # Unscaled sums add up but for the prior p, which 2 grad(A) - grad(A with A) isolates.
             if _norm(gA + gB - gC - (2 * gA - twice)) <= allowed / c:
                 raise BadInput(f"{self.name}.grad does not scale the rows: {scale}.")
+            # A prior p that is scaled with the rows leaves n p, which is 2 |A| (grad(A) - grad(A with A)).
             if _norm(off - 2 * a * (gA - twice)) <= allowed:
                 raise BadInput(
                     f"{self.name}.grad scales the prior with the rows: count it once, and {scale} alone."
@@ -201,8 +204,8 @@ class _Comparison:
         )
 
     def _whole_gradient(self) -> Vector:
-        """grad over all rows: as just shown, the weighted mean over parts of them."""
-        parts = np.array_split(np.arange(self.n), -(-self.n // _CHUNK))
+        """Return the gradient over all rows, as the weighted mean over parts that `_check_rows` allows."""
+        parts = np.array_split(np.arange(self.n), -(-self.n // _ROWS_PER_CALL))
         whole = sum(part.size / self.n * self.calls.grad(self.theta, part) for part in parts)
         return _finite(np.asarray(whole))
 
@@ -255,12 +258,13 @@ class _Comparison:
         if not first.wrong:
             return
         none = np.zeros_like(g)
+        # Random, with a share along theta alone.
         others = [self._slope(function, rows, g, self._direction(none)) for _ in range(3)]
         slopes = [slope for slope in [first, *others] if slope.wrong]
         if len(slopes) >= 3 and any(self._vanishes(function, rows, g, slope) for slope in slopes):
             warnings.warn(
                 f"finite differences cannot tell whether {self.name}.grad is the gradient of {function}, "
-                "which oscillates too fast for them; the run goes on without this check.",
+                "which oscillates too fast for them; the run continues without this check.",
                 UndecidedWarning,
                 stacklevel=2,
             )
@@ -268,7 +272,7 @@ class _Comparison:
             raise BadInput(_mistake(self.name, function, self.n, slopes, self.theta))
 
     def _slope(self, function: str, rows: Rows | None, g: Vector, direction: Vector) -> _Slope:
-        """Differences of values along `direction`, over shorter steps while curvature or noise shows.
+        """Measure the slope along `direction`, over shorter steps while curvature or noise shows.
 
         A wrong gradient is off in proportion to the step, noise and curvature are not: only what two step
         lengths agree on counts as wrong.
@@ -303,6 +307,7 @@ class _Comparison:
             left, right = ((theta + k * length * direction).astype(self.theta.dtype) for k in (-1, 1))
             near = right.astype(np.float64) - left.astype(np.float64)
             U = [self.calls.number(function, point, rows) for point in (left, right)]
+            # 16 eps |U| is a generous bound on the rounding of a sum over a few rows.
             rounding, size = 16 * self.eps * max(map(abs, U)), _norm(near)
             if not (size > 0.0 and math.isfinite(rounding) and rounding <= 0.1 * off * size):
                 return False
@@ -312,16 +317,21 @@ class _Comparison:
         return False
 
     def _measured(self, function: str, rows: Rows | None, g: Vector, d: Vector) -> tuple[_Slope | None, bool]:
-        """Differences over d and 2d, and whether they show no more than rounding; None if not finite."""
+        """Return the slope from differences over d and 2d, and whether they show no more than rounding.
+
+        The slope is None if a value is not finite.
+        """
         theta, calls = self.theta.astype(np.float64), self.calls
         points = [(theta + k * d).astype(self.theta.dtype) for k in (-2, -1, 0, 1, 2)]
         here = self.value if rows is None else self.rows_value  # U(theta), known for every step length
         U = [here if k == 2 else calls.number(function, point, rows) for k, point in enumerate(points)]
         left, right = ([point.astype(np.float64) for point in points[k : k + 2]] for k in (0, 3))
+        # The steps as rounded to theta's type, not as intended: in float32 they differ.
         near, far = right[0] - left[1], right[1] - left[0]
         off_near, off_far = U[3] - U[1] - float(g @ near), U[4] - U[0] - float(g @ far)
         # A wrong slope e adds 2e and 4e to these, curvature c adds 2c and 16c: e without c, then c alone.
         off, bent = (8 * off_near - off_far) / 6, abs(off_far - 2 * off_near)
+        # The fourth difference, which no smooth U has at this step: noise, or oscillation.
         rough = 2 * abs(U[0] + U[4] - 4 * (U[1] + U[3]) + 6 * U[2])
         rounding = 16 * self.eps * max(map(abs, U))
         size = max(self.gradient_size, _norm(g)) if g.any() else 0.0
@@ -332,7 +342,7 @@ class _Comparison:
         return slope, bent + rough <= 2 * rounding
 
     def _direction(self, g: Vector) -> Vector:
-        """Random, of the size of `reach`, with a share along theta, where priors show, and one along g."""
+        """Return a random direction of the size of `reach`, with shares along theta (for priors) and g."""
         theta, long = self.theta.astype(np.float64), _norm(self.reach)
         v: Vector = self.reach * self.rng.standard_normal(g.size)
         for other in (theta, g):
@@ -343,13 +353,13 @@ class _Comparison:
     # -- many rows and no value_rows
 
     def _check_sample(self) -> None:
-        """The slope of `value` along the gradient of one sample, against four other samples.
+        """Compare the slope of `value` along the gradient of one sample with four other samples.
 
         Rows may differ wildly, so only what a mean or a sign explains is refused: samples that agree
         with each other to a third, and with `value` to a third after that correction alone.
         """
         n, name, calls = self.n, self.name, self.calls
-        drawn = self.rng.choice(n, 5 * _SAMPLE, replace=False).astype(np.int64)
+        drawn = self.rng.choice(n, 5 * _ROWS_FOR_MEAN, replace=False).astype(np.int64)
         first, *others = (_finite(calls.grad(self.theta, part)) for part in np.array_split(drawn, 5))
         if not first.any():
             raise NothingToJudge
@@ -357,13 +367,14 @@ class _Comparison:
         slope = self._slope("value", None, np.zeros_like(first), direction)
         said = [float(g @ slope.step) for g in others]
         middle = sum(said) / len(said)
+        # Samples that disagree among themselves cannot speak for all rows.
         agree = all(_near(one, middle, 0.3) for one in said) and slope.wrong
         for factor, sentence in _factors(name, "value", n):
             require(not (agree and _near(slope.values, factor * middle, 0.3)), sentence)
 
 
 def _factors(name: str, function: str, n: int) -> list[tuple[float, str]]:
-    """Return what U's slope over the gradient's may be by mistake, and the sentence that says so."""
+    """Return the ratios of U's slope to the gradient's that common mistakes cause, each with its sentence."""
     grad, value = f"{name}.grad", f"{name}.{function}"
     sign = (-1.0, f"{grad} has the wrong sign: it points down where {value} rises, so write out[:] = -out.")
     mean = (
@@ -376,9 +387,10 @@ def _factors(name: str, function: str, n: int) -> list[tuple[float, str]]:
 
 
 def _mistake(name: str, function: str, n: int, slopes: list[_Slope], theta: Array) -> str:
-    """The sentence for slopes that disagree: U's are `factor` times the gradient's, or that and a prior's.
+    """Return the sentence for slopes that disagree, by the first mistake that explains them.
 
-    The prior's share is sought as c theta'd, as a Gaussian prior has it.
+    A mistake is a factor between U's slopes and the gradient's, or a missing prior, sought as c theta'd, as a
+    Gaussian prior has it.
     """
     values, gradients = (np.array([slope[i] for slope in slopes]) for i in (1, 2))
     priors = np.array([float(theta.astype(np.float64) @ slope.step) for slope in slopes])
@@ -389,6 +401,7 @@ def _mistake(name: str, function: str, n: int, slopes: list[_Slope], theta: Arra
         allowed = 1e-3 * np.abs(values).max() + unsure
         if with_prior:
             allowed = 1e-2 * np.abs(rest).max() + unsure
+            # Least squares for the unknown weight of the prior.
             rest = rest - priors * (float(priors @ rest) / float(priors @ priors))
         return bool((np.abs(rest) <= allowed).all())
 
@@ -418,7 +431,7 @@ def _mistake(name: str, function: str, n: int, slopes: list[_Slope], theta: Arra
 
 
 def _finite(g: Vector) -> Vector:
-    """g, where it can be judged."""
+    """Return g if it is finite; raise `NothingToJudge` otherwise."""
     if not math.isfinite(_norm(g)):
         raise NothingToJudge
     return g
@@ -429,5 +442,5 @@ def _norm(g: Vector) -> float:
 
 
 def _near(a: float, b: float, share: float) -> bool:
-    """Return whether b is a, but for a share of a."""
+    """Return whether b differs from a by at most this share of a."""
     return abs(a - b) <= share * abs(a)

@@ -1,4 +1,8 @@
-"""The functions of a problem, called with copies, so that what they change is noticed."""
+"""The functions of a problem, called with copies of their arguments, so that any change of these is noticed.
+
+`first_calls` makes all its calls through this class: a function that writes to theta or to the rows is then
+named, and not the check that fails because of it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,8 @@ from asyncqn.errors import BadInput, require
 from asyncqn.types import Array, Problem, Rows, extra
 
 MARK = 1.2345678e-30
-"""Fills `out` before a first call of `grad`: where all of it is left, nothing was written."""
+"""Number that fills `out` before the first call of `grad`: if every entry still has it, nothing was written.
+No gradient consists of it."""
 
 Vector = npt.NDArray[np.float64]
 
@@ -23,7 +28,7 @@ class NothingToJudge(Exception):
 
 
 class ObservedCalls:
-    """The functions of a problem, called with copies, so that what they change is noticed."""
+    """The functions of a problem, each call with copies of its arguments."""
 
     def __init__(self, problem: Problem) -> None:
         # As in the run: a user's compiled functions are compiled once.
@@ -33,7 +38,7 @@ class ObservedCalls:
         return extra(self.problem, function) is not None
 
     def number(self, function: str, theta: Array, rows: Rows | None = None) -> float:
-        """Return what `value` or `value_rows` returns."""
+        """Call `value` or `value_rows`, and return the result as a float."""
         return self._as_number(function, self._call(function, theta, rows))
 
     def grad(self, theta: Array, rows: Rows, fill: float = math.nan) -> Vector:
@@ -47,6 +52,7 @@ class ObservedCalls:
         return out.astype(np.float64)
 
     def grad_with_value(self, theta: Array, rows: Rows) -> tuple[Vector, float]:
+        # NaN, so that entries which are not written make the comparison fail.
         out = np.full_like(theta, np.nan)
         returned = self._call("grad_with_value", theta, rows, out)
         return out.astype(np.float64), self._as_number("grad_with_value", returned)
@@ -70,6 +76,7 @@ class ObservedCalls:
             ) from error
         except BadInput:
             raise
+        # Any class of error: it is the user's function, and the run will report it with its context.
         except Exception as error:
             raise NothingToJudge from error
         require(

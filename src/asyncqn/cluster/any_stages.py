@@ -23,7 +23,7 @@ from asyncqn.core.stages import Stages, stage_at, time_share
 from asyncqn.errors import require
 
 # The order decides between events of one worker at the same time: an update arrives before a death.
-_JOINS, _ANSWERS, _DIES = range(3)
+_JOINS, _ARRIVES, _DIES = range(3)
 _TIMES_AT_FIRST = 256
 """Number of times drawn in advance for every worker; four times as many when they are used up.  Any number
 gives the same times, because they are a function of the seed and the worker."""
@@ -184,7 +184,7 @@ class _Simulation:
             return
         stage = self.stage
         # In a synchronous round a worker contributes once per version.
-        if stage.closes is ROUND and stage.answers is None and member.last_read == self.version:
+        if stage.closes is ROUND and stage.updates is None and member.last_read == self.version:
             member.waiting = True
         else:
             self._assign(worker, now)
@@ -203,7 +203,7 @@ class _Simulation:
         member.part, member.since, member.finish = part, now, now + self.half + time
         # A computation that ends after the worker's death never arrives; after a recovery the death is past.
         if member.finish <= self.cluster.deaths.get(worker, math.inf) or self._came_back(worker, now):
-            heapq.heappush(self.events, (member.finish + self.half, worker, _ANSWERS))
+            heapq.heappush(self.events, (member.finish + self.half, worker, _ARRIVES))
 
     def _came_back(self, worker: int, now: float) -> bool:
         return self.cluster.recoveries.get(worker, math.inf) <= now

@@ -5,7 +5,7 @@ update is a commit, a rule chooses the next part: in turn, by age or at random (
 all parts close a version (`kernels.block_rule`), a worker takes a block that no worker has begun and computes
 its pieces one by one.  When every block is begun, it duplicates a piece that is overdue.
 
-`opened` starts a version, `choose` assigns a part, and `taken`, `answered` and `lost` report its fate.
+`opened` starts a version, `choose` assigns a part, and `taken`, `delivered` and `lost` report its fate.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class HandOut:
             return
         self.opened(schedule.commits)
         stage = stage_at(self.stages, schedule.commits)
-        each = stage.closes is Closes.EACH_ANSWER
+        each = stage.closes is Closes.EACH_UPDATE
         # A run may have changed its rule: only the computations of the present one count.
         asked = [stage_at(self.stages, read) for read in schedule.read.tolist()]
         mine = np.array([s is stage if each else s.closes is stage.closes for s in asked], bool)
@@ -60,7 +60,7 @@ class HandOut:
         if each:
             part_order.go_on_after(self._order, int(mine.sum()), part, read)
         else:
-            np.maximum.at(self._parts.part["answered"], part, read)
+            np.maximum.at(self._parts.part["delivered"], part, read)
             block_rule.open_version(self._parts, stage.pieces)
 
     @property
@@ -84,7 +84,7 @@ class HandOut:
         """Assign a part to an idle worker and return it, or None where there is nothing to compute yet."""
         stage = stage_at(self.stages, version)
         assert stage.blocks is not None
-        if stage.closes is Closes.EACH_ANSWER:
+        if stage.closes is Closes.EACH_UPDATE:
             return int(part_order.hand_out(self._order, self.seed))
         following, last = self._own.get(worker, (0, -1))
         if following > last:
@@ -103,7 +103,7 @@ class HandOut:
         """Record the arrival of an update that is a commit by itself, and whether it was accepted."""
         part_order.take_back(self._order, part, read if kept else -1)
 
-    def answered(self, part: int, read: int, version: int, took: float) -> bool:
+    def delivered(self, part: int, read: int, version: int, took: float) -> bool:
         """Record an update for a version of blocks; return whether it is the first for its part."""
         stage = stage_at(self.stages, version)
         asked = stage_at(self.stages, read)
@@ -112,13 +112,13 @@ class HandOut:
             block_rule.note_time(self._parts.times, took * stage.pieces)
         # An earlier version closed with all its parts; this one may be cut into others.
         # A duplicate of a piece that has arrived already is dropped.
-        return read == version and bool(block_rule.answer(self._parts, part, read, stage.pieces))
+        return read == version and bool(block_rule.deliver(self._parts, part, read, stage.pieces))
 
     def lost(self, worker: int, part: int, read: int, version: int) -> None:
         """Return to the pool the parts of the open version that a lost worker held."""
         following, last = self._own.pop(worker, (0, -1))
         stage = stage_at(self.stages, version)
-        if stage.closes is Closes.EACH_ANSWER:
+        if stage.closes is Closes.EACH_UPDATE:
             part_order.take_back(self._order, part, -1)
         if read != version or stage.closes is not Closes.ALL_PARTS:
             return

@@ -71,11 +71,11 @@ def simulate(
     check_stages(stages, "the algorithm")
     first, rest, timing = stages[0], stages[1:], _Clocks(cluster, seed)
     # A warm-up on batches, then exact passes: two queues, joined.
-    if first.closes is Closes.EACH_ANSWER and first.blocks is not None and _are_blocks(rest):
+    if first.closes is Closes.EACH_UPDATE and first.blocks is not None and _are_blocks(rest):
         return _batches_then_blocks(cluster, first, rest, commits, seed)
     if _are_blocks(stages):
         return _blocks(timing, stages, commits, seed)
-    if not rest and (first.closes is Closes.EACH_ANSWER or first.answers is not None):
+    if not rest and (first.closes is Closes.EACH_UPDATE or first.updates is not None):
         return _asynchronous(timing, first, commits, seed)[0]
     if first.closes is Closes.ROUND and not rest:
         return _rounds(timing, first, commits, seed)
@@ -158,14 +158,14 @@ def _are_blocks(stages: Stages) -> bool:
 def _asynchronous(clocks: _Clocks, stage: Stage, commits: int, seed: int) -> tuple[Schedule, np.ndarray]:
     """Return the schedule, and the part that each worker was computing at its end."""
     # Fresh rounds are the same queue with a delay of 0: an update must have read the current version.
-    oldest, answers = (stage.max_delay, 1) if stage.answers is None else (0, stage.answers)
+    oldest, updates = (stage.max_delay, 1) if stage.updates is None else (0, stage.updates)
     # Dropped updates take rows too; twice the delivered ones is a guess that the loop corrects.
-    capacity = commits * answers * (1 if oldest is None else 2)
+    capacity = commits * updates * (1 if oldest is None else 2)
     while capacity > 0:
         order, columns = None if stage.blocks is None else stage.part_order(), _columns(capacity)
         delay, at_work = commits if oldest is None else oldest, events.all_at_work(clocks.timing, commits)
         n, rows, returned = events.asynchronous(
-            clocks.timing, seed, commits, answers, delay, order, at_work, columns
+            clocks.timing, seed, commits, updates, delay, order, at_work, columns
         )
         capacity = clocks.capacity(capacity, returned)
     worker, read, commit, time, part = (column[:rows] for column in columns)
@@ -297,9 +297,9 @@ def _under_way(
         )
         death, again = timing.worker["death"][w], timing.worker["rebirth"][w]
         # A death that the worker has already recovered from does not interrupt this computation.
-        answers = finish <= death or again <= begun
-        free[w] = finish + half if answers else again
-        if answers:
+        delivers = finish <= death or again <= begun
+        free[w] = finish + half if delivers else again
+        if delivers:
             under_way.append((w, version, max(float(free[w]), end)))
     under_way.sort(key=lambda row: row[2])
     return free, under_way

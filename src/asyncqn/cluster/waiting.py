@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from asyncqn.cluster.handout import HandOut
 from asyncqn.core.stages import Closes, Stage, Stages, stage_at
 
-EACH_ANSWER, ROUND, ALL_PARTS = Closes.EACH_ANSWER, Closes.ROUND, Closes.ALL_PARTS
+EACH_UPDATE, ROUND, ALL_PARTS = Closes.EACH_UPDATE, Closes.ROUND, Closes.ALL_PARTS
 
 
 class Arrival(NamedTuple):
@@ -77,12 +77,12 @@ class WaitingUpdates:
         asked = stage_at(self.stages, arrival.read)
         # The stage of the version that was read decides, not the current one: rules may have changed
         # meanwhile.
-        if asked.closes is EACH_ANSWER:
+        if asked.closes is EACH_UPDATE:
             return self._by_itself(arrival, asked, stage, version)
         if asked.closes is ALL_PARTS:
             return self._of_a_part(arrival, version, took)
-        if asked.answers is not None:
-            return self._fresh(arrival, version, asked.answers)
+        if asked.updates is not None:
+            return self._fresh(arrival, version, asked.updates)
         # Its round closed without it.
         if arrival.read < version:
             return None
@@ -103,7 +103,7 @@ class WaitingUpdates:
         """Return all waiting updates if this one completes the version, else []."""
         assert self.handout is not None
         assert arrival.part is not None
-        if not self.handout.answered(arrival.part, arrival.read, version, took):
+        if not self.handout.delivered(arrival.part, arrival.read, version, took):
             # A worker's computations are recorded in its own order, so it waits for those before it.
             self.arrivals.append(arrival._replace(update=None, counts=False))
             return []
@@ -135,17 +135,17 @@ class WaitingUpdates:
 
     def open_round(self, stage: Stage, now: float) -> None:
         """Start the timeout of a round whose version was just broadcast."""
-        if stage.closes is ROUND and stage.answers is None:
+        if stage.closes is ROUND and stage.updates is None:
             self.round_ends = now + self.reach + stage.timeout
 
     def close_round(self, stage: Stage, members: Collection[int], now: float) -> list[Arrival]:
         """Return the updates to commit if the round is over, else []."""
-        if stage.closes is not ROUND or stage.answers is not None:
+        if stage.closes is not ROUND or stage.updates is not None:
             return []
-        answered = {arrival.worker for arrival in self.arrivals}
+        senders = {arrival.worker for arrival in self.arrivals}
         # Members that died do not hold up the round.
-        everyone = answered.issuperset(members)
+        everyone = senders.issuperset(members)
         # The tolerance keeps 0.7 * 10 workers from asking for eight.
-        enough = len(answered) >= stage.quorum * len(members) - 1e-9
+        enough = len(senders) >= stage.quorum * len(members) - 1e-9
         over = everyone or (now >= self.round_ends and enough)
-        return self.take() if answered and over else []
+        return self.take() if senders and over else []

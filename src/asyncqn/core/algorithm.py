@@ -69,7 +69,7 @@ class Algorithm(Protocol):
     the iterate, an attribute `sent` names them; real engines send no others.
 
     A run reports `iterate.theta` when it ends. Where that may be a trial point, an optional method
-    `answers(iterate)` lists further candidates, such as the last accepted point; the lowest of all is
+    `candidates(iterate)` lists further candidates, such as the last accepted point; the lowest of all is
     reported. An algorithm with exact gradients has a method `standing(iterate)` that returns a `Standing`,
     or None before a point was judged on all rows; it decides whether a run ends as converged or stalled.
 
@@ -133,7 +133,7 @@ class Algorithm(Protocol):
 
 ALGORITHM_EXTRAS = (
     "sent",
-    "answers",
+    "candidates",
     "standing",
     "finished",
     "results",

@@ -193,10 +193,10 @@ class Loop:
             # First commit the updates that make this version ...
             if version > first:
                 rows = delivered[ended[version - 1] : ended[version]]
-                answers = list(map(pending.pop, rows))
+                updates = list(map(pending.pop, rows))
                 if passes is not None:
                     master.passes = float(passes[rows[-1]])
-                master.commit(answers, time[version - 1], list(map(staleness.__getitem__, rows)))
+                master.commit(updates, time[version - 1], list(map(staleness.__getitem__, rows)))
                 if watch is not None:
                     watch.committed(self)
             # ... then run every computation that reads it, although the schedule lets it end later.

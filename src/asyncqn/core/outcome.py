@@ -45,7 +45,7 @@ class Outcome(StrEnum):
         return _MEANINGS[self]
 
     def is_success(self, exact: bool) -> bool:
-        """Return whether the run has an answer.
+        """Return whether the reported point is a result to use.
 
         Parameters
         ----------

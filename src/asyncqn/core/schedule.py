@@ -141,8 +141,8 @@ class Schedule(Checked):
         order = np.argsort(self.worker, kind="stable")
         same = self.worker[order][1:] == self.worker[order][:-1]
         read, commit = self.read[order], self.commit[order]
-        # A worker may compute several blocks of one version, or answer a round twice; else it first waits for
-        # its own commit.
+        # A worker may compute several blocks of one version, or contribute twice to a round; otherwise it
+        # waits for its own commit.
         again = (read[1:] == read[:-1]) & ((commit[1:] == commit[:-1]) | (commit[1:] == DROPPED))
         free = np.where(again, read[:-1], (np.maximum(commit, read) if self.part is None else read)[:-1])
         require(

@@ -11,7 +11,7 @@ commits.  Most algorithms have one stage:
         Each update is a commit, and comes from one of n parts of the data.
     `rounds(timeout, quorum)`
         Updates are committed together, round by round.
-    `fresh_rounds(answers)`
+    `fresh_rounds(updates)`
         A fixed number of updates, all computed at the current version, make a commit.
     `blocks(n, backup_after, pieces)`
         A version closes when an update of every part of the data has arrived.
@@ -37,7 +37,7 @@ from asyncqn.kernels import part_order
 class Closes(Enum):
     """The event at which the master commits and creates a new version."""
 
-    EACH_ANSWER = "each answer"
+    EACH_UPDATE = "each update"
     ROUND = "a round"
     ALL_PARTS = "all parts"
 
@@ -63,7 +63,7 @@ class Growth(NamedTuple):
     each: int = 2
     quick: int | None = None
 
-    def answers(self, parts: int) -> int:
+    def updates(self, parts: int) -> int:
         """Return the number of updates after which all parts are active."""
         quick = parts if self.quick is None else min(self.quick, parts)
         return self.rounds * self.first + self.each * (quick - self.first) + parts - quick
@@ -100,7 +100,7 @@ class Stage:
     max_delay : int, optional
         Where each update is a commit, an update that read a version more than this number of commits ago is
         dropped: it takes no commit number, and its worker receives the current iterate.
-    answers : int, optional
+    updates : int, optional
         A round closes on this number of updates computed at the current version; others are dropped, and a
         worker computes again at once, so that it may contribute twice.  By default `timeout` decides.
 
@@ -121,7 +121,7 @@ class Stage:
     order: Order = Order.IN_TURN
     growth: Growth | None = None
     max_delay: int | None = None
-    answers: int | None = None
+    updates: int | None = None
 
     @property
     def parts(self) -> int | None:
@@ -136,21 +136,21 @@ class Stage:
     @property
     def waits(self) -> bool:
         """Return whether an update may wait for its commit."""
-        return self.closes is not Closes.EACH_ANSWER
+        return self.closes is not Closes.EACH_UPDATE
 
     @property
     def goes_on(self) -> bool:
         """Return whether a worker continues to compute while its update waits for its commit."""
-        return self.closes is Closes.ALL_PARTS or self.answers is not None
+        return self.closes is Closes.ALL_PARTS or self.updates is not None
 
     @property
     def rows(self) -> int:
         """Return the number of updates per commit, as far as the stage determines it."""
-        return self.parts or 1 if self.closes is Closes.ALL_PARTS else self.answers or 1
+        return self.parts or 1 if self.closes is Closes.ALL_PARTS else self.updates or 1
 
     def part_order(self) -> part_order.PartOrder:
         """Return the initial state of the assignment of parts, where each update is a commit."""
-        if self.parts is None or self.closes is not Closes.EACH_ANSWER:
+        if self.parts is None or self.closes is not Closes.EACH_UPDATE:
             return part_order.new_order(part_order.NO_PARTS, 0, (0, 1, 1, 0))
         # Without growth all parts are active from the start.
         first, rounds, each, quick = self.growth or Growth(self.parts)
@@ -160,7 +160,7 @@ class Stage:
 
 Stages = tuple[Stage, ...]
 
-ASYNCHRONOUS: Stages = (Stage(Closes.EACH_ANSWER),)
+ASYNCHRONOUS: Stages = (Stage(Closes.EACH_UPDATE),)
 
 
 def rounds(timeout: float, quorum: float) -> Stage:
@@ -168,14 +168,14 @@ def rounds(timeout: float, quorum: float) -> Stage:
     return Stage(Closes.ROUND, timeout=float(timeout), quorum=float(quorum))
 
 
-def fresh_rounds(answers: int) -> Stage:
+def fresh_rounds(updates: int) -> Stage:
     """Return a stage of rounds that close on a number of updates computed at the current version."""
-    return Stage(Closes.ROUND, answers=answers)
+    return Stage(Closes.ROUND, updates=updates)
 
 
 def not_older_than(max_delay: int) -> Stage:
     """Return a stage in which each update is a commit, unless its staleness exceeds `max_delay`."""
-    return Stage(Closes.EACH_ANSWER, max_delay=max_delay)
+    return Stage(Closes.EACH_UPDATE, max_delay=max_delay)
 
 
 def batches(
@@ -187,7 +187,7 @@ def batches(
     max_delay: int | None = None,
 ) -> Stage:
     """Return a stage in which each update is a commit, and belongs to one of n parts of the data."""
-    return Stage(Closes.EACH_ANSWER, commits, n, order=order, growth=growth, max_delay=max_delay)
+    return Stage(Closes.EACH_UPDATE, commits, n, order=order, growth=growth, max_delay=max_delay)
 
 
 def blocks(
@@ -254,16 +254,16 @@ def check_stages(stages: object, name: str) -> None:
 
 
 def _check_stage(stage: Stage, name: str) -> None:
-    """Raise `BadInput` where what a stage says of delays, answers and parts has no meaning."""
-    each, round_ = stage.closes is Closes.EACH_ANSWER, stage.closes is Closes.ROUND
+    """Raise `BadInput` where what a stage says of delays, updates and parts has no meaning."""
+    each, round_ = stage.closes is Closes.EACH_UPDATE, stage.closes is Closes.ROUND
     require(
         stage.max_delay is None or (each and stage.max_delay >= 0),
         f"{name}.stages: max_delay must be at least 0 and needs a stage in which each update is a "
         f"commit, not {stage!r}.",
     )
     require(
-        stage.answers is None or (round_ and stage.answers >= 1),
-        f"{name}.stages: answers must be at least 1 and needs a stage of rounds, not {stage!r}.",
+        stage.updates is None or (round_ and stage.updates >= 1),
+        f"{name}.stages: updates must be at least 1 and needs a stage of rounds, not {stage!r}.",
     )
     require(
         (stage.blocks is None) <= (stage.closes is not Closes.ALL_PARTS) and not (round_ and stage.blocks),

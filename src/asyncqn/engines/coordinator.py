@@ -44,7 +44,7 @@ import numpy as np
 
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.handout import HandOut
-from asyncqn.cluster.waiting import EACH_ANSWER, ROUND, Arrival, WaitingUpdates
+from asyncqn.cluster.waiting import EACH_UPDATE, ROUND, Arrival, WaitingUpdates
 from asyncqn.core.execute import Finished
 from asyncqn.core.master import Master, new_tuple, problem_stopped
 from asyncqn.core.outcome import Outcome
@@ -241,7 +241,7 @@ class Coordinator:
         self._advance(now)
         stage = self.stage
         # In a synchronous round a worker contributes once per version.
-        if stage.closes is ROUND and stage.answers is None and member.last_read == self.version:
+        if stage.closes is ROUND and stage.updates is None and member.last_read == self.version:
             member.waiting = True
             return []
         return self._assign(worker, member)
@@ -277,7 +277,7 @@ class Coordinator:
         elif ready:
             self._commit(ready)
             # The new version releases everyone who waited for it.
-            if self.stage.closes is not EACH_ANSWER and not self.done:
+            if self.stage.closes is not EACH_UPDATE and not self.done:
                 orders = self._assign_waiting()
         else:
             orders = self._close_round()
@@ -460,10 +460,10 @@ class Coordinator:
 
     def under_way(self) -> list[tuple[int, int, int | None]]:
         """Return (worker, version, part) of every update that waits and of every computation under way."""
-        answered = [(arrival.worker, arrival.read, arrival.part) for arrival in self.waiting.arrivals]
+        arrived = [(arrival.worker, arrival.read, arrival.part) for arrival in self.waiting.arrivals]
         # Sorted, so that the rows of a checkpoint do not depend on the order of joining.
         computing = sorted(self.members.items())
-        return answered + [(w, m.read, m.part) for w, m in computing if m.read is not None]
+        return arrived + [(w, m.read, m.part) for w, m in computing if m.read is not None]
 
     def finish(self, states: Mapping[int, Any]) -> Run:
         """The run, from the states of the workers that are still there."""

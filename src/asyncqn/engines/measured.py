@@ -34,7 +34,7 @@ class Measured:
     def __init__(self) -> None:
         self._computed: dict[int, dict[float, npt.NDArray[np.float64]]] = {}
         self._new: dict[int, list[tuple[float, float]]] = {}
-        self._served = {"commit": [0.0, 0.0], "answer": [0.0, 0.0]}
+        self._served = {"commit": [0.0, 0.0], "update": [0.0, 0.0]}
 
     def computed(self, worker: int, time: float, share: float = 1.0) -> None:
         """A worker needed so long for a computation: for the step, and for learning from the one before.
@@ -60,7 +60,7 @@ class Measured:
         self._new[worker] = []
 
     def slowest(self) -> float:
-        """Return the mean time of a computation of the slowest worker; 0 where none has answered.
+        """Return the mean time of a computation of the slowest worker; 0 where none has sent an update.
 
         The mean, since a worker's first computation may have compiled something.
         """
@@ -70,8 +70,8 @@ class Measured:
         return max((float(total / n) for n, total, *_ in sums), default=0.0)
 
     def served(self, time: float, *, commit: bool) -> None:
-        """The master needed so long for an answer, with or without a commit, and for what it then sent."""
-        sums = self._served["commit" if commit else "answer"]
+        """Record how long the master needed for an update, with or without a commit, and for its reply."""
+        sums = self._served["commit" if commit else "update"]
         sums[0] += 1.0
         sums[1] += time
 

@@ -29,17 +29,17 @@ docs/results/exact-blocks.md."""
 
 PART = np.dtype(
     [
-        ("done", np.int64),  # whether it is answered
+        ("done", np.int64),  # whether its update has arrived
         ("copies", np.int64),  # how often it was handed out
         ("handed", np.float64),  # when it was handed out last
-        ("answered", np.int64),  # the version of its newest answer
+        ("delivered", np.int64),  # the version that its newest update read
     ],
     align=True,
 )
-"""The state of a piece of a block; all fields but `answered` refer to the open version."""
+"""The state of a piece of a block; all fields but `delivered` refer to the open version."""
 BLOCK = np.dtype(
     [
-        ("missing", np.int64),  # pieces that are not answered
+        ("missing", np.int64),  # pieces whose update has not arrived
         ("rank", np.int64),  # the least first: untouched by age, below 0; then fewest copies, most missing
         ("since", np.float64),  # among equals the least first: when its best piece was handed out
     ],
@@ -48,11 +48,11 @@ BLOCK = np.dtype(
 NODE = np.dtype(
     [
         ("best", np.int64),  # the block of the least rank, and then of the least number; -1: there is none
-        ("soonest", np.float64),  # when a piece that is not answered was handed out; -inf: it never was
+        ("soonest", np.float64),  # when a piece without an update was handed out; -inf: it never was
     ],
     align=True,
 )
-UNTOUCHED, COPY, ANSWERED = -(1 << 60), 1 << 32, 1 << 60
+UNTOUCHED, COPY, DELIVERED = -(1 << 60), 1 << 32, 1 << 60
 """Offsets of ranks: added to the age of an untouched block, per copy (one more than there are, so that these
 ranks are positive), and the rank of a block that is done."""
 
@@ -63,7 +63,7 @@ class Parts(NamedTuple):
     part: np.ndarray  # (P,) of PART
     block: np.ndarray  # (B,) of BLOCK
     node: np.ndarray  # (2 L,) of NODE, L >= B a power of two: children of i at 2 i and 2 i + 1, leaves from L
-    times: np.ndarray  # (3,) answers seen, the sum of the times a block takes at their pace, and of squares
+    times: np.ndarray  # (3,) updates seen, the sum of the times a block takes at their pace, and of squares
 
 
 def new_parts(n_blocks: int, pieces: int) -> Parts:
@@ -72,7 +72,7 @@ def new_parts(n_blocks: int, pieces: int) -> Parts:
     leaves = 1 << max(0, math.ceil(math.log2(n_blocks)))
     part, block = np.zeros(n_blocks * pieces, PART), np.zeros(n_blocks, BLOCK)
     parts = Parts(part, block, np.zeros(2 * leaves, NODE), np.zeros(3))
-    parts.part["answered"] = -1
+    parts.part["delivered"] = -1
     parts.node["best"], parts.node["soonest"] = -1, np.inf
     return parts
 
@@ -91,19 +91,19 @@ def open_version(parts, pieces):
 @shared_rule
 def settle(parts, b, pieces):
     """Update the rank of block b, and the nodes above its leaf."""
-    block, oldest, soonest, best = parts.block[b], ANSWERED, np.inf, -1
-    copies, handed = ANSWERED, np.inf
+    block, oldest, soonest, best = parts.block[b], DELIVERED, np.inf, -1
+    copies, handed = DELIVERED, np.inf
     # From the last piece down, so that among equals help goes to the end of a block, which its own worker
     # reaches last.
     for q in range(b * pieces + pieces - 1, b * pieces - 1, -1):
         part = parts.part[q]
-        oldest = min(oldest, part["answered"])
+        oldest = min(oldest, part["delivered"])
         if part["done"] == 0:
             if part["copies"] < copies or (part["copies"] == copies and part["handed"] < handed):
                 best, copies, handed = q, part["copies"], part["handed"]
             soonest = min(soonest, part["handed"])
     if best < 0:
-        block["rank"], block["since"] = ANSWERED, np.inf
+        block["rank"], block["since"] = DELIVERED, np.inf
     elif parts.part[b * pieces]["copies"] == 0:
         block["rank"], block["since"], soonest = UNTOUCHED + oldest, 0.0, -np.inf
     else:
@@ -149,7 +149,7 @@ def choose(parts, home, now, wait, pieces):
     its block.
     """
     leaves, top = parts.node.size // 2, parts.block[parts.node[1]["best"]]
-    found, rank, since = -1, ANSWERED, np.inf
+    found, rank, since = -1, DELIVERED, np.inf
     # Nothing is overdue, and no block is untouched (those have soonest = -inf).
     if now < parts.node[1]["soonest"] + wait:
         return found
@@ -206,12 +206,12 @@ def take_up(parts, q, now, pieces):
 
 
 @shared_rule
-def answer(parts, q, version, pieces):
+def deliver(parts, q, version, pieces):
     """Record an update for piece q of the open version; return whether it is the first one."""
     part = parts.part[q]
-    if version <= part["answered"]:
+    if version <= part["delivered"]:
         return False
-    part["answered"], part["done"] = version, 1
+    part["delivered"], part["done"] = version, 1
     parts.block[q // pieces]["missing"] -= 1
     settle(parts, q // pieces, pieces)
     return True

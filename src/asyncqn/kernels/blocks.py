@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.kernels.block_rule import Parts, answer, choose, help_after, note_time, open_version, take_up
+from asyncqn.kernels.block_rule import Parts, choose, deliver, help_after, note_time, open_version, take_up
 from asyncqn.kernels.events import Columns, Timing, draw_time, no_time_left
 from asyncqn.kernels.heap import pop, push, sink
 from asyncqn.kernels.jit import kernel, strict_piece
@@ -39,13 +39,13 @@ class Queue(NamedTuple):
     """The workers and two heaps: those with an event to come, and those without work."""
 
     hand: np.ndarray  # (W,) of HAND
-    event: np.ndarray  # (W,) when an answer reaches the master, or a worker is there
+    event: np.ndarray  # (W,) when an update reaches the master, or a worker is there
     waiting: np.ndarray  # (W,) workers with an event to come, the soonest first
     idle: np.ndarray  # (2 W,) workers without, the least number first; some may be busy again, or gone
     number: np.ndarray  # (W,) zeros: the key of those
     returning: np.ndarray  # workers that are there again after their death
     counts: np.ndarray  # (2,) how many wait, and how many are idle
-    arrived: np.ndarray  # (W,) workers whose answers have come
+    arrived: np.ndarray  # (W,) workers whose updates have arrived
     closed: np.ndarray  # (N,) when each version was over; inf: it is not
 
 
@@ -207,7 +207,7 @@ def blocks(timing: Timing, queue: Queue, parts: Parts, pieces, backup_after, see
     N, hands, arrived = shares.size, queue.hand, queue.arrived
     now, opens, link = 0.0, -1.0, 0.0  # opens >= 0: the master is busy until then, and no version is open
     n, rows, first = np.int64(0), 0, 0  # rows before `first` have the time of their commit
-    left = parts.part.size  # parts of the open version that are not answered
+    left = parts.part.size  # parts of the open version whose update has not arrived
     open_version(parts, pieces)
     while n < N:
         _lose(timing, queue, now)
@@ -242,7 +242,7 @@ def blocks(timing: Timing, queue: Queue, parts: Parts, pieces, backup_after, see
                 note_time(parts.times, now - hand["since"] + (pieces - 1) * hand["pace"])
             columns.worker[rows], columns.read[rows], columns.part[rows] = w, v, q
             columns.commit[rows] = 0
-            if answer(parts, q, v, pieces):
+            if deliver(parts, q, v, pieces):
                 columns.commit[rows] = n + 1
                 left -= 1
                 if left == 0:

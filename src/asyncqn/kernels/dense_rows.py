@@ -24,6 +24,7 @@ def _four_dots(a, b, c, e, theta, z):
     """z = (a'theta, b'theta, c'theta, e'theta)."""
     kind = theta.dtype.type
     za, zb, zc, ze = kind(0.0), kind(0.0), kind(0.0), kind(0.0)
+    # theta is loaded once for four rows; each row has its own sum, so the loop vectorises.
     for j in range(theta.size):
         za += a[j] * theta[j]
         zb += b[j] * theta[j]
@@ -95,6 +96,7 @@ def sums(kind, width, X, y, weights, prior, theta, rows, out, diagonal, work, fi
             ha, hb, hc, he = bends[0], bends[1], bends[2], bends[3]
             for j in range(d):
                 h[j] += ha * a[j] * a[j] + hb * b[j] * b[j] + hc * c[j] * c[j] + he * e[j] * e[j]
+        # _FLUSH is a multiple of the four rows of a group.
         if (r + 4) % _FLUSH == 0:
             for j in range(d):
                 total[j] += g[j]
@@ -103,6 +105,7 @@ def sums(kind, width, X, y, weights, prior, theta, rows, out, diagonal, work, fi
                 for j in range(d):
                     squares[j] += h[j]
                     h[j] = 0.0
+    # n / |rows| makes the estimate from a subsample unbiased, as in section 2 of the paper.
     weight = X.shape[0] / m
     for j in range(d):
         out[j] = prior * theta[j] + weight * (total[j] + g[j])
@@ -131,6 +134,8 @@ def second_moments(kind, width, X, y, weights, theta, rows, S, x):
             a, b = X[rows[at]], X[rows[min(at + 1, m - 1)]]
             c, e = X[rows[min(at + 2, m - 1)]], X[rows[min(at + 3, m - 1)]]
             _four_dots(a, b, c, e, slopes_of, z)
+            # Rows beyond the last have the root 0, so that every product has CHUNK rows and one compiled
+            # shape.
             for i in range(4):
                 roots[i] = 0.0
                 if first + r + i < m:

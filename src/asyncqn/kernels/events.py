@@ -93,7 +93,7 @@ class AtWork(NamedTuple):
     """The workers of the asynchronous queue, and its heap."""
 
     hand: np.ndarray  # (W,) of BUSY
-    event: np.ndarray  # (W,) when a worker joins, else the next time its answer reaches the master
+    event: np.ndarray  # (W,) when a worker joins, else the next time its update reaches the master
     heap: np.ndarray  # (W,) workers, the soonest first
     closed: np.ndarray  # (N,) when each version came to be
 
@@ -128,12 +128,12 @@ def _leave(timing, hand, w, event):
 
 @kernel
 def asynchronous(
-    timing: Timing, seed, N, answers, max_delay, order: PartOrder | None, at_work: AtWork, columns: Columns
+    timing: Timing, seed, N, updates, max_delay, order: PartOrder | None, at_work: AtWork, columns: Columns
 ):
     """Simulate asynchronous updates, first come, first served; return (commits, computations, -1).
 
     A worker's cycle is message/2, compute, message/2, wait for the master, reply.  Receiving takes `link` and
-    replying takes `reply`.  `answers` updates make a commit, which takes the master's service time.  An
+    replying takes `reply`.  `updates` updates make a commit, which takes the master's service time.  An
     update more than `max_delay` commits old is dropped (commit 0).  A worker that joins at time t receives
     the version that is current at t, or when its turn comes if messages occupy the link.  `order` is None if
     the data are not cut; then nothing of it is compiled.  If the columns are too short, the last number is
@@ -160,7 +160,7 @@ def asynchronous(
                 rows += 1
                 waiting += fresh
                 # The commit is complete: its rows get its time, which is known only now.
-                if waiting == answers:
+                if waiting == updates:
                     free += timing.master
                     closed[n] = free
                     for row in range(first, rows):
@@ -207,7 +207,7 @@ ROUND = np.dtype(
         ("free", np.float64),  # when it can take up a broadcast
         ("finish", np.float64),  # when it will have computed on the present one
         ("heard", np.float64),  # when the master will have received that; inf: it dies before
-        ("late", np.float64),  # when an answer to a round that is over arrives; inf: none is under way
+        ("late", np.float64),  # when an update for a round that is over arrives; inf: none is under way
         ("drawn", np.float64),  # the time of its next computation, drawn but not yet begun; -1: none
         ("begun", np.float64),  # when it begins with that, unless a newer broadcast comes before
         ("death", np.float64),  # inf once a worker that died is there again
@@ -310,8 +310,8 @@ def _silent(timing, state, now, first):
 
 
 @kernel
-def _close_round(timing, state, timeout, quorum, reached, answered):
-    """Return the time at which the round closes (-1: never) and the number of updates; fill `answered`.
+def _close_round(timing, state, timeout, quorum, reached, senders):
+    """Return the time at which the round closes (-1: never) and the number of updates; fill `senders`.
 
     One silent worker keeps a round open, so the next one is searched only when that one was heard.
     """
@@ -329,14 +329,14 @@ def _close_round(timing, state, timeout, quorum, reached, answered):
     events += 1
     order = np.empty(events, np.int64)
     sort_by_key(event, events, order)
-    answers, living, until, silent = 0, 0, -np.inf, 0
+    arrived, living, until, silent = 0, 0, -np.inf, 0
     for e in range(events):
         now = event[order[e]]
         if now == np.inf:
             break
         if kind[order[e]] >= 0:
-            answered[answers] = kind[order[e]]
-            answers += 1
+            senders[arrived] = kind[order[e]]
+            arrived += 1
         # Simultaneous events are taken together, so that their order does not matter.
         if e + 1 < events and event[order[e + 1]] == now:
             continue
@@ -347,9 +347,9 @@ def _close_round(timing, state, timeout, quorum, reached, answered):
             living, until = _living(timing, now)
         silent = _silent(timing, state, now, max(silent, 0))
         # The tolerance keeps 0.7 * 10 workers from asking for eight.
-        if answers > 0 and (silent < 0 or (now >= reached + timeout and answers >= quorum * living - 1e-9)):
-            return now, answers
-    return -1.0, answers
+        if arrived > 0 and (silent < 0 or (now >= reached + timeout and arrived >= quorum * living - 1e-9)):
+            return now, arrived
+    return -1.0, arrived
 
 
 @kernel
@@ -368,7 +368,7 @@ def rounds(timing: Timing, timeout, quorum, seed, N, state, columns: Columns):
         birth = timing.worker[w]["birth"]
         state[w]["free"] = (birth + timing.reply if birth > 0.0 else 0.0) + half
         state[w]["late"], state[w]["drawn"], state[w]["death"] = np.inf, -1.0, timing.worker[w]["death"]
-    answered = np.empty(W, np.int64)
+    senders = np.empty(W, np.int64)
     n, rows, sent = 0, 0, _send_round(timing, state, 0.0)
     worker, read, commit, time = columns.worker, columns.read, columns.commit, columns.time
     while n < N:
@@ -376,13 +376,13 @@ def rounds(timing: Timing, timeout, quorum, seed, N, state, columns: Columns):
         if short >= 0:
             return n, rows, no_time_left(short)
         _receive_round(timing, state, sent)
-        closed, answers = _close_round(timing, state, timeout, quorum, sent + half, answered)
+        closed, arrived = _close_round(timing, state, timeout, quorum, sent + half, senders)
         if closed < 0.0:
             break
         n += 1
         broadcast = closed + timing.master
-        for a in range(answers):
-            w = answered[a]
+        for a in range(arrived):
+            w = senders[a]
             worker[rows], read[rows], commit[rows], time[rows] = w, n - 1, n, broadcast
             rows += 1
             state[w]["free"], state[w]["drawn"] = state[w]["finish"], -1.0

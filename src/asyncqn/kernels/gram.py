@@ -25,6 +25,7 @@ def add_gram(a, b, S):
         for left in range(top, full, _BAND):
             right = min(left + _BAND, full)
             for j in range(top, min(top + _BLOCK, right), 4):
+                # Tiles on the diagonal also write entries below it, which no caller reads.
                 for k in range(max(j, left), right, 2):
                     _tile(a[j], a[j + 1], a[j + 2], a[j + 3], b[k], b[k + 1], S, j, k)
     # The columns that fill no tile.
@@ -40,6 +41,7 @@ def add_gram(a, b, S):
 def _tile(a0, a1, a2, a3, b0, b1, S, j, k):
     """Add the eight products of a tile to S[j : j + 4, k : k + 2]; more sums would not fit the registers."""
     zero = a0.dtype.type(0.0)
+    # In the precision of the data: CHUNK rows are few enough for float32, and S adds up the chunks.
     s00, s01, s10, s11 = zero, zero, zero, zero
     s20, s21, s30, s31 = zero, zero, zero, zero
     for r in range(a0.size):
@@ -135,6 +137,7 @@ def invert_lower(L, out):
         for j in range(i):
             part = L[i, j]
             for k in range(j + 1):
+                # Row i of L L^-1 = I, solved for row i of the inverse from the rows above it.
                 out[i, k] -= part * out[j, k]
         for k in range(i):
             out[i, k] /= L[i, i]

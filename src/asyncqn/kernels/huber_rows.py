@@ -25,12 +25,15 @@ def _row(residual, sigma, v, epsilon):
     size = abs(residual)
     # The quadratic part; beyond it the row is an outlier.
     if size <= epsilon * sigma:
+        # dU/dsigma = 1 - (r / sigma)^2 and dsigma/dv = 2 v, so d2U/dv2 = 2 dU/dsigma + 4 v^2 d2U/dsigma2.
         share = (size / sigma) * (size / sigma)
         rise = 1.0 - share
         bend = 2.0 * abs(rise) + 8.0 * v * v * share / sigma
         return sigma * (1.0 + share), 2.0 * residual / sigma, 2.0 * v * rise, 2.0 / sigma, bend
     rise = 1.0 - epsilon * epsilon
     slope = 2.0 * epsilon if residual > 0.0 else -2.0 * epsilon
+    # epsilon > 1, so `rise` is negative and -2 rise is its absolute value; slope / residual is the curvature
+    # of the parabola that touches the loss from above.
     return rise * sigma + 2.0 * epsilon * size, slope, 2.0 * v * rise, 2.0 * epsilon / size, -2.0 * rise
 
 
@@ -38,6 +41,7 @@ def _row(residual, sigma, v, epsilon):
 def _finish(weight, prior, theta, d, fine, out, diagonal):
     """Write the sums, scaled to all rows, with the prior on the first d numbers."""
     D = theta.size
+    # The intercept and v have no prior.
     for j in range(D):
         out[j] = (prior * theta[j] if j < d else 0.0) + weight * fine[j]
     for j in range(diagonal.size):
@@ -55,6 +59,7 @@ def dense_sums(epsilon, least, X, y, weights, prior, theta, rows, out, diagonal,
     D, d, m = theta.size, X.shape[1], rows.size
     if out.size != D or not fits(X.shape[0], d, theta[: D - 1], rows):
         return False, 0.0
+    # theta is (w, [intercept], v): v is always last.
     slopes_of, shift = theta[:d], np.float64(theta[d]) if d < D - 1 else 0.0
     v = np.float64(theta[D - 1])
     sigma = least + v * v

@@ -30,6 +30,8 @@ REDUCTION_FLAGS = {"reassoc", "contract", "nsz", "arcp"}
 both."""
 
 
+# Threads compute side by side without the GIL; a division by zero gives an infinity or NaN, as in NumPy,
+# which the engines test for, and not an exception in the midst of a kernel.
 _COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _ALLOCATES = {"arange", "copy", "empty", "empty_like", "full", "ones", "zeros", "zeros_like"}
 """Functions that allocate an array; a kernel that calls one needs reference counting."""
@@ -37,6 +39,7 @@ _PIECE: dict[str, Any] = {**_COMMON, "forceinline": True}
 
 
 def _counting(function: Callable[..., Any]) -> dict[str, Any]:
+    # A function that allocates names its allocator in its byte code; a false alarm only costs time.
     return UNCOUNTED if _ALLOCATES.isdisjoint(function.__code__.co_names) else {}
 
 
@@ -147,5 +150,6 @@ def nothing_compiled_yet() -> bool:
     return next(cache_folder().glob("*.nbc"), None) is None
 
 
+# At import, before numba looks up any kernel in its cache.
 drop_stale_cache(Path(__file__).parent, cache_folder())
 load_without_blas()

@@ -31,6 +31,7 @@ def gradient(A, y, noise_var, theta, rows, out):
         out[j] = theta[j]
     for i in rows:
         a = A[i]
+        # a_i'theta - y_i; then both loops run over one contiguous row of A.
         residual = -y[i]
         for j in range(d):
             residual += a[j] * theta[j]
@@ -81,6 +82,8 @@ def cholesky_solve(P, b):
     d = b.size
     x = b.copy()
     for j in range(d):
+        # The right-looking form, with the forward substitution in the same sweep: only the lower triangle is
+        # used.
         P[j:, j] /= np.sqrt(P[j, j])
         below = P[j + 1 :, j]
         P[j + 1 :, j + 1 :] -= below[:, None] * below
@@ -98,6 +101,7 @@ def reflect(A, along):
         _reflect(A, along, np.empty(A.shape[1]))
         return
     for v in along:
+        # (I - 2 v v' / v'v) A without forming the matrix.
         w = np.einsum("i,ij->j", v, A)
         A -= (2.0 / np.add.reduce(v * v) * v)[:, None] * w
 
@@ -123,6 +127,7 @@ def rotate(A, left, right):
     """Return V A Q', with V and Q products of Householder reflections along the rows of left and right."""
     turned = A.copy()
     reflect(turned, left)
+    # A product from the right is one of the transpose from the left; the copy makes its rows contiguous.
     across = np.ascontiguousarray(turned.T)
     reflect(across, right)
     return np.ascontiguousarray(across.T)

@@ -28,9 +28,11 @@ def loss_and_slope(kind, width, y, z):
         margin = y * z
         # exp of a negative number cannot overflow, whatever the sign of the margin.
         small = np.exp(-abs(margin))
+        # log(1 + exp(-m)) = max(-m, 0) + log(1 + exp(-|m|)).
         return np.log1p(small), max(-margin, 0.0), -y * (1.0 if margin < 0.0 else small) / (1.0 + small)
     if kind == POISSON:
         rate = np.exp(z)
+        # The minimum over z, at exp(z) = y: without it the loss is half the deviance, 0 for a perfect fit.
         least = y - y * np.log(y) if y > 0.0 else 0.0
         return rate - y * z, -least, rate - y
     residual = z - y
@@ -51,5 +53,6 @@ def weight_of(kind, width, y, z):
         return np.exp(z)
     if kind == ROBUST:
         bend = math.sqrt(1.0 + ((z - y) / width) * ((z - y) / width))
+        # The second derivative is 1 / bend^3 and slope / residual is 1 / bend.
         return max(1.0 / (bend * bend), _TRUST) / bend
     return 1.0

@@ -159,9 +159,12 @@ def langevin_update(H, numbers, u, g_O, g_S, share, stream, update, work):
     g = d_u  # the blended gradient is stored where its update will be written
     for i in range(8 * m):
         work[i] = 0.0
+    # p holds S'u, Y'u, S'g and Y'g, one number per ring slot, and c holds N times these.  Empty slots have
+    # zero rows in N, so whatever they contain is multiplied by 0.
     p, c, z = work[: 4 * m], work[4 * m : 8 * m], stack_array(BLOCK, 0.0)
     for lo in range(0, d, TILE):
         hi = min(lo + TILE, d)
+        # The gradient of the whole subsample from those of O and S (Algorithm 2 of the paper).
         combine(g[lo:hi], kind(w_O), g_O[lo:hi], kind(w_S), g_S[lo:hi])
         _add_dots(p, memory, u, g, lo, hi)
     # The small product with N, once for u and once for g.
@@ -172,10 +175,12 @@ def langevin_update(H, numbers, u, g_O, g_S, share, stream, update, work):
                 c[first + i] += middle[i, j] * p[first + j]
     for lo in range(0, d, TILE):
         hi = min(lo + TILE, d)
+        # (H0 + rho I) first, then the pairs on top of it.
         x, v, u_ = d_theta[lo:hi], d_u[lo:hi], u[lo:hi]
         if diagonal.size:
             scale_by(x, diagonal[lo:hi], kind(rho), u_)
             _scale_in_place(v, diagonal[lo:hi], kind(rho))
+            # v is still (H0 + rho I) g here.
             _combine_in_place(v, kind(-h), kind(-gamma), u_)
         else:
             _scale(x, kind(scale + rho), u_)
@@ -183,6 +188,8 @@ def langevin_update(H, numbers, u, g_O, g_S, share, stream, update, work):
         _add_memory(x, memory, c[: 2 * m], 1.0, lo, hi)
         _add_memory(v, memory, c[2 * m :], -h, lo, hi)
         if noise > 0.0:
+            # sqrt(2 h gamma / beta) Z of equation (6), drawn where it is added: Z is never stored as a whole.
+            # A tile begins at a multiple of BLOCK, so the bits do not depend on the size of a tile.
             for first in range(lo, hi, BLOCK):
                 normals_block(z, first, seed, k, worker, np.int64(NOISE))  # not a literal
                 part = d_u[first : min(first + BLOCK, hi)]
@@ -196,6 +203,7 @@ def product(memory, middle, scale, diagonal, v, out, work):
     kind = memory.dtype.type
     for i in range(4 * m):
         work[i] = 0.0
+    # p holds S'v and Y'v, and c holds N p.
     p, c = work[: 2 * m], work[2 * m : 4 * m]
     for lo in range(0, d, TILE):
         hi = min(lo + TILE, d)

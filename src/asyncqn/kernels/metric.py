@@ -43,6 +43,7 @@ def apply_low_rank(D, A, Q, g, work, out):
     for i in range(out.size):
         out[i] = g[i]
     for k in range(work.size):
+        # work = a = A g, and out = g - Q'a.
         row, total = A[k], 0.0
         for i in range(g.size):
             total += row[i] * g[i]
@@ -51,11 +52,13 @@ def apply_low_rank(D, A, Q, g, work, out):
         for i in range(out.size):
             out[i] -= total * other[i]
     for i in range(out.size):
+        # out = t = D (g - Q'a).
         out[i] *= D[i]
     for k in range(work.size):
         row, total = Q[k], 0.0
         for i in range(out.size):
             total += row[i] * out[i]
+        # work = a - b with b = Q t.
         work[k] -= total
     for k in range(work.size):
         row, c = A[k], work[k]
@@ -67,6 +70,7 @@ def apply_low_rank(D, A, Q, g, work, out):
 def draw_low_rank(D, A, Q, z, work, out):
     """out ~ N(0, H) for the H of `apply_low_rank`: t + A'(z_1 - Q t) with t = D^1/2 z_2, z ~ N(0, I)."""
     for i in range(out.size):
+        # z_1 are the first r normals, one for each row of A, and z_2 the rest.
         out[i] = math.sqrt(D[i]) * z[work.size + i]
     for k in range(work.size):
         row, total = Q[k], 0.0
@@ -135,5 +139,6 @@ def acceptance_excess(h, accepted, weight, root):
     """Return the sum of weight (accepted - P(h)) with P(h) = 2 Phi(-root h^2 / 2)."""
     total = 0.0
     for i in range(h.size):
+        # 2 Phi(-x) = erfc(x / sqrt(2)), with x = root h^2 / 2.
         total += weight[i] * (accepted[i] - math.erfc(root * h[i] * h[i] / math.sqrt(8.0)))
     return total

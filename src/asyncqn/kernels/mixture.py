@@ -21,6 +21,8 @@ def value(X, scale, theta, rows):
         if i < 0 or i >= n:
             return np.nan
         nearest, mass = _nearest_and_mass(X[i], theta, K)
+        # -log mean_k exp(-d_k) = nearest - log(mass / K): mass is at least 1, since the nearest centre adds
+        # exp(0).
         total += nearest - np.log(mass / K)
     prior = 0.0
     for j in range(theta.size):

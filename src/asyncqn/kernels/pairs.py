@@ -26,6 +26,7 @@ def _difference_products(theta, theta_old, g, g_old):
 @reducing_piece
 def pair_products(theta, theta_old, g, g_old):
     """Return (s's, s'y, y'y) of s = theta - theta_old, y = g - g_old, without storing either."""
+    # float64 totals of tiles that are summed in the precision of theta.
     ss = sy = yy = 0.0
     for lo in range(0, theta.size, TILE):
         hi = min(lo + TILE, theta.size)
@@ -57,6 +58,7 @@ def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):
     m, d = memory.shape[1], theta.size
     one = memory.dtype.type(1)
     for j in range(m):
+        # The column still has the products of the pair that this one overwrites.
         gram[0, j, slot] = 0.0
         gram[1, j, slot] = 0.0
     for lo in range(0, d, TILE):
@@ -104,6 +106,7 @@ def factor(gram, count, newest, scale, middle, work, slot):
         for i in range(j):
             total = 0.0
             for q in range(i, j):
+                # From R^-1 R = I: entry (i, j) of the product is 0 for i < j.
                 total += inverse[i, q] * gram[0, slot[q], slot[j]]
             inverse[i, j] = -total / diag
     for i in range(count):
@@ -119,6 +122,7 @@ def factor(gram, count, newest, scale, middle, work, slot):
             for i in range(a + 1):
                 total += inverse[i, a] * right[i, b]
             middle[slot[a], slot[b]] = total
+            # With a scalar H0 the memory holds Y and not H0 Y, so the factor c of H0 Y stands here.
             middle[slot[a], m + slot[b]] = -scale * inverse[b, a]
             middle[m + slot[a], slot[b]] = -scale * inverse[a, b]
 
@@ -145,12 +149,14 @@ def consider(H, rule, scaled, theta, theta_old, g, g_old, work, slots):
     epsilon, cosine = rule
     size = memory.shape[1]
     ss, sy, yy = pair_products(theta, theta_old, g, g_old)
+    # A memory of no pairs rejects every pair, and H stays H0.
     if size == 0 or not _admissible_piece(ss, sy, yy, epsilon, cosine):
         ring[REJECTED] += 1
         return False
     slot = next_slot_piece(ring, size)
     add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal)
     if scaled:
+        # The usual scaling: an estimate of the inverse curvature along the newest step.
         scale[0] = sy / yy
     factor(gram, ring[COUNT], slot, 1.0 if diagonal.size else scale[0], middle, work, slots)
     return True

@@ -39,7 +39,7 @@ class PartOrder(NamedTuple):
 
     kind: int
     growth: tuple[int, int, int, int]  # first, rounds, each, quick
-    age: np.ndarray  # (P,) float64: the version that the newest answer read; -1: there is none
+    age: np.ndarray  # (P,) float64: the version that the newest update read; -1: there is none
     handed: np.ndarray  # (P,) the number of the last hand-out
     copies: np.ndarray  # (P,) how many compute it and are not given up
     late: np.ndarray  # (P,) how many were given up
@@ -56,6 +56,7 @@ def activate(order):
     beyond = counts[1] - rounds * first
     wanted = first if beyond < 0 else first + beyond // each + 1
     if wanted > quick:
+        # `quick` parts are active at beyond = (quick - first - 1) each; from there on every update adds one.
         wanted = quick + beyond - (quick - first - 1) * each
     while counts[2] < min(wanted, order.age.size):
         if order.kind == BY_AGE:
@@ -69,7 +70,10 @@ def _give_up(order):
     """Return to the heap the parts that a worker has kept for too long."""
     counts, line = order.counts, order.line
     while counts[4] < counts[0] - HELD_ROUNDS * counts[2]:
+        # Assignments are judged in their order: counts[4] is the oldest that is neither over nor given up,
+        # and at most HELD_ROUNDS P + 1 assignments lie between it and the newest.
         part = line[counts[4] % line.size]
+        # A part that was assigned again since then is judged by its newer assignment.
         if order.handed[part] == counts[4] and order.copies[part] > 0:
             order.copies[part] -= 1
             order.late[part] += 1
@@ -103,6 +107,7 @@ def hand_out(order, seed):
         counts[3] -= 1
     else:
         part = 0
+        # More workers than active parts: a search over all of them is rare and short.
         for other in range(1, active):
             if order.handed[other] < order.handed[part]:
                 part = other
@@ -142,5 +147,6 @@ def new_order(kind: int, parts: int, growth: tuple[int, int, int, int]) -> PartO
 def go_on_after(order: PartOrder, handed_out: int, part: np.ndarray, read: np.ndarray) -> None:
     """Restore an order from a record: the number of assignments, and the part and version of each update."""
     np.maximum.at(order.age, part, read)
+    # Computations under way at the checkpoint are lost, so no part is held by a worker.
     order.counts[:] = handed_out, part.size, 0, 0, handed_out
     activate(order)

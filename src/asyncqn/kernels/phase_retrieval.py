@@ -25,6 +25,7 @@ def gradient(A, y, theta, rows, out):
         z = 0.0
         for j in range(d):
             z += a[j] * theta[j]
+        # The derivative of (z^2 - y)^2 / 4 in z is (z^2 - y) z.
         z *= weight * (z * z - y[i])
         for j in range(d):
             out[j] += z * a[j]

@@ -75,7 +75,7 @@ def _minus_two_log(x):
     mantissa = _float_of(bits - (np.uint64(exponent + np.int64(32)) << np.uint64(52)))
     s = (mantissa - 1.0) / (mantissa + 1.0)
     t = s * s
-    # On that interval s^2 is below 0.03, so eight terms reach float64's precision.
+    # On that interval s^2 is below 0.03, so eight terms leave a relative error below 4e-14.
     series = 1.0 + t * (
         1 / 3 + t * (1 / 5 + t * (1 / 7 + t * (1 / 9 + t * (1 / 11 + t * (1 / 13 + t * (1 / 15))))))
     )
@@ -86,6 +86,8 @@ def _minus_two_log(x):
 def _cos_sin(x):
     """Return cosine and sine of an angle uniform on the circle: two bits of quadrant, thirty of angle."""
     quadrant = x & np.uint64(3)
+    # An angle in (-pi/4, pi/4), where Taylor polynomials of degree 11 and 12 err by less than 1e-11; the
+    # quadrant turns it to the whole circle.
     a = (np.float64(np.int64(x >> np.uint64(2))) + (0.5 - 536870912.0)) * (0.7853981633974483 / 536870912.0)
     t = a * a
     sine = a * (1.0 + t * (-1 / 6 + t * (1 / 120 + t * (-1 / 5040 + t * (1 / 362880 + t * (-1 / 39916800))))))
@@ -107,6 +109,7 @@ def normals_block(z, first, key, k, worker, purpose):
     """
     key = np.uint64(key)
     k0, k1 = key & _LOW, key >> _32
+    # A Philox call has four words, from which four normals are made.
     base = np.uint64(first // 4)
     for j in range(_QUARTER):
         x0, x1, x2, x3 = philox(
@@ -144,6 +147,7 @@ def _two_rows(i, key, k, worker, n):
     """Return rows 2i and 2i + 1 of a stream."""
     k0, k1 = key & _LOW, key >> _32
     x0, x1, x2, x3 = philox(np.uint64(i), np.uint64(ROWS), np.uint64(k), np.uint64(worker), k0, k1)
+    # The high word of (x0 2^32 + x1) n / 2^32; n must be below 2^32, so that each product fits 64 bits.
     return (x0 * n + ((x1 * n) >> _32)) >> _32, (x2 * n + ((x3 * n) >> _32)) >> _32
 
 

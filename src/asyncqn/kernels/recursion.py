@@ -11,11 +11,10 @@ tiles are those of `vectors.dot`, so the bits are those of separate passes.
 import numpy as np
 
 from asyncqn.kernels.jit import reducing_kernel, reducing_piece
-from asyncqn.kernels.vectors import dot
+from asyncqn.kernels.vectors import SUM_TILE, dot
 
-TILE = 512
-"""Numbers worked on at a time, as in `vectors.dot`."""
 NO_SLOT = -1
+"""In place of a ring slot: there is no pair before the first, or after the last."""
 
 
 @reducing_piece
@@ -38,12 +37,12 @@ def _tile_dot(x, v):
 def _add_then_dot(v, a, added, before, measured, i):
     """v += a added[before], then measured[i]'v; either is left out where its slot is `NO_SLOT`."""
     total = 0.0
-    for lo in range(0, v.size, TILE):
-        tile = v[lo : lo + TILE]
+    for lo in range(0, v.size, SUM_TILE):
+        tile = v[lo : lo + SUM_TILE]
         if before != NO_SLOT:
-            _add_tile(tile, a, added[before, lo : lo + TILE])
+            _add_tile(tile, a, added[before, lo : lo + SUM_TILE])
         if i != NO_SLOT:
-            total += _tile_dot(measured[i, lo : lo + TILE], tile)
+            total += _tile_dot(measured[i, lo : lo + SUM_TILE], tile)
     return total
 
 
@@ -55,8 +54,11 @@ def first_loop(pairs, own, newest, v, shares):
     for back in range(m):
         i = (newest - back) % m
         if own[i] > 0.0:
+            # alpha_i = s_i'v / s_i'y_i, then v -= alpha_i y_i: the subtraction shares its pass over v with
+            # the inner product of the next older pair.
             shares[i] = _add_then_dot(v, a, pairs[1], before, pairs[0], i) / own[i]
             before, a = i, -kind(shares[i])
+    # The oldest pair's subtraction has no inner product to share its pass with.
     _add_then_dot(v, a, pairs[1], before, pairs[0], NO_SLOT)
 
 
@@ -68,6 +70,7 @@ def second_loop(pairs, own, newest, shares, v):
     for back in range(m - 1, -1, -1):
         i = (newest - back) % m
         if own[i] > 0.0:
+            # v += (alpha_i - y_i'v / s_i'y_i) s_i, from the oldest pair to the newest.
             a = kind(shares[i] - _add_then_dot(v, a, pairs[0], before, pairs[1], i) / own[i])
             before = i
     _add_then_dot(v, a, pairs[0], before, pairs[1], NO_SLOT)
@@ -90,9 +93,11 @@ def fit_diagonal(pairs, own, widest, out, s2, y2):
     total, known = 0.0, 0
     for j in range(d):
         # A coordinate that no pair has moved says nothing about its scale.
-        told = s2[j] > 0.0 and y2[j] > 0.0 and s2[j] < np.inf and y2[j] < np.inf
-        s2[j] = 0.5 * (np.log(s2[j]) - np.log(y2[j])) if told else np.nan
-        if told:
+        informed = s2[j] > 0.0 and y2[j] > 0.0 and s2[j] < np.inf and y2[j] < np.inf
+        # Logarithms, because the ratio of the two sums may overflow; s2 is reused for them, with NaN as
+        # "unknown".
+        s2[j] = 0.5 * (np.log(s2[j]) - np.log(y2[j])) if informed else np.nan
+        if informed:
             total += s2[j]
             known += 1
     mean = total / known if known else 0.0
@@ -132,10 +137,12 @@ def conjugate(memory, products, s, y, tolerance, least, along_s, along_y):
         own = products[i]
         if not own > 0.0:
             continue
+        # y_i's and s_i'y, which a quadratic makes equal.
         a, b = dot(memory[1, i], s), dot(memory[0, i], y)
         if not abs(a - b) <= tolerance * np.sqrt(own * sy):
             return False
         along_s[i], along_y[i] = a / own, b / own
+        # What remains of s'y; exact where the stored pairs are conjugate to each other.
         left -= a * b / own
     if not left >= least * sy:
         return False

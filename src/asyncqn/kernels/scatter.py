@@ -6,14 +6,14 @@ from asyncqn.kernels.jit import kernel
 
 
 @kernel
-def note_difference(D, last, answer, weight):
-    """D += weight ((answer - last)^2 / 2 - D); store the answer as `last`; return the largest D."""
+def note_difference(D, last, update, weight):
+    """D += weight ((update - last)^2 / 2 - D); store the update as `last`; return the largest D."""
     largest = 0.0
     for j in range(D.size):
         # Half the square of a difference of two independent draws has the variance as its mean.
-        difference = float(answer[j]) - float(last[j])
+        difference = float(update[j]) - float(last[j])
         D[j] += weight * (0.5 * difference * difference - D[j])
-        last[j] = answer[j]
+        last[j] = update[j]
         largest = max(largest, D[j])
     return largest
 
@@ -26,22 +26,23 @@ def add_lengthened(theta, scale, step, D, largest, most):
 
 
 @kernel
-def note_products(F, last, answer, weight):
-    """F += weight (x x' / 2 - F) in and below the diagonal, with x = answer - last; last = answer."""
+def note_products(F, last, update, weight):
+    """F += weight (x x' / 2 - F) in and below the diagonal, with x = update - last; last = update."""
     d = last.size
     x = np.empty(d)
     for j in range(d):
-        x[j] = float(answer[j]) - float(last[j])
-        last[j] = answer[j]
+        x[j] = float(update[j]) - float(last[j])
+        last[j] = update[j]
     for j in range(d):
+        # Only the lower triangle, row by row: `gram.cholesky` reads no other part.
         row, half = F[j], 0.5 * x[j]
         for k in range(j + 1):
             row[k] += weight * (half * x[k] - row[k])
 
 
 @kernel
-def note_deviation(F, mean, answer, weight, share, rate):
-    """F += weight (share x x' - F) in and below the diagonal, with x = answer - mean; then mean += rate x.
+def note_deviation(F, mean, update, weight, share, rate):
+    """F += weight (share x x' - F) in and below the diagonal, with x = update - mean; then mean += rate x.
 
     An F with one row holds the diagonal alone.
     """
@@ -49,13 +50,13 @@ def note_deviation(F, mean, answer, weight, share, rate):
     if F.shape[0] < d:
         diagonal = F[0]
         for j in range(d):
-            away = float(answer[j]) - mean[j]
+            away = float(update[j]) - mean[j]
             mean[j] += rate * away
             diagonal[j] += weight * (share * away * away - diagonal[j])
         return
     x = np.empty(d)
     for j in range(d):
-        x[j] = float(answer[j]) - mean[j]
+        x[j] = float(update[j]) - mean[j]
         mean[j] += rate * x[j]
     for j in range(d):
         row, part = F[j], share * x[j]

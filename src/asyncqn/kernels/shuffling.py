@@ -12,6 +12,7 @@ from asyncqn.kernels.numba_internals import stack_array
 from asyncqn.kernels.random import ORDER, SAMPLE, philox, philox_words
 
 _LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+# 2^64 divided by the golden ratio, the increment of splitmix64.
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 ROWS_IN_NUMPY = 20_000
 """Up to this number of rows NumPy is faster than compiling a loop."""
@@ -70,6 +71,7 @@ def fill_shuffled(key, k, worker, n, out):
     bits = _width(n)
     epoch = -1
     for i in range(out.size):
+        # Batches follow each other without a gap, so that a batch may end one pass and begin the next.
         position = k * out.size + i
         if position // n != epoch:
             epoch = position // n

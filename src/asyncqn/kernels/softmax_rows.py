@@ -40,6 +40,7 @@ def _chances(z, label, p):
         total += p[k]
     for k in range(K):
         p[k] /= total
+    # -log p_label in two terms, added by the caller in float64.
     return np.log(total), top - z[label]
 
 
@@ -56,6 +57,7 @@ def _prior(prior, theta, d):
 @reducing_piece
 def _finish(weight, prior, theta, d, g, h, out, diagonal):
     """Write the sums, scaled to all rows, with the prior."""
+    # g and h are (K, D) here; the sparse kernel passes transposed views.
     K, D = theta.shape
     for k in range(K):
         for j in range(D):
@@ -146,6 +148,7 @@ def sparse_sums(indptr, indices, data, d, y, weights, prior, theta, rows, out, d
         if out.size == 0:
             continue
         for k in range(K):
+            # The scores are no longer needed: z takes the slopes, and below the curvatures.
             z[k] = share * (p[k] - (1.0 if k == label else 0.0))
         for q in range(first, last):
             entry, own = np.float64(data[q]), g[indices[q]]
@@ -174,6 +177,7 @@ def _mean_bend(p):
     """Return the mean of the curvatures of the classes."""
     total = 0.0
     for k in range(p.size):
+        # The mean over K classes of p (1 - p) K / (K - 1) is their sum over K - 1.
         total += p[k] * (1.0 - p[k])
     return total / (p.size - 1.0)
 
@@ -194,12 +198,14 @@ def dense_moments(X, y, weights, theta, rows, S, x, wx, z, p):
                 for j in range(d):
                     part += X[row, j] * theta[k, j]
                 z[k] = np.float64(part) + (np.float64(theta[k, d]) if d < D else 0.0)
+            # Only p is needed here, so any label will do.
             _chances(z, 0, p)
             w = _mean_bend(p) * (weights[row] if weights.size else 1.0)
             for j in range(D):
                 entry = X[row, j] if j < d else theta.dtype.type(1.0)
                 x[j, r], wx[j, r] = entry, w * entry
         for j in range(D):
+            # The last chunk may be short; zeros add nothing to the product.
             x[j, count:] = 0.0
             wx[j, count:] = 0.0
         add_gram(wx, x, S)

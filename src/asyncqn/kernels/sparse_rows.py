@@ -28,6 +28,7 @@ def sums(kind, width, indptr, indices, data, d, y, weights, prior, theta, rows, 
     if out.size != D or not fits(n, d, theta, rows):
         return False, 0.0
     shift = np.float64(theta[d]) if d < D else 0.0
+    # float64 sums: entries of a column arrive one by one, in no tile that could be summed in float32.
     g, h = fine[:D], fine[D:]
     loss = 0.0
     for r in range(m):
@@ -95,6 +96,7 @@ def second_moments(kind, width, indptr, indices, data, d, y, weights, theta, row
         if theta.size > d:
             at[count], x[count] = S.shape[0] - 1, 1.0
             count += 1
+        # All pairs of nonzero entries: the cost is the square of their number, not of d.
         for p in range(count):
             part, j = w * x[p], at[p]
             for q in range(count):

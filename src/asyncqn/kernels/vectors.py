@@ -4,6 +4,10 @@ import numpy as np
 
 from asyncqn.kernels.jit import kernel, reducing_kernel
 
+SUM_TILE = 512
+"""Numbers that are summed in the precision of the data before they are added to a float64 total: few enough
+that float32 loses little, and two float64 tiles take 8 KiB of the first-level cache."""
+
 
 @kernel
 def add_two(a, da, b, db):
@@ -32,8 +36,10 @@ def add_scaled(a, c, x):
 def sum_of_squares(a):
     """Return |a|^2, summed in tiles so that float32 keeps its precision; not finite if any entry is not."""
     total = 0.0
-    for lo in range(0, a.size, 512):
-        tile = a[lo : lo + 512]  # a loop from 0 to its size is vectorised; one from lo to a minimum is not
+    for lo in range(0, a.size, SUM_TILE):
+        tile = a[
+            lo : lo + SUM_TILE
+        ]  # a loop from 0 to its size is vectorised; one from lo to a minimum is not
         part = a.dtype.type(0)
         for i in range(tile.size):
             part += tile[i] * tile[i]
@@ -45,8 +51,8 @@ def sum_of_squares(a):
 def sum_of_two_squares(a, b):
     """Return |a|^2 + |b|^2 for vectors of one length, as `sum_of_squares` does."""
     total = 0.0
-    for lo in range(0, a.size, 512):
-        x, y = a[lo : lo + 512], b[lo : lo + 512]
+    for lo in range(0, a.size, SUM_TILE):
+        x, y = a[lo : lo + SUM_TILE], b[lo : lo + SUM_TILE]
         part = a.dtype.type(0)
         for i in range(x.size):
             part += x[i] * x[i] + y[i] * y[i]
@@ -58,8 +64,8 @@ def sum_of_two_squares(a, b):
 def dot(a, b):
     """Return a'b, summed in tiles so that float32 keeps its precision."""
     total = 0.0
-    for lo in range(0, a.size, 512):
-        left, right = a[lo : lo + 512], b[lo : lo + 512]
+    for lo in range(0, a.size, SUM_TILE):
+        left, right = a[lo : lo + SUM_TILE], b[lo : lo + SUM_TILE]
         part = a.dtype.type(0)
         for i in range(left.size):
             part += left[i] * right[i]

@@ -38,8 +38,9 @@ DEFAULT_COMMIT_LIMIT = 200_000
 """Commits after which a stochastic method has missed the target, by default; about a minute of simulation."""
 MIN_RECORDED_COMMITS = 20
 """Smallest number of commits of a recorded run; fewer would say little about the times."""
-PAYS = 0.9
-"""More workers pay if they reduce the time below this share of what fewer need."""
+MAX_TIME_RATIO = 0.9
+"""More workers pay if they reduce the time below this share of what fewer need.  Our own
+choice."""
 
 
 def _blocks(problem: Problem, workers: int) -> Algorithm:
@@ -48,6 +49,7 @@ def _blocks(problem: Problem, workers: int) -> Algorithm:
 
 
 def _growing(problem: Problem, workers: int) -> Algorithm:
+    # At least one growth: without any, this would be `block-lbfgs` again.
     return GrowingLBFGS(workers, max(1, growths(problem.dim, problem.n_data, workers)))
 
 
@@ -198,6 +200,7 @@ def plan(
     # Our candidates that do not fit the problem are dropped; a user's own raise an error.
     makers = _makers(problem, algorithms or CANDIDATES, many)
     end: dict[str, Any] = {"target": target, "metric": metric}
+    # Cheap checks before expensive ones: recording takes `record` seconds, and simulations take minutes.
     _check_optimum(problem, target, metric)
     clusters: dict[str, Cluster] = {}
     lowest = math.inf
@@ -206,8 +209,10 @@ def plan(
         if run is None:
             say(f"recording {name} on {counted(many)}")
             run = _recorded(problem, make(problem, many), engine(many), seed, record / len(makers))
+        # One cluster per algorithm: their computations have different numbers of rows.
         clusters[name] = Cluster.from_run(run)
         lowest = min(lowest, _lowest(run, name, metric))
+    # A recorded run that has reached the target proves that it can be reached.
     if lowest > target:
         say("checking that the target can be reached")
         _check_reach(problem, makers, clusters, many, lowest, seed=seed, commits=commits, **end)
@@ -227,6 +232,7 @@ def plan(
     checked = None
     if check:
         say("checking the best for real")
+        # The check runs on the machine that was recorded, so it needs the same number of workers.
         mine = min((p for p in predictions if p.workers == many), key=lambda p: p.time)
         algorithm = makers[mine.algorithm](problem, many)
         # A seed that no simulation used, so the check is not on data that the prediction has seen.
@@ -246,6 +252,7 @@ def _check_optimum(problem: Problem, target: float, metric: str) -> None:
     """Raise `BadInput`, before anything is recorded, for a target below the known minimum."""
     optimum = extra(problem, "optimum")
     # For other metrics nothing is known about their minimum.
+    # `error` is the distance of U from the optimum, relative to it (`core.master`).
     least = {"fun": optimum, "error": 0.0}.get(metric) if optimum is not None else None
     require(
         least is None or target >= least,
@@ -315,6 +322,7 @@ def _recorded(problem: Problem, algorithm: Algorithm, engine: Engine, seed: int,
         "evaluate": evaluate,
         "progress": False,
     }
+    # `tol=None`: a run that converges early would have too few computations to fit.
     run = minimize(problem, algorithm, commits=DEFAULT_COMMIT_LIMIT, max_time=seconds, **options)
     return (
         run
@@ -329,6 +337,7 @@ def _makers(problem: Problem, given: Mapping[str, Make | Algorithm], workers: in
     def fixed(algorithm: Any) -> Make:
         return lambda problem, workers: algorithm
 
+    # An algorithm may be callable itself; only algorithms have `stages`.
     makers = {n: a if callable(a) and not hasattr(a, "stages") else fixed(a) for n, a in given.items()}
     for name in list(makers):
         try:
@@ -346,7 +355,7 @@ def _evaluate(algorithm: Algorithm) -> int | None:
     if extra(algorithm, "standing") is None:
         return None
     first = algorithm.stages[0]
-    return max(1, (first.blocks or 1) // 20) if first.closes is Closes.EACH_ANSWER else 1
+    return max(1, (first.blocks or 1) // 20) if first.closes is Closes.EACH_UPDATE else 1
 
 
 def _time_to(
@@ -364,6 +373,7 @@ def _run_to(
     if commits is None and extra(algorithm, "standing") is None:
         commits = DEFAULT_COMMIT_LIMIT
     evaluate = _evaluate(algorithm)
+    # An exact method without a limit ends by convergence.
     options |= {"commits": commits, "evaluate": evaluate, "progress": False}
     return minimize(problem, algorithm, engine=engine, **options)
 
@@ -377,6 +387,7 @@ def _predicted(
         if times[-1] == math.inf:  # the mean is infinite whatever the other seeds give
             return Prediction(name, cluster.workers, math.inf, math.inf, math.inf)
     mean = float(np.mean(times))
+    # The interval covers the scatter over seeds, not an error of the fitted cluster.
     wide = student(len(times) - 1) * float(np.std(times, ddof=1)) / math.sqrt(len(times))
     return Prediction(name, cluster.workers, mean, max(0.0, mean - wide), mean + wide)
 
@@ -386,7 +397,7 @@ def _pays(predictions: Sequence[Prediction], algorithm: str) -> int:
     mine = sorted((p for p in predictions if p.algorithm == algorithm), key=lambda p: p.workers)
     most, time = mine[0].workers, mine[0].time
     for prediction in mine[1:]:
-        if not prediction.time <= PAYS * time:
+        if not prediction.time <= MAX_TIME_RATIO * time:
             break
         most, time = prediction.workers, prediction.time
     return most

@@ -1,6 +1,8 @@
 """Models, one per file, and the functions that rebuild the model of a saved run.
 
-Most models derive from `linear_model.LinearModel`, which is the file to read first; `adapters/` holds the
+Reading order: `linear_model`, from which most models derive, with `feature_rows` (dense and sparse rows),
+`sampled_metric` (its curvature) and one model, such as `logistic`; then `linear_gaussian`, `mixture` and
+`phase_retrieval`, which stand alone; `from_file` and `data_file` (rows in files); and `adapters/`, the
 problems that users bring.
 
 May import: errors, types, parameters, kernels, storage, registry, table, and of core what knows no run
@@ -47,6 +49,7 @@ def reference_of(problem: Problem) -> dict[str, Any] | None:
     if say is not None:
         said = say()
         return None if said is None else dict(to_json(said))
+    # A class that no other process could import, or with arrays among its fields, cannot be described.
     kind, parameters = own_kind(type(problem)), own_parameters(problem)
     return None if kind is None or parameters is None else {"kind": kind, **parameters}
 
@@ -76,6 +79,7 @@ def rebuild(reference: Mapping[str, Any] | None, *, allow_imports: bool = False)
     if is_own(kind):
         # Without permission the problem is unknown, which the caller reports with advice.
         return own_problem(kind, arguments, allow_imports=True) if allow_imports else None
+    # A wrapper, which names its inner problem; the registry holds problems that stand alone.
     if kind == "constrained":
         from asyncqn.models.adapters.constrained import Constrained
 
@@ -91,5 +95,6 @@ def rebuild(reference: Mapping[str, Any] | None, *, allow_imports: bool = False)
     elif hasattr(model, "random"):
         made = model.random(**arguments)
     else:
+        # A model whose data have a source, such as ratings, reads them again from there.
         made = model.from_source(arguments.pop("source"), arguments)
     return made

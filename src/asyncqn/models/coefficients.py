@@ -22,6 +22,7 @@ def names_of_columns(X: Any, given: Sequence[str] | None, columns: int) -> tuple
     """Return the given names, or those of the columns of a data frame, or None."""
     names = given
     if names is None and not isinstance(X, (DenseRows, SparseRows)):
+        # pandas and polars name their columns so; a NumPy array has no such attribute.
         names = getattr(X, "columns", None)
     if names is None:
         return None
@@ -140,6 +141,7 @@ def _standard_errors(problem: LinearModel, theta: npt.NDArray[Any]) -> npt.NDArr
     # Scaled to a unit diagonal, so that the test for singularity does not depend on the units of columns.
     scales = np.sqrt(np.where(H.diagonal() > 0.0, H.diagonal(), 1.0))
     scaled = H / np.outer(scales, scales)
+    # Rounding alone gives the smallest eigenvalue an error of about eps times the size.
     least = np.finfo(np.float64).eps * D
     require(
         bool(np.isfinite(H).all() and np.linalg.eigvalsh(scaled)[0] > least),

@@ -73,6 +73,7 @@ def read_columns(
 
 
 def _format_of(path: Path) -> Format:
+    # rows.csv.gz is a CSV file.
     suffixes = [suffix for suffix in path.suffixes if suffix not in (".gz", ".bz2")]
     kind = SUFFIXES.get(suffixes[-1].lower() if suffixes else "")
     if kind is None:
@@ -105,6 +106,7 @@ def _arrow_table(path: Path, kind: Format) -> Any:
             separator = "\t" if ".tsv" in [suffix.lower() for suffix in path.suffixes] else ","
             return csv.read_csv(stream, parse_options=csv.ParseOptions(delimiter=separator))
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+        # One line: a message of Arrow may have several.
         said = str(error).splitlines()[0].rstrip(".")[:200]
         raise BadInput(f"{str(path)!r} cannot be read as {kind}: {said}.") from None
 
@@ -134,6 +136,7 @@ def _from_arrow(
     shared = next((name for name in chosen if name in special), None)
     require(shared is None, f"the column {shared!r} is listed in features and has another role: choose one.")
     require(table.num_rows > 0, f"{str(path)!r} has no rows.")
+    # Filled column by column: Arrow stores columns, and kernels read rows in C order.
     X = np.empty((table.num_rows, len(chosen)), dtype)
     for j, name in enumerate(chosen):
         X[:, j] = _numbers(table, name)

@@ -21,8 +21,12 @@ Loss: TypeAlias = tuple[int, float]
 """The number of a loss in `kernels.losses`, and its width."""
 Vector: TypeAlias = npt.NDArray[np.float64]
 
-_ENOUGH_ROWS, _ENOUGH_ENTRIES = (4096, 65_536), 16
-"""Numbers of rows to examine, and the entries of a column that suffice for its mean square."""
+_ROWS_EXAMINED = (4096, 65_536)
+"""Rows from which the mean square of a column is taken, before all of them are: the first number costs
+little, and only columns that are rare need the second."""
+_ENTRIES_WANTED = 16
+"""Nonzero entries of a column that suffice: their mean square is then known to about a third, enough for a
+pseudo-row."""
 _FLOAT32_COLUMNS = 300
 """Beyond this number of columns x x' is computed in float32, in half the time: a sample has fewer digits
 anyway. If it exceeds the range of float32, the diagonal, which is always float64, serves as the metric."""
@@ -56,6 +60,7 @@ class DenseRows:
         """
         X = self.X
         if out.size == 0:
+            # Rows without columns: the kernel then sees the intercept alone.
             if not theta[: X.shape[1]].any():
                 X, theta = X[:, :0], theta[X.shape[1] :]
             out = np.empty_like(theta)
@@ -80,11 +85,11 @@ class DenseRows:
         out = np.zeros((2, self.shape[1]))
         lacking = np.arange(self.shape[1])
         # Rare columns need more rows: only those with too few entries are examined again.
-        for rows in (*_ENOUGH_ROWS, len(self.X)):
+        for rows in (*_ROWS_EXAMINED, len(self.X)):
             if len(lacking) and rows <= len(self.X):
                 stride = len(self.X) // rows
                 dense_rows.column_squares(self.X, weights, lacking, stride, out[0], out[1])
-                lacking = lacking[out[1][lacking] < _ENOUGH_ENTRIES]
+                lacking = lacking[out[1][lacking] < _ENTRIES_WANTED]
         return out[0], out[1]
 
 
@@ -139,6 +144,7 @@ class SparseRows:
         self, loss: Loss, y: Vector, weights: Vector, theta: Array, rows: Rows, block: Rows, S: Vector
     ) -> None:
         """Call `kernels.sparse_rows.second_moments` for the columns of the block."""
+        # The intercept, number `columns` of theta, is in the block but not among the columns of the data.
         places = np.full(self.columns, -1, np.int64)
         own = block[block < self.columns]
         # Position of each column in the block; -1 leaves a column out.
@@ -169,6 +175,7 @@ def feature_rows(X: Any) -> DenseRows | SparseRows:
         f"dimension{'s' * (matrix.ndim != 1)}: reshape it to (n_data, n_features).",
     )
     require(matrix.size > 0, f"X is empty, of shape {matrix.shape}: it needs a row and a column.")
+    # C order, because kernels read whole rows.
     matrix = np.ascontiguousarray(_numbers(matrix, "X"))
     require(_all_finite(matrix), "X contains NaN or infinity: remove or fix those rows.")
     return DenseRows(matrix)

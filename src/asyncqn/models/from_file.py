@@ -89,6 +89,8 @@ class FromFile:
         """
         # Absolute, because a saved run may be replayed from another folder.
         path = Path(data).absolute()
+        # The recipe below holds every argument, so that a saved run reads the same rows and holds out the
+        # same ones.
         given = read_columns(path, format, label, features, weights, offset, dtype)
         recipe: dict[str, Any] = {
             "data": str(path), "label": label, "features": None if features is None else list(features),

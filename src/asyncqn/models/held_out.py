@@ -30,6 +30,8 @@ class HeldOut:
             # einsum without optimisation does not call BLAS, so scores have the same bits everywhere.
             z = np.einsum("ij,kj->ik", self.rows.X, slopes)
         else:
+            # The row number of every stored entry; `bincount` then adds the products of each row, without
+            # SciPy.
             indptr, indices, data, _ = self.rows.arrays
             row = np.repeat(np.arange(self.rows.shape[0]), np.diff(indptr))
             z = np.stack(
@@ -60,4 +62,5 @@ def d2(z: Vector, y: Vector) -> float:
 
 
 def _explained(left: float, all_of_it: float) -> float:
+    # Responses that are all equal leave nothing to explain.
     return 1.0 - left / all_of_it if all_of_it > 0.0 else float("nan")

@@ -6,7 +6,7 @@ theta holds the coefficients w, the intercept c if there is one, and v, which gi
     H(u) = u^2 where |u| <= epsilon, and 2 epsilon |u| - epsilon^2 elsewhere
 
 This is the objective of scikit-learn's `HuberRegressor` with prior = 2 alpha, after Huber (1981).  There
-sigma has a lower bound; here sigma = least + v^2, with `least` a millionth of the deviation of y.  If all
+sigma has a lower bound; here sigma = least + v^2, with `least` a millionth of the typical scale of y.  If all
 rows can be fitted exactly, the objective decreases with sigma down to that bound, and v = 0 is its minimum.
 """
 
@@ -26,13 +26,11 @@ from asyncqn.models.linear_model import LinearModel
 from asyncqn.parameters import parameter
 from asyncqn.types import Array, Rows
 
-_NONE: Vector = np.zeros(0)
+_EMPTY: Vector = np.zeros(0)
 _MEDIAN_DEVIATION = 0.6744897501960817
 """The median of |x| for a standard normal x."""
-
-
 _LEAST_SCALE = 1e-6
-"""The smallest scale, as a share of the deviation of y."""
+"""The smallest scale, as a share of the typical scale of y: far below any noise, far above rounding."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,6 +94,7 @@ class HuberRegression(LinearModel):
 
     @property
     def _typical_weight(self) -> float:
+        # The curvature of a row that is no outlier, 2 / sigma.
         return 2.0 / self._typical_scale
 
     @cached_property
@@ -127,9 +126,15 @@ class HuberRegression(LinearModel):
         """Return the scale sigma of a theta, in units of y."""
         return self._least_scale + float(theta[-1]) ** 2
 
+    def score(self, run: Any) -> float | None:
+        """Return r2 of the held-out rows for a run or a theta; None if there are none."""
+        # v at the end of theta is no intercept: it does not enter the prediction.
+        return super().score(np.asarray(getattr(run, "theta", run))[:-1])
+
     def _kernel_sums(
-        self, theta: Array, rows: Rows, out: Array, diagonal: Vector, bends: Vector = _NONE
+        self, theta: Array, rows: Rows, out: Array, diagonal: Vector, bends: Vector = _EMPTY
     ) -> tuple[bool, float]:
+        # U alone is wanted: its gradient costs less than compiling a kernel without it.
         out = out if out.size else np.empty_like(theta)
         given = (float(self.epsilon), self._least_scale)
         sums = (self._y, self._weights, self.prior, theta, rows, out, diagonal, bends)
@@ -148,8 +153,10 @@ class HuberRegression(LinearModel):
         self._kernel_sums(theta, rows, np.empty_like(theta), diagonal, bends)
         # The last row and column of S belong to the scale.
         own = np.zeros((len(S) - 1, len(S) - 1))
+        # Squares have the second derivative 1, so the curvatures of the rows enter as their weights.
         self._rows.second_moments((SQUARES, 1.0), self._y, bends, theta[:-1], rows, self._block[:-1], own)
         S[:-1, :-1] = own
+        # The diagonal is scaled to all rows; S is a sum over `rows`, scaled later.
         S[-1, -1] = diagonal[-1] * len(rows) / self.n_data
 
     @property

@@ -67,6 +67,7 @@ class LeastSquares(LinearModel):
         """Return sum_i w_i r_i^2 / (n - dim), the estimate of the variance of the noise."""
         free = self.n_data - self.dim
         require(free > 0, f"standard errors need more rows than the {self.dim} coefficients.")
+        # U is half the weighted squares and the prior; the prior is taken off again.
         squares = 2.0 * self.value(theta) - self.prior * float(np.square(theta[: self.X.shape[1]]).sum())
         return squares / free
 

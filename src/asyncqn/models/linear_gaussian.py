@@ -142,6 +142,8 @@ class LinearGaussian(Checked):
         # The second word of the key separates this stream from others with the same seed.
         rng = np.random.Generator(np.random.Philox(key=[seed, 0x11AEA2]))
         A = np.zeros((n_data, dim))
+        # diag(sqrt(noise_var (lambda - 1))) on top of zeros: A'A / noise_var has the eigenvalues lambda - 1,
+        # and the prior adds 1.
         A[np.arange(dim), np.arange(dim)] = np.sqrt(noise_var * (lambdas - 1.0))
         # Products of reflections: random orthogonal matrices without a factorization.
         A = kernels.rotate(A, rng.standard_normal((dim, n_data)), rng.standard_normal((dim, dim)))

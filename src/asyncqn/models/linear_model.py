@@ -58,9 +58,11 @@ from asyncqn.models.validation import misfit
 from asyncqn.parameters import Checked, Precision, Seed, checked, parameter
 from asyncqn.types import Array, Rows
 
-# Rows that `random` draws at a time, so that its memory stays bounded.
-_CHUNK = 65_536
-_NONE: Vector = np.zeros(0)
+_ROWS_PER_DRAW = 65_536
+"""Rows that `random` draws at a time, so that its memory stays bounded.  Draws follow each other in the
+stream, so another number would make other problems from the same seed."""
+_EMPTY: Vector = np.zeros(0)
+"""Stands for weights that are all 1, and for a diagonal that is not wanted."""
 Model = TypeVar("Model", bound="LinearModel")
 
 
@@ -98,6 +100,7 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         if self.offset is not None:
             object.__setattr__(self, "offset", self._checked_offset(n))
         object.__setattr__(self, "feature_names", names_of_columns(given, self.feature_names, rows.shape[1]))
+        # The dataclass is frozen, so what was checked replaces what was given in this way.
         object.__setattr__(self, "X", rows.X if isinstance(rows, DenseRows) else rows)
         object.__setattr__(self, "y", np.ascontiguousarray(self._checked_responses(y), np.float64))
         _ = self._responses_and_weights  # computed now, so that an unusable offset is refused here
@@ -189,16 +192,18 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
             "n_data": n_data, "dim": dim, "condition": condition, "correlation": correlation,
             "signal": signal, "scale": scale, "prior": prior, "seed": seed, "dtype": np.dtype(dtype).name,
         }  # fmt: skip
+        # The second word of the key separates this stream from others with the same seed.
         rng = np.random.Generator(np.random.Philox(key=[seed, 0x106]))
         # Columns are scaled after the responses are drawn, so `condition` changes the conditioning and not
         # the labels.
         spread = scale * np.geomspace(1.0, 1.0 / condition, dim) if dim > 1 else np.array([scale])
         truth = signal / np.sqrt(dim) * rng.choice([-1.0, 1.0], dim)  # for features with standard deviation 1
         X, y = np.empty((n_data, dim), dtype), np.empty(n_data)
-        for first in range(0, n_data, _CHUNK):
-            last = min(first + _CHUNK, n_data)
+        for first in range(0, n_data, _ROWS_PER_DRAW):
+            last = min(first + _ROWS_PER_DRAW, n_data)
             Z = rng.standard_normal((last - first, dim))
             for j in range(1, dim):
+                # An autoregression over the columns; every column keeps variance 1.
                 Z[:, j] = correlation * Z[:, j - 1] + np.sqrt(1.0 - correlation**2) * Z[:, j]
             y[first:last] = cls._drawn((Z * truth).sum(axis=1), rng)
             X[first:last] = Z * spread
@@ -226,7 +231,8 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
     @cached_property
     def _responses_and_weights(self) -> tuple[Vector, Vector]:
         """Responses and weights for the kernels: without an offset, and with empty weights if all are 1."""
-        weights: Vector = _NONE if self.weights is None else self.weights
+        weights: Vector = _EMPTY if self.weights is None else self.weights
+        # An offset is folded into responses and weights once, so that kernels need not know it.
         if self.offset is None or self._without_offset is None:
             return self.y, weights
         return self._without_offset(self.y, weights, self.offset)
@@ -262,14 +268,14 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
 
     def value_rows(self, theta: Array, rows: Rows) -> float:
         """Return the estimate of U(theta) from `rows`; the prior counts once."""
-        return self._sums(theta, rows, None, _NONE)
+        return self._sums(theta, rows, None, _EMPTY)
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
-        self._sums(theta, rows, out, _NONE)
+        self._sums(theta, rows, out, _EMPTY)
 
     def grad_with_value(self, theta: Array, rows: Rows, out: Array) -> float:
         """Write the gradient's estimate from `rows` to `out`, and return that of U."""
-        return self._sums(theta, rows, out, _NONE)
+        return self._sums(theta, rows, out, _EMPTY)
 
     def _sums(self, theta: Array, rows: Rows, out: Array | None, diagonal: Vector) -> float:
         """Return U; write its gradient and the diagonal where there is room."""
@@ -295,6 +301,7 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
     @property
     def curvature_size(self) -> int:
         """The length of a summary: the upper triangle of the block of the Hessian, the diagonal, and m."""
+        # Fixed for a problem, because a summary travels in messages of one size.
         size = len(self._block)
         return size * (size + 1) // 2 + self.dim + 1
 
@@ -311,6 +318,7 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         n, D, m = self.n_data, self.dim, self.n_data if sample is None else sample
         # A view: the kernel writes the diagonal into the summary itself.
         diagonal = curvature[-1 - D : -1]
+        # Without a curvature the slice is empty, and the kernel leaves the diagonal out.
         value = self._sums(theta, rows, out, diagonal)
         if curvature.size:
             curvature[-1] = m
@@ -319,6 +327,7 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
                 S = np.zeros((size, size))
                 self._second_moments(theta, pick, S)
                 pack_upper(S, curvature[: -1 - D])
+                # Scaled to all rows, as the gradient is.
                 curvature[: -1 - D] *= n / len(pick)
         if m < n:
             # The pseudo-rows are scaled to all data, as the rows of the sample are.
@@ -339,6 +348,7 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         # Every stride-th row, one from each stratum, so that sorted data are represented evenly.
         stride = max(1, int(1.0 / share))
         pick = np.empty(-(-len(rows) // stride), np.int64)
+        # Seed 0: the same rows of a sample contribute at every version.
         fill_strata(0, stride, 0, len(rows), pick)
         return rows[pick]
 
@@ -348,6 +358,8 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         columns, shown = self._columns, self.X.shape[1]
         if columns <= DENSE:
             return np.arange(columns)
+        # The diagonal alone: a dense x x' would cost too much, and classes have one matrix for all their
+        # columns.
         if self._outputs > 1 or not isinstance(self._rows, SparseRows):
             return np.arange(0)
         # Only sparse rows have frequent and rare columns.
@@ -363,6 +375,7 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         """The curvature that one more row adds to a feature: the mean of its nonzero x_j^2."""
         squares, counts = self._column_squares
         unseen = np.ones((self._outputs, self._columns))
+        # A column without entries keeps 0, and `metric_of` gives it any positive curvature.
         unseen[:, : len(squares)] = squares / np.maximum(counts, 1.0)
         if self._weights.size:
             unseen[:, len(squares) :] = float(self._weights.mean())

@@ -46,7 +46,7 @@ class LogisticRegression(LinearModel):
 
     Notes
     -----
-    With labels y_i of 0 and 1 and z_i = x_i'theta + offset_i,
+    With labels y_i of 0 and 1 and z_i = x_i'theta,
 
         U(theta) = sum_i weight_i (log(1 + exp(z_i)) - y_i z_i) + (prior / 2) |coefficients|^2.
 

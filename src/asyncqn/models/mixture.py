@@ -92,6 +92,7 @@ class Mixture(Checked):
         while len(centres) < components:
             new = rng.uniform(-width / 2, width / 2, (10_000, 2))
             centres = np.empty((0, 2))
+            # In the order of the draws, so that the centres follow from the seed alone.
             for point in new:
                 if len(centres) < components and (np.hypot(*(centres - point).T) >= gap).all():
                     centres = np.vstack([centres, point])

@@ -51,7 +51,9 @@ class PoissonRegression(LinearModel):
     -----
     With z_i = x_i'theta + offset_i,
 
-        U(theta) = sum_i weight_i (exp(z_i) - y_i z_i) + (prior / 2) |coefficients|^2.
+        U(theta) = sum_i weight_i (exp(z_i) - y_i z_i) + (prior / 2) |coefficients|^2,
+
+    less the minimum of each term over z_i, so that a perfect fit without a prior has U = 0.
 
     Examples
     --------

@@ -80,4 +80,5 @@ class RobustRegression(LinearModel):
 
     @classmethod
     def _drawn(cls, z: Vector, rng: np.random.Generator) -> npt.NDArray[Any]:
+        # Heavy tails: Student's t with two degrees of freedom has no variance.
         return z + rng.standard_t(2.0, len(z))

@@ -32,13 +32,17 @@ DENSE = 2000
 """Largest size of theta for which C is stored: its factorization takes size^3 / 3 operations."""
 MAX_BLOCK_SIZE = 256
 """Largest size of such a block: its factorization should cost less than a pass over the data."""
-_OF_A_SAMPLE, _OF_ALL = 40, 300
-"""Rows of S per number of theta: the metric of a sample serves three versions, that of all rows more."""
-_LEAST_OF_A_SAMPLE, _LEAST_OF_ALL, _COST = 10, 15, 10
-"""Rows of S: at most what costs a few passes over the data, but at least this number per number of theta."""
+_MAX_ROWS_OF_SAMPLE, _MAX_ROWS_OF_ALL = 40, 300
+"""Largest number of rows in S per number of theta: the metric of a sample serves three versions, that of all
+rows serves more, so it may cost more."""
+_MIN_ROWS_OF_SAMPLE, _MIN_ROWS_OF_ALL = 10, 15
+"""Smallest number of rows in S per number of theta, whatever they cost."""
+_AFFORDABLE_PASSES = 10
+"""Cost of x x' beyond these minima, in passes over the data: a row costs dim^2 operations there and dim
+here."""
 _MIN_CURVATURE_SHARE = 1e-12
 """Smallest curvature of a number, as a share of the curvature of its rows at a typical weight."""
-_ALL = 1.0 - 1e-9
+_WHOLE = 1.0 - 1e-9
 """Share of the rows that counts as all of them, despite the rounding of a mean."""
 # Tried in this order, until the factorization succeeds.
 _RIDGES = (1e-13, 1e-10, 1e-7, 1e-4, 1e-1)
@@ -46,15 +50,18 @@ _RIDGES = (1e-13, 1e-10, 1e-7, 1e-4, 1e-1)
 
 def rows_for_metric(n_data: int, dim: int, sample: int) -> int:
     """Return the number of a sample's rows that make up S."""
-    least, most = (_LEAST_OF_ALL, _OF_ALL) if sample >= n_data else (_LEAST_OF_A_SAMPLE, _OF_A_SAMPLE)
-    # x x' costs dim products per row and entry, so the affordable rows fall with dim.
-    affordable = max(least * dim, _COST * n_data // dim)
+    least, most = _MIN_ROWS_OF_ALL, _MAX_ROWS_OF_ALL
+    if sample < n_data:
+        least, most = _MIN_ROWS_OF_SAMPLE, _MAX_ROWS_OF_SAMPLE
+    # x x' costs dim^2 operations per row and a pass costs n dim, so the affordable rows fall with dim.
+    affordable = max(least * dim, _AFFORDABLE_PASSES * n_data // dim)
     return min(sample, affordable, most * dim)
 
 
 def frequent(counts: Vector, dim: int) -> Rows:
     """Return the columns of the most frequent features, sorted, for a theta of dim numbers."""
     # Its triangle then has at most about dim entries, so the summary at most doubles.
+    # A triangle of k columns has k (k + 1) / 2 entries.
     size = min(MAX_BLOCK_SIZE, math.isqrt(2 * dim) - 2, len(counts))
     ranked = np.argsort(-counts, kind="stable")
     return np.sort(ranked[:size])
@@ -62,7 +69,7 @@ def frequent(counts: Vector, dim: int) -> Rows:
 
 def rows_for_block(size: int, sample: int) -> int:
     """Return the number of a sample's rows that make up S for a block of columns of sparse rows."""
-    return min(sample, _OF_A_SAMPLE * size)
+    return min(sample, _MAX_ROWS_OF_SAMPLE * size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +84,14 @@ class InverseMetric:
 
     def apply(self, v: Array, out: Array) -> None:
         """Write H0 v to `out`."""
+        # In float64 even where v is float32, since `roots` is.
         scaled = self.roots * v
         if self.factor is not None and self.block is not None:
             picked = np.asarray(scaled[self.block], np.float64)
             solve(self.factor, picked)
             scaled[self.block] = picked
         elif self.factor is not None:
+            # One factor for all classes; `block` is a view, so `solve` writes into `scaled`.
             for block in scaled.reshape(-1, len(self.factor)):
                 solve(self.factor, block)
         scaled *= self.roots
@@ -97,9 +106,10 @@ def metric_of(
     a, m = summary[-1 - prior.size : -1], float(summary[-1])
     least = _MIN_CURVATURE_SHARE * n_data * unseen
     least[least == 0.0] = 1.0  # a feature that occurs in no row: any positive value will do
+    # A summary without C: only the diagonal and m.
     if summary.size == prior.size + 1:
         return InverseMetric(1.0 / np.sqrt(np.maximum(a + prior, least)), None)
-    held = n_data / m * unseen if m < n_data * _ALL else 0.0
+    held = n_data / m * unseen if m < n_data * _WHOLE else 0.0
     roots = 1.0 / np.sqrt(np.maximum(a + prior + held, least))
     if block is not None:
         own = np.concatenate([summary[: -1 - prior.size], a[block], summary[-1:]])
@@ -127,11 +137,12 @@ def _dense_metric(
     # Features that the sample S does not contain have only their diagonal.
     known = (own > 0.0) & (a > 0.0)
     stretch = np.sqrt(np.divide(a, own, out=np.zeros(D), where=known))
+    # R C R, in place: C may have 2000 x 2000 entries.
     C *= stretch[:, None]
     C *= stretch
     own = np.where(known, a, 0.0)
     extra = prior + np.where(known, 0.0, a)
-    if m < n_data * _ALL:
+    if m < n_data * _WHOLE:
         extra += n_data / m * unseen
     diagonal = np.maximum(own + extra, least)
     roots = 1.0 / np.sqrt(diagonal)

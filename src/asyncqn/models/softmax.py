@@ -101,6 +101,7 @@ class SoftmaxRegression(LinearModel):
 
     @property
     def _typical_weight(self) -> float:
+        # p (1 - p) K / (K - 1) of equally likely classes.
         return 1.0 / len(self.classes)
 
     def by_class(self, theta: Array) -> Array:
@@ -113,6 +114,7 @@ class SoftmaxRegression(LinearModel):
     def _kernel_sums(self, theta: Array, rows: Rows, out: Array, diagonal: Vector) -> tuple[bool, float]:
         found: tuple[bool, float]
         (K, D), data = (self._outputs, self._columns), self._rows
+        # Views, so that the kernel writes into the caller's arrays; an empty `out` stays empty.
         written = out.reshape(-1, D), diagonal.reshape(-1, D)
         sums = (self.y, self._weights, self.prior, self.by_class(theta), rows, *written)
         # Without a diagonal its scratch space is empty.
@@ -145,5 +147,6 @@ class SoftmaxRegression(LinearModel):
         # Scaled by the largest, so that no exponential overflows.
         least = np.exp(-np.abs(z))
         chance = np.cumsum(np.stack([np.exp(-z), np.ones_like(z), np.exp(z)]) * least, axis=0)
+        # Inversion of the cumulative probabilities, not normalised.
         drawn: npt.NDArray[Any] = (rng.random(len(z)) * chance[-1] > chance).sum(axis=0)
         return drawn

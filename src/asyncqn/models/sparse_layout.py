@@ -53,6 +53,7 @@ def _sound(matrix: Any, shape: tuple[int, ...]) -> bool:
     """Return whether the arrays of a matrix fit its shape; formats made of Python objects need no check."""
     kind = getattr(matrix, "format", "csr")
     if kind in _COMPRESSED:
+        # BSR counts blocks of entries, so its shape is divided by that of a block.
         axis, block = _COMPRESSED[kind], matrix.data.shape[1:] if kind == "bsr" else (1, 1)
         if any(size < 1 or whole % size for size, whole in zip(block, shape, strict=True)):
             return False

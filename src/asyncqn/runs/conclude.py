@@ -1,7 +1,7 @@
 """The end of a run: the point that it reports, its outcome, and the `Run` that holds both.
 
-`conclude` is called once for every run, on every engine and in a replay.  `answer` chooses the point and
-`judge` decides the outcome of a run that made all its commits.
+`conclude` is called once for every run, on every engine and in a replay.  `best_candidate` chooses the point
+and `judge` decides the outcome of a run that made all its commits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
     # A run that ended for another reason may still have an objective that is not finite at its last point.
     if outcome is not Outcome.DIVERGED and (diverged := _evaluate_the_end(master)) is not None:
         outcome, message = Outcome.DIVERGED, str(diverged)
-    theta, fun = answer(master, outcome)
+    theta, fun = best_candidate(master, outcome)
     if outcome is Outcome.COMPLETED:
         outcome, message = judge(finished, fun, manifest)
     if outcome is Outcome.DIVERGED:
@@ -125,7 +125,7 @@ def _noise(master: Master) -> float:
     return thermal_rise(master.theta0.size, max(float(temperature(k)) for k in steps))
 
 
-def answer(master: Master, outcome: Outcome | None = None) -> tuple[Array, float]:
+def best_candidate(master: Master, outcome: Outcome | None = None) -> tuple[Array, float]:
     """Return the point that a run reports, and U there.
 
     If the run's patience keeps the best row, the point is that of this row, however the run ended.  Otherwise
@@ -152,7 +152,7 @@ def answer(master: Master, outcome: Outcome | None = None) -> tuple[Array, float
     if standing is not None and (reached or outcome is Outcome.STALLED):
         return np.array(standing.point, copy=True), master.value(standing.point)
     lowest = records[-1]["fun"] if known else master.value(theta)
-    offer = extra(master.algorithm, "answers")
+    offer = extra(master.algorithm, "candidates")
     # theta may be a trial; the lowest of all candidates is reported.
     for other in () if offer is None else offer(master.iterate):
         fun = master.value(other)

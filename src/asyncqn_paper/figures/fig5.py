@@ -20,7 +20,7 @@ from asyncqn_paper.figures.verdicts import verdict_bars
 from asyncqn_paper.movielens import STARTS, TIMINGS, measured_cluster, model, parameters, set_of, start
 from asyncqn_paper.records import Record
 from asyncqn_paper.rules import UNDECIDED, Estimate, Outcome, above, all_of
-from asyncqn_paper.settings import ANSWERS, EVERYONE, NOBODY, Given, algorithm, given
+from asyncqn_paper.settings import EVERYONE, NOBODY, UPDATES_ONLY, Given, algorithm, given
 
 WORKERS, COMMITS, SEEDS, EVERY = (1, 2, 5, 10, 15, 20), 1000, 10, 20
 DECIDING = [(1, 1.0), (10, 1.0), (20, 1.0), (20, 0.5)]
@@ -58,10 +58,10 @@ def settings() -> list[list[Choices]]:
     every = [
         {START: at, PAYS: payer, INTEGRATOR: integrator}
         for integrator in ("explicit", "modified")
-        for payer in (NOBODY, EVERYONE, ANSWERS)
+        for payer in (NOBODY, EVERYONE, UPDATES_ONLY)
         for at in ("mean", "prior")
     ]
-    first = [one for one in every if one[INTEGRATOR] == "explicit" and one[PAYS] != ANSWERS]
+    first = [one for one in every if one[INTEGRATOR] == "explicit" and one[PAYS] != UPDATES_ONLY]
     return [first[:1], first[1:3], first[3:], [one for one in every if one not in first]]
 
 

@@ -9,12 +9,12 @@ Coordinator (Algorithm 1), for the update of any worker::
 
 Worker (Algorithm 2), from (theta, u) as it received them, l_n commits before its update is committed::
 
-    line 4        draw Omega = S u O
-    line 5        g = (N_O / N_Omega) grad_O(theta) + (N_S / N_Omega) grad_S(theta)
+    line 4        draw Omega = S u O.
+    line 5        g = (N_O / N_Omega) grad_O(theta) + (N_S / N_Omega) grad_S(theta).
     line 6        d_u     = -h H g - gamma u + sqrt(2 h gamma / beta) Z,    Z ~ N(0, I)      (6)
                   d_theta = H u                                                              (7)
-    line 7        send (d_theta, d_u)
-    line 8        keep theta, O and g_O = grad_O(theta)
+    line 7        send (d_theta, d_u).
+    line 8        keep theta, O and g_O = grad_O(theta).
     lines 9-11    from its second step on, with theta~, O~ and g~ kept by the step before:
                   s = theta - theta~,    y = grad_O~(theta) - g~
     line 12       add (s, y) to the memory if y's >= epsilon |s|^2
@@ -124,10 +124,10 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
     cosine_floor : float, default 0.0
         A pair is accepted where the cosine of the angle between s and y is at least this; our own addition.
     sampling : str, default "replacement"
-        How a worker draws its rows: "replacement" draws independent rows, as in the paper; "shuffled" makes
-        passes over the data, each in a random order of the worker's own; "blocks" makes passes over blocks
-        of consecutive rows in random order; "shards-K" draws independent rows of the worker's own shard,
-        one of K.
+        How a worker draws its rows. "replacement" draws independent rows, as in the paper. "shuffled" makes
+        passes over the data, each in a random order of the worker's own. "blocks" makes passes over blocks of
+        consecutive rows, in random order. "shards-K" draws independent rows of the worker's own shard, one of
+        K.
     integrator : "explicit" or "modified", default "explicit"
         "explicit", equation (7), moves theta by H u, with the momentum u that the worker received.
         "modified", of the supplement, moves it by H (u + d_u), which costs one more product with H.
@@ -212,7 +212,8 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         return cls(h=1e-4, gamma=0.05, beta=100.0, memory=3, batch=10, overlap=4, initial_scale=0.01)
 
     def noise(self, k: int = 0) -> float:
-        """Standard deviation of the noise in d_u at a worker's k-th step."""
+        """Return the standard deviation of the noise in d_u at a worker's k-th step."""
+        # The square root of a constant beta is computed once, not in every step.
         return self._constant_noise or math.sqrt(2.0 * self.h * self.gamma / beta_at(self.beta, k))
 
     @cached_property
@@ -238,7 +239,7 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         )
 
     def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
-        """Lines 4 to 6 of Algorithm 2."""
+        """Compute the update: lines 4 to 6 of Algorithm 2."""
         theta, u, stream = view.theta, view.u, task.stream
         now = stream.k & 1
         # Line 4: draw Omega; its first N_O rows are O.
@@ -252,11 +253,12 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         H, out, work = local.memory.matrix, tuple(local.update), np.empty(8 * self.memory)
         langevin_update(H, numbers, u, g_O, g_S, share, tuple(stream), out, work)
         if self.integrator == "modified":
+            # The modified Euler step overwrites d_theta of (7) with H (u + d_u).
             self._times_H(local, u + local.update.d_u, local.update.d_theta)
         return local.update
 
     def learn(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Worker:
-        """Lines 8 to 13 of Algorithm 2, while the update travels."""
+        """Update the memory: lines 8 to 13 of Algorithm 2, while the update travels."""
         before = 1 - (task.stream.k & 1)
         if local.steps[0] >= 1 and self.memory > 0:  # line 9
             g_prime = local.g_S  # free again once the update is sent
@@ -268,7 +270,7 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         return local
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
-        """Equation (5): both additions are one commit."""
+        """Add the update by equation (5); both additions are one commit."""
         for update in updates:
             add_two(iterate.theta, update.d_theta, iterate.u, update.d_u)
         return iterate
@@ -277,6 +279,7 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         return 1.0 / beta_at(self.beta, k)
 
     def warnings(self, workers: int) -> list[str]:
+        # u_{n+1} = u_n - gamma u_{n-l} must be stable by itself, with l = W - 1.
         limit = delay_limit(workers - 1)
         if self.gamma < limit:
             return []
@@ -292,6 +295,7 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
                 f"the friction gamma = {self.gamma:g} is above the limit {limit:.3g} that staleness sets "
                 f"for {workers} workers; use gamma below {limit:.2g}."
             )
+        # The largest stable |H U'' H|; first with H = H0, then with the pairs.
         stable = self.gamma / (self.h * self._delay(workers))
         scales = [float(w.memory.scale[0]) for w in locals_] or [1.0]
         bare = (float(np.median(scales)) + self.rho) ** 2 * largest_curvature(problem, theta0)
@@ -303,6 +307,7 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
                 f"with the {self.integrator} integrator; try h below {self.h * stable / (2 * bare):.1e} or "
                 f"a smaller initial_scale{', or integrator=' + repr('modified') if other else ''}."
             )
+        # Eight workers at most: each estimate costs a dozen gradients.
         wild = max((self._wildness(problem, theta0, w) for w in locals_[:8]), default=bare)
         return (
             f"the curvature pairs are wild: |H U'' H| reaches {wild:.1e} where {stable:.1e} would be stable; "
@@ -311,7 +316,7 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         )
 
     def _larger_epsilon(self, locals_: Sequence[Worker]) -> str:
-        """Words for a cautious rule that could not have rejected any of the pairs in memory."""
+        """Return words for a larger epsilon where the present one rejects none of the pairs in memory."""
         found = np.concatenate([np.zeros(0), *(w.memory.curvatures() for w in locals_)])
         found = found[np.isfinite(found)]
         if not found.size or found.min() < 2.0 * self.epsilon:
@@ -322,13 +327,13 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         )
 
     def _delay(self, workers: int) -> float:
-        """The d of the limit h |H U'' H| < gamma / d; on one worker it is exact."""
+        """Return the d of the limit h |H U'' H| < gamma / d; on one worker it is exact."""
         if self.integrator == "modified" and workers <= 1:
             return self.gamma / (4.0 - 2.0 * self.gamma)
         return loop_delay(workers)
 
     def _wildness(self, problem: Problem, theta: Array, local: Worker) -> float:
-        """|H U'' H| with the worker's own H."""
+        """Return |H U'' H| with the worker's own H."""
         return largest_curvature(problem, theta, lambda v, out: self._times_H(local, v, out))
 
     def _times_H(self, local: Worker, v: Array, out: Array) -> None:

@@ -1,16 +1,15 @@
 """mb-L-BFGS: synchronous multi-batch L-BFGS with one central memory (Berahas, Nocedal, Takac 2016).
 
-Round k, with J_k the workers that answered in time:
+Round k, with J_k the workers whose updates arrived in time:
 
     g = mean over J_k of g_j on a fresh Omega_j at theta_k
     s = theta_k - theta_{k-1};  y = mean over J_k n J_{k-1} of grad_O(theta_k) - grad_O(theta_{k-1}),
         O the part of the worker's previous Omega that it kept; cautious rule
     theta_{k+1} = theta_k - h H g        (H + rho I in place of H with rho > 0)
 
-All workers use the same counts, so that means weighted by samples are plain means (with `reuse_overlap`
-they are weighted).  When a round
-closes is the schedule's affair: `timeout` and `quorum` stand here because they are parameters of
-the method.
+All workers use samples of the same size, so that means weighted by rows are plain means; with `reuse_overlap`
+they are weighted.  The schedule decides when a round closes; `timeout` and `quorum` stand here because they
+are parameters of the method.
 """
 
 from __future__ import annotations
@@ -42,17 +41,17 @@ from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
 
 class Iterate(NamedTuple):
-    """The master's theta, the central memory, and who answered the round before."""
+    """The master's theta, the central memory, and the workers whose updates the previous round had."""
 
     theta: Array
     theta_old: Array
     memory: PairMemory
     work: Array  # (3, d): mean gradient, mean difference, product
-    answered: frozenset[int]
+    senders: frozenset[int]
 
 
 class Update(NamedTuple):
-    """A worker's answer; `y` counts only if `paired`: the worker also computed on the version before."""
+    """A worker's update; `y` counts only if `paired`: the worker also computed on the version before."""
 
     g: Array
     y: Array
@@ -99,10 +98,10 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
     rho : float, default 0.0
         Multiple of the identity that is added to H, in units of 1 / curvature.
     sampling : str, default "replacement"
-        How a worker draws its rows: "replacement" draws independent rows, as in the paper; "shuffled" makes
-        passes over the data, each in a random order of the worker's own; "blocks" makes passes over blocks
-        of consecutive rows in random order; "shards-K" draws independent rows of the worker's own shard,
-        one of K.
+        How a worker draws its rows. "replacement" draws independent rows, as in the paper. "shuffled" makes
+        passes over the data, each in a random order of the worker's own. "blocks" makes passes over blocks of
+        consecutive rows, in random order. "shards-K" draws independent rows of the worker's own shard, one of
+        K.
     reuse_overlap : bool, default False
         Whether the gradient at theta_k on the rows kept from the round before, which y needs anyway, also
         enters g. Berahas et al. do so: their sample of round k contains both overlaps. Each update then
@@ -189,7 +188,7 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
             theta_old=theta0.copy(),
             memory=self.empty_memory(theta0),
             work=np.zeros((3, theta0.size), theta0.dtype),
-            answered=frozenset(),
+            senders=frozenset(),
         )
 
     def init_worker(self, problem: Problem, theta0: Array) -> Worker:
@@ -201,6 +200,7 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
             g_O=(vector(), vector()),
             g=vector(),
             y=vector(),
+            # -2 is never the version before one that is read, so the first step has no pair.
             read=np.array([-2]),
         )
 
@@ -233,16 +233,17 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
         return local
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
-        theta, theta_old, memory, work, answered = iterate
+        theta, theta_old, memory, work, senders = iterate
         g, y, Hg = work
         g[...] = 0.0
         y[...] = 0.0
         # Only workers that contributed to both rounds have a gradient difference over this step.
-        both = [update for update in updates if update.paired and update.worker in answered]
+        both = [update for update in updates if update.paired and update.worker in senders]
         rows = [
             self.batch + (self.overlap if update.paired and self.reuse_overlap else 0) for update in updates
         ]
         for update, count in zip(updates, rows, strict=True):
+            # Weighted by rows; with equal samples the factor is 1, and the bits are those of a plain mean.
             g += update.g if count == self.batch else (count / self.batch) * update.g
         g /= sum(rows) / self.batch
         if both and self.memory > 0:
@@ -253,12 +254,13 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
             self.consider(memory, theta, theta_old, y, Hg)
         memory.product(g, Hg)
         if not sum_of_squares(Hg) < np.inf:
-            # The answers were finite, so the pairs are to blame: go on without them, theta stays finite.
+            # The updates were finite, so the pairs are to blame: continue without them, theta stays finite.
             self.clear(memory)
             memory.product(g, Hg)
+        # theta_{k-1} of the next round's s.
         theta_old[...] = theta
         theta -= self.h * (Hg + self.rho * g if self.rho else Hg)
-        return iterate._replace(answered=frozenset(update.worker for update in updates))
+        return iterate._replace(senders=frozenset(update.worker for update in updates))
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
         return pair_totals([iterate.memory])

@@ -181,8 +181,8 @@ class QuasiNewton(Checked, ABC):
     def standing(self, iterate: Iterate) -> Standing | None:
         return self.plan.standing(iterate)
 
-    def answers(self, iterate: Iterate) -> tuple[Array, ...]:
-        """The last accepted point and its like: theta itself is a trial that nobody has judged."""
+    def candidates(self, iterate: Iterate) -> tuple[Array, ...]:
+        """Return the points that were judged, such as the last accepted one; theta itself is a trial."""
         return self.plan.candidates(iterate)
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:

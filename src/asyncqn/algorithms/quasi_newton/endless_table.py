@@ -20,10 +20,11 @@ holding
 A point is held when |mean g| has become small, and after 50, 100, 200, ... updates per part.  Where U has
 fallen there the table continues from it.  Where U has risen theta returns to the last held point, and where
 neither U nor |g| fell it stays: an *exact phase* begins, in which the safeguard's trials are held one after
-the other, until 5, 10, 20, ... of them were accepted.  One also begins after more than `TURNS` turns since
-the last held point, and where a point is held for the number of updates and there was a turn before it: so
-both kinds of steps get their time, whichever is the better one.  A table of fewer than `FEWEST_PARTS` parts
-never leaves the exact phase.
+the other, until 5, 10, 20, ... of them were accepted.  One also begins after more than `TURNS` turns before
+the first held point, at every turn after it, and where a point is held for the number of updates and there
+was a turn before it: so both kinds of steps get their time, whichever is the better one.  A turn empties the
+table and the memory; close to a minimum exact steps regain what it lost sooner than the table does.  A table
+of fewer than `FEWEST_PARTS` parts never leaves the exact phase.
 
 The scatter may mislead, as where a prior has most of the curvature.  Every pair compares F^-1 with I, and
 where I fits better for long, H0 = c I.  Where 4 updates per part bring no pair at all, the scatter is dropped
@@ -106,8 +107,8 @@ class Hold(NamedTuple):
 
     since: int = -1
     """The version whose theta is held; -1: none is."""
-    answered: int = 0
-    """Parts that have answered at it."""
+    arrived: int = 0
+    """Parts whose update at it has arrived."""
     exact: bool = False
     """Whether an exact phase is under way, or begins with this point."""
     trial: bool = False
@@ -197,8 +198,8 @@ class EndlessTable(Plan):
                 progress = self._step(iterate, progress, update, commit.version)
         turned = progress.turned == commit.version
         hold = hold._replace(turns=hold.turns + turned)
-        if turned and hold.turns > TURNS:
-            hold = hold._replace(since=commit.version, answered=0, exact=True, trial=False, turns=0)
+        if turned and hold.turns > (TURNS if iterate.trial.kept == 0 else 0):
+            hold = hold._replace(since=commit.version, arrived=0, exact=True, trial=False, turns=0)
         elif not turned and progress.seen == self.parts:
             hold = self._hold_if_due(progress, hold, commit.version)
         return iterate._replace(course=Course(table, progress, hold, phase))
@@ -258,7 +259,7 @@ class EndlessTable(Plan):
             return hold
         return hold._replace(
             since=version,
-            answered=0,
+            arrived=0,
             exact=long and hold.turns > 0,
             trial=False,
             updates=0,
@@ -269,19 +270,19 @@ class EndlessTable(Plan):
     # Points that are held
 
     def _take_held(self, iterate: Iterate, update: Update, commit: Commit) -> Iterate:
-        """Count an update at the point that is held, and judge that once all parts have answered."""
+        """Count an update at the point that is held, and judge that once all parts have arrived."""
         table, progress, hold, phase = iterate.course
         hold = hold._replace(judged=False)
         late = update.read < hold.since or int(table.read[update.part]) >= hold.since
         if not late and update.finite:
             if not hold.exact:
                 iterate.initial.note_deviation(update.g)
-            progress, hold = enter(table, progress, update), hold._replace(answered=hold.answered + 1)
+            progress, hold = enter(table, progress, update), hold._replace(arrived=hold.arrived + 1)
         iterate = iterate._replace(course=Course(table, progress, hold, phase))
-        if late or (update.finite and hold.answered < self.parts):
+        if late or (update.finite and hold.arrived < self.parts):
             return iterate
         at, value = _whole(table) if update.finite else (None, math.nan)
-        hold = hold._replace(judged=True, since=commit.version, answered=0)
+        hold = hold._replace(judged=True, since=commit.version, arrived=0)
         # A point that was judged is a better start for the table than for stochastic steps.
         iterate = iterate._replace(course=Course(table, progress, hold, phase._replace(active=False)))
         return (self._judge_trial if hold.trial else self._judge_arrival)(iterate, at, value, commit)

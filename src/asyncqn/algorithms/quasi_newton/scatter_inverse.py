@@ -235,7 +235,8 @@ class ScatterInverse(ScalarInverse):
         if 0.0 < size < math.inf:
             said, before = memory.products[0, newest] / size, float(memory.scale[0])
             rises = self.cautious and self.trusted and self.state.known and said > before
-            memory.scale[0] = math.sqrt(before * said) if rises else said
+            # Two roots: the product of two large numbers may overflow.
+            memory.scale[0] = math.sqrt(before) * math.sqrt(said) if rises else said
 
     def forget(self, memory: PairMemory) -> None:
         """Keep c, which comes with the next pair, and the scatter, unless it may be at fault."""

@@ -16,10 +16,10 @@ sampling.  In the norms of D,
 with l the mean staleness: a delay of l updates needs h L l < 1, and P / NOISE bounds the noise that the steps
 of one pass leave.  h at most doubles from one window to the next.  No number is set by hand for a problem.
 
-Progress is the fall of the parts' own values, each compared with its update before.  After two half passes in
-a row whose fall is below a quarter of the best half pass, or after `LONGEST` passes, the phase ends and the
-table continues from its entries.  Where U has risen since the start, or is not finite, the table turns back
-to the start, and h is halved.
+Progress is the fall of the parts' own values, each compared with its update before.  After a half pass whose
+fall is below a quarter of the best one, or after `LONGEST` passes, the phase ends and the table continues
+from its entries.  Where U has risen since the start, or is not finite, the table turns back to the start, and
+h is halved.
 
 The form of D is Adam's with its numerator left out; learning L from parts that answer again is our own, and
 so are all constants.  They were chosen on draw 0 of the laboratory (`benchmarks.studies.laboratory`).
@@ -41,13 +41,11 @@ from asyncqn.kernels.vectors import sum_of_squares
 
 WINDOW = 40
 """Parts that have answered again between two estimates of L."""
-SAFETY, NOISE = 0.5, 12.0
+SAFETY, NOISE = 0.6, 10.0
 FADING = 0.9
 """The estimate of L falls by this factor at most from one window to the next."""
 FALL = 0.25
-"""A half pass is a poor one where U falls by less than this share of the best."""
-POOR = 2
-"""Poor half passes in a row after which the phase ends."""
+"""The phase ends after a half pass in which U falls by less than this share of the best one."""
 LONGEST = 12
 """Passes after which the phase ends in any case."""
 STALENESS_MEMORY = 200
@@ -72,7 +70,8 @@ class Phase(NamedTuple):
     """The largest mean fall of a half pass."""
     gained: float = 0.0
     """The sum of the mean falls of all half passes."""
-    poor: int = 0
+    slowing: bool = False
+    """Whether U fell by less than the share `FALL` of that in the last half pass."""
 
 
 def stochastic_step(
@@ -103,7 +102,7 @@ def stochastic_step(
             phase = _judge_half_pass(phase)
             if phase.gained < 0.0:
                 return turn_back(iterate, table, progress, version), _from_start(phase)
-            ends = phase.poor >= POOR or phase.updates > LONGEST * parts
+            ends = phase.slowing or phase.updates > LONGEST * parts
             if ends and progress.seen == parts:
                 iterate.memory.forget()
                 table.harmless[...] = table.z_sum / progress.seen
@@ -164,11 +163,11 @@ def _judge_half_pass(phase: Phase) -> Phase:
         compared=0,
         best=best,
         gained=phase.gained + fall,
-        # A fall of zero in the first half pass is poor, too: `best` is zero then.
-        poor=phase.poor + 1 if fall <= FALL * best else 0,
+        # `<=`: in the first half pass a fall of zero is also the best one.
+        slowing=fall <= FALL * best,
     )
 
 
 def _from_start(phase: Phase) -> Phase:
     """Begin again, with what is known of the curvature; `Progress.turns` halves the step."""
-    return phase._replace(fall=0.0, compared=0, best=0.0, gained=0.0, poor=0)
+    return phase._replace(fall=0.0, compared=0, best=0.0, gained=0.0, slowing=False)

@@ -1,1 +1,5 @@
-"""Methods to compare with, one per file: published asynchronous and serial ones."""
+"""Published methods to compare with, asynchronous and serial, one per file.
+
+Reading order: `sgd` and `lbfgs` (serial references), `delay_adaptive_sgd` and `ringmaster` (two remedies for
+staleness), `rennala` (rounds without stale gradients), `async_saga` (a table of gradients).
+"""

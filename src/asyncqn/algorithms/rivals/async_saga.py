@@ -1,11 +1,12 @@
 """Asynchronous SAGA (Defazio, Bach, Lacoste-Julien 2014; Leblond, Pedregosa, Lacoste-Julien 2017) over parts.
 
-The rows are cut into P parts; g_i is part i's share of the gradient times P, so that the mean of all g_i
-is the gradient of U.  A worker computes g_i of the part it is handed; the master keeps every part's last:
+The rows are cut into P parts; g_i is part i's share of the gradient times P, so that the mean of all g_i is
+the gradient of U.  A worker computes g_i of the part that it receives; the master stores the last of every
+part:
 
     theta -= h (g_i - table_i + mean of the table),    table_i = g_i
 
-Parts are handed out at random, as the method wants it, or by age or in turn.  Leblond's workers share
+The master assigns parts at random, as the method wants it, or by age or in turn.  Leblond's workers share
 the memory; here the master holds the table, and table_i and the mean are those of the moment of the commit.
 """
 
@@ -19,7 +20,7 @@ import numpy as np
 
 from asyncqn.algorithms.parameters import ByScatter, Parts, StepSize
 from asyncqn.algorithms.parts import rows_of_parts
-from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_answer
+from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_update
 from asyncqn.algorithms.stochastic_gradient import StochasticGradient
 from asyncqn.core.stages import Order, Stages, batches
 from asyncqn.errors import require
@@ -66,7 +67,7 @@ class AsyncSAGA(StochasticGradient):
         P: number of parts into which the rows are cut; parts of about ten rows were best. The master stores
         P * dim numbers.
     order : "random", "age" or "turn", default "random"
-        Order in which parts are handed out: at random, the oldest gradient first, or in turn.
+        Order in which the master assigns parts: at random, the oldest gradient first, or in turn.
     scatter : bool, default False
         Whether steps are scaled by a diagonal metric, which is estimated from the scatter of the updates.
 
@@ -140,7 +141,7 @@ class AsyncSAGA(StochasticGradient):
         theta, table, mean, scatter = iterate
         for update in updates:
             entry = table[update.part]
-            scatter = note_answer(scatter, update.g)
+            scatter = note_update(scatter, update.g)
             # The table entry and the mean are those of this commit, not those that the worker saw.
             change = update.g - entry
             entry[:] = update.g

@@ -36,10 +36,10 @@ class DelayAdaptiveSGD(ScatterGradient):
     scatter : bool, default False
         Whether steps are scaled by a diagonal metric, which is estimated from the scatter of the updates.
     sampling : str, default "replacement"
-        How a worker draws its rows: "replacement" draws independent rows, as in the paper; "shuffled" makes
-        passes over the data, each in a random order of the worker's own; "blocks" makes passes over blocks
-        of consecutive rows in random order; "shards-K" draws independent rows of the worker's own shard,
-        one of K.
+        How a worker draws its rows. "replacement" draws independent rows, as in the paper. "shuffled" makes
+        passes over the data, each in a random order of the worker's own. "blocks" makes passes over blocks of
+        consecutive rows, in random order. "shards-K" draws independent rows of the worker's own shard, one of
+        K.
 
     Examples
     --------
@@ -63,4 +63,5 @@ class DelayAdaptiveSGD(ScatterGradient):
         return cls(h=1e-5, batch=10, tau=2, scatter=True)
 
     def weight(self, staleness: int) -> float:
+        # The worker has scaled by h already; this is the rest of the factor.
         return min(1.0, self.tau / max(staleness, 1))

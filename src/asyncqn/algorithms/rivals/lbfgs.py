@@ -19,12 +19,13 @@ from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.vectors import add_one, dot
 from asyncqn.types import Array, Commit, Counters, Problem, Rows, Standing, Task
 
-_SUFFICIENT, _HALVINGS = 1e-4, 40
-"""Armijo constant, the usual one; and the most halvings of a step, after which it is 1e-12 of its length."""
+_ARMIJO, _MAX_HALVINGS = 1e-4, 40
+"""Armijo constant, the usual one; and the largest number of halvings of a step, after which it has 1e-12 of
+its length."""
 
 
 class Seen(NamedTuple):
-    """What was seen at the point of the last step; NaN before the first."""
+    """Measurements at the point of the last step; NaN before the first."""
 
     value: float
     norm: float
@@ -143,8 +144,8 @@ class LBFGS(CompactMemories):
         if local.memory.stored == 0 and self.initial_scale == "pair":
             # Without pairs H = I and has no scale: the first step has length 1.
             alpha = 1.0 / math.sqrt(dot(d_theta, d_theta))
-        for _ in range(_HALVINGS):
-            if problem.value(theta - alpha * d_theta) <= start - _SUFFICIENT * alpha * slope:
+        for _ in range(_MAX_HALVINGS):
+            if problem.value(theta - alpha * d_theta) <= start - _ARMIJO * alpha * slope:
                 break
             alpha *= 0.5
         else:
@@ -170,6 +171,7 @@ class LBFGS(CompactMemories):
         value, norm, first, soft, moved = iterate.seen
         if math.isnan(first):
             return None
+        # |g|^2 / (2 lambda) estimates U - U*, with lambda = 1 / softness the least curvature of the pairs.
         decrease = 0.5 * norm * norm * soft if norm > 0.0 else 0.0
         return Standing(iterate.point, value, norm, first, decrease, stalled=not moved)
 

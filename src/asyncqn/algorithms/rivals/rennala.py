@@ -15,7 +15,7 @@ from typing import Annotated
 import numpy as np
 
 from asyncqn.algorithms.parameters import BatchSize, ByScatter, Sampling, StepSize
-from asyncqn.algorithms.scatter import add_step, note_answer
+from asyncqn.algorithms.scatter import add_step, note_update
 from asyncqn.algorithms.stochastic_gradient import ScatterGradient, ScatterIterate, Update, Worker
 from asyncqn.core.stages import Stages, fresh_rounds
 from asyncqn.parameters import parameter
@@ -37,10 +37,10 @@ class Rennala(ScatterGradient):
     scatter : bool, default False
         Whether steps are scaled by a diagonal metric, which is estimated from the scatter of the updates.
     sampling : str, default "replacement"
-        How a worker draws its rows: "replacement" draws independent rows, as in the paper; "shuffled" makes
-        passes over the data, each in a random order of the worker's own; "blocks" makes passes over blocks
-        of consecutive rows in random order; "shards-K" draws independent rows of the worker's own shard,
-        one of K.
+        How a worker draws its rows. "replacement" draws independent rows, as in the paper. "shuffled" makes
+        passes over the data, each in a random order of the worker's own. "blocks" makes passes over blocks of
+        consecutive rows, in random order. "shards-K" draws independent rows of the worker's own shard, one of
+        K.
 
     Examples
     --------
@@ -79,7 +79,8 @@ class Rennala(ScatterGradient):
     def apply(self, iterate: ScatterIterate, updates: Sequence[Update], commit: Commit) -> ScatterIterate:
         theta, scatter = iterate
         for update in updates:
-            scatter = note_answer(scatter, update.d_theta)
+            scatter = note_update(scatter, update.d_theta)
+        # All B updates enter the scatter before any step, so that the B steps have one metric.
         for update in updates:
             add_step(theta, 1.0 / len(updates), update.d_theta, scatter)
         return ScatterIterate(theta, scatter)

@@ -35,10 +35,10 @@ class Ringmaster(ScatterGradient):
     scatter : bool, default False
         Whether steps are scaled by a diagonal metric, which is estimated from the scatter of the updates.
     sampling : str, default "replacement"
-        How a worker draws its rows: "replacement" draws independent rows, as in the paper; "shuffled" makes
-        passes over the data, each in a random order of the worker's own; "blocks" makes passes over blocks
-        of consecutive rows in random order; "shards-K" draws independent rows of the worker's own shard,
-        one of K.
+        How a worker draws its rows. "replacement" draws independent rows, as in the paper. "shuffled" makes
+        passes over the data, each in a random order of the worker's own. "blocks" makes passes over blocks of
+        consecutive rows, in random order. "shards-K" draws independent rows of the worker's own shard, one of
+        K.
 
     Examples
     --------

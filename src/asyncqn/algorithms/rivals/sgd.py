@@ -37,10 +37,10 @@ class SGD(StochasticGradient):
     momentum : float, default 0.0
         Momentum coefficient, in [0, 1).
     sampling : str, default "replacement"
-        How a worker draws its rows: "replacement" draws independent rows, as in the paper; "shuffled" makes
-        passes over the data, each in a random order of the worker's own; "blocks" makes passes over blocks
-        of consecutive rows in random order; "shards-K" draws independent rows of the worker's own shard,
-        one of K.
+        How a worker draws its rows. "replacement" draws independent rows, as in the paper. "shuffled" makes
+        passes over the data, each in a random order of the worker's own. "blocks" makes passes over blocks of
+        consecutive rows, in random order. "shards-K" draws independent rows of the worker's own shard, one of
+        K.
 
     Examples
     --------
@@ -68,11 +68,13 @@ class SGD(StochasticGradient):
         return Iterate(theta0.copy(), np.zeros_like(theta0))
 
     def step_limit(self, curvature: float, workers: int) -> float:
+        # Momentum lengthens a step by 1 / (1 - momentum) in the long run.
         return (1.0 - self.momentum) * super().step_limit(curvature, workers)
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         theta, u = iterate
         for update in updates:
+            # At the master, so that the momentum is one and never stale; workers know nothing of it.
             u *= self.momentum
             u += update.d_theta
             theta += u

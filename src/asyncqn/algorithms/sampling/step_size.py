@@ -6,7 +6,7 @@ c h^4, so that it is accepted with probability
     P(h) = 2 Phi(-sqrt(c) h^2 / 2).
 
 c is fitted to all acceptances that were seen, each at its own h, and the step is the one at which the fit
-meets the wanted acceptance.  Unlike stochastic approximation this does not swing when answers are stale: an
+meets the wanted acceptance.  Unlike stochastic approximation this does not swing when updates are stale: an
 acceptance says the same about c whenever it arrives.
 """
 

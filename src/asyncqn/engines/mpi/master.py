@@ -19,7 +19,6 @@ from asyncqn.engines.clock import Clock
 from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.mpi.master_gone import failed_ranks
 from asyncqn.engines.mpi.worker import (
-    ANSWERS,
     NO_PART,
     ORDERS,
     PIECE,
@@ -28,6 +27,7 @@ from asyncqn.engines.mpi.worker import (
     STATES,
     STOP,
     UPDATE,
+    UPDATES,
     WORK,
     send_pieces,
 )
@@ -118,7 +118,7 @@ class MPIMaster:
             self.at[rank.worker] = i
         for i, rank in enumerate(self.ranks):
             with _Losing(self, i):
-                self.comm.Recv(rank.notice.head, i + 1, ANSWERS)  # the rank is ready
+                self.comm.Recv(rank.notice.head, i + 1, UPDATES)  # the rank is ready
                 room = enter_room(rank.notice.header[:ADDRESS].tolist())
                 rank.inbox, *frames = message_frames(coordinator.sent(), self.sample, self.narrow, room)
                 # In shared memory the rank may still read the last iterate, so two buffers take turns; what
@@ -185,7 +185,7 @@ class MPIMaster:
         if self.receiving[i] == self.mpi.REQUEST_NULL:
             inbox = self.ranks[i].inbox
             inbox.header[0] = 0
-            self.receiving[i] = self.comm.Irecv(inbox.buffer, i + 1, ANSWERS)
+            self.receiving[i] = self.comm.Irecv(inbox.buffer, i + 1, UPDATES)
 
     def _arrived(self, seconds: float = math.inf) -> list[int]:
         """The ranks whose message is there; waits for one, for at most `seconds` seconds."""

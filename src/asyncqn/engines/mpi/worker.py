@@ -35,7 +35,7 @@ WORK, STOP, START = 1, 2, 3
 """Kinds of messages to a worker."""
 UPDATE, REJECTED, STATE = 1, 2, 3
 """Kinds of messages from a worker."""
-ORDERS, ANSWERS, STATES = 1, 2, 3
+ORDERS, UPDATES, STATES = 1, 2, 3
 """Tags: messages of one tag arrive in the order in which they were sent."""
 POLLING_INTERVAL = 0.02
 """Seconds that a slowed worker sleeps, at most, before it checks whether the run is over."""
@@ -101,7 +101,7 @@ class Worker:
         nbytes = body_bytes(self.sample, self.narrow) + 2 * body_bytes(sent, self.narrow)
         offer = offer_room(nbytes) if self.shared else None
         self.notice.address(*(offer.address if offer is not None else ()))
-        self.comm.Send(self.notice.head, 0, ANSWERS)
+        self.comm.Send(self.notice.head, 0, UPDATES)
         self.comm.Recv(self.notice.head, 0, ORDERS)
         _, self.number, size, entered = map(int, self.notice.header[:4])
         # The mapping stays valid after the descriptor is closed.
@@ -133,12 +133,12 @@ class Worker:
         self.sending.Wait()
         if update is None:
             self.notice.address(REJECTED, nanoseconds)
-            self.sending = self.comm.Isend(self.notice.head, 0, ANSWERS)
+            self.sending = self.comm.Isend(self.notice.head, 0, UPDATES)
             return local
         outgoing = self.frames.outgoing
         outgoing.address(UPDATE, nanoseconds)
         local = self.frames.pack(update, local)
-        self.sending = self.comm.Isend(outgoing.buffer, 0, ANSWERS)
+        self.sending = self.comm.Isend(outgoing.buffer, 0, UPDATES)
         return local
 
     def now(self) -> float:
@@ -156,5 +156,5 @@ class Worker:
         content = np.empty(0, np.uint8) if arrays is None else arrays_to_bytes(arrays)
         self.sending.Wait()
         self.notice.address(STATE, content.size, final)
-        self.comm.Send(self.notice.head, 0, ANSWERS)
+        self.comm.Send(self.notice.head, 0, UPDATES)
         send_pieces(self.comm, content, 0)

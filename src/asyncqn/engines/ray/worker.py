@@ -1,4 +1,4 @@
-"""The worker's side of the Ray engine: an actor that computes, answers, and only then learns.
+"""The worker's side of the Ray engine: an actor that computes, sends its update, and only then learns.
 
 Learning that takes a while runs in a thread of the actor's own once the reply is on its way, so that
 it overlaps the journey of the message; the next computation waits for it.  This file does not know
@@ -119,7 +119,7 @@ class Worker:
     ) -> tuple[Any, ...] | Reply | Failure:
         """Compute on the iterate in `message`; where no order comes beside it, it is the first member.
 
-        Most answers are the values of the update alone, for small messages are what Ray is slow at.
+        Most messages are the values of the update alone, for small messages are what Ray is slow at.
         """
         self.begun = time.perf_counter()
         assign, values = (Assign(*order), message) if order else (Assign(*message[0]), message[1:])

@@ -15,8 +15,8 @@ from asyncqn.minimize import starting_point
 from asyncqn.runs.run import Run
 from asyncqn.types import Algorithm, Array, Problem, Progress
 
-# A run whose metric exceeds this times its start is given up as divergent.
 HOPELESS = 1e6
+"""Factor on the metric's start beyond which a run is stopped as divergent."""
 
 
 class TimeToTarget(NamedTuple):
@@ -48,9 +48,11 @@ def commits_within(algorithm: Algorithm, cluster: Cluster, limit: float) -> int:
     """
     cycle = cluster.means() + cluster.message + cluster.master
     stage = algorithm.stages[0]
-    if stage.waits and stage.answers is None:
+    if stage.waits and stage.updates is None:
+        # A round is a broadcast, a computation of the fastest worker, and an update: two turns of the link.
         shortest = cluster.message + cluster.master + 2.0 * cluster.link + 0.05 * float(cluster.means().min())
         return int(limit / max(shortest, 1e-6 * limit)) + 2
+    # `rows` updates make a commit; ten commits per worker cover short runs.
     return int(4 / 3 * limit * float(np.sum(1.0 / cycle)) / stage.rows) + 10 * cluster.workers
 
 
@@ -91,6 +93,7 @@ def time_to(
         if value <= target or not value <= hopeless * max(1.0, abs(seen[0])):
             raise StopIteration
 
+    # `minimize` would check this too, but the simulator is called directly, without its other checks.
     check_fit(algorithm, model, cluster.workers)
     run = Simulator(cluster).minimize(
         Request(
@@ -109,5 +112,6 @@ def time_to(
     lowest = min((value for value in seen if np.isfinite(value)), default=None)
     if reached:
         return TimeToTarget("reached", float(reached[0].time), reached[0].commit, last, pairs, lowest)
+    # NaN fails the comparison, and counts as diverged.
     lost = run.status == "diverged" or not last <= hopeless * max(1.0, abs(seen[0]))
     return TimeToTarget("diverged" if lost else "too slow", None, None, last, pairs, lowest)

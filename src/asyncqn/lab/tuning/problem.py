@@ -77,6 +77,7 @@ class TuningProblem(ABC):
     def curvature(self) -> float:
         """Return the largest curvature at a starting point, the unit of step sizes."""
         model = self.model()
+        # At a starting point, because the tuner must not know where the minimum is.
         return largest_curvature(model, starting_point(model, None, TUNING_SEED))
 
     def suggest(self, trial: Any, curvature: float, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:

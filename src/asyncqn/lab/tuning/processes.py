@@ -14,7 +14,8 @@ from typing import Protocol
 
 from asyncqn.errors import WorkerFailed
 
-SINGLE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+_THREAD_COUNTS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+"""Environment variables by which libraries choose their number of threads."""
 
 
 class Tell(Protocol):
@@ -46,7 +47,8 @@ def pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     Raises `WorkerFailed` if one of them is killed.
     """
     # Several processes with several threads each would compete for the processors.
-    for name in SINGLE_THREAD:
+    for name in _THREAD_COUNTS:
+        # In this process, from which the pool inherits; a user's own setting stays.
         os.environ.setdefault(name, "1")
     # A forked process would inherit the locks that threads of this process hold.
     spawn = multiprocessing.get_context("spawn")
@@ -60,6 +62,7 @@ def pool(processes: int) -> Iterator[ProcessPoolExecutor]:
                 "again, which continues from what is saved, or use fewer processes."
             ) from None
         finally:
+            # After an error, trials that have not started would only delay its message.
             executor.shutdown(cancel_futures=True)
 
 

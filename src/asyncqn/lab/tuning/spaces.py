@@ -11,8 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 BATCH_SHARES = (1 / 600, 1 / 200, 1 / 100, 1 / 40, 1 / 20, 1 / 10, 1 / 5)
+"""Rows of a batch as shares of all rows; a hundredth is the paper's, and 1 / 600 is one row of its 600."""
 OVERLAP_SHARES = (1 / 3, 1 / 2, 5 / 6)
+"""Rows that are kept for the next pair as shares of a batch; a third is the paper's 2 of 6."""
 PART_ROWS = (3, 10, 30, 100)
+"""Rows of a part of asynchronous SAGA."""
 
 
 class FixedTrial:
@@ -67,6 +70,7 @@ class Search(NamedTuple):
         """Return the fixed value of a parameter, or `unit` times a number from [low, high]."""
         if parameter in self.setting.kept:
             return float(self.setting.kept[parameter])
+        # The sampler sees the number without its unit, so that its model carries over between problems.
         return unit * float(self.trial.suggest_float(name, low, high, log=log))
 
     def choice(self, parameter: str, options: tuple[Any, ...], name: str | None = None) -> Any:
@@ -116,6 +120,7 @@ class Search(NamedTuple):
 def _async_sgd(search: Search) -> dict[str, Any]:
     """Return h = r / (L W); r near 1.6 is the limit of stability under equal delays."""
     L, W = search.setting.curvature, search.setting.workers
+    # 2 sin(pi / (2 (2 W - 1))) is about 1.6 / W, so h L = 1.6 / W is the limit (`algorithms.stability`).
     return {"h": search.number("h", "r", 0.002, 20.0, 1.0 / (L * W)), "batch": search.rows(1)}
 
 
@@ -148,6 +153,7 @@ def _rennala(search: Search) -> dict[str, Any]:
     return {
         "h": search.number("h", "r", 0.002, 20.0, 1.0 / search.setting.curvature),
         "batch": search.rows(1),
+        # B in units of W: every worker contributes about one update to a step at 1.
         "collect": max(1, round(search.number("collect", "collect_share", 0.1, 10.0, W))),
         "scatter": search.choice("scatter", (False, True)),
     }
@@ -188,6 +194,7 @@ def _as_lbfgs(search: Search) -> dict[str, Any]:
     """
     W = search.setting.workers
     rho = search.ridge()
+    # Stale friction is stable up to about 1.6 / W; beyond 1 the momentum changes its sign.
     gamma = min(1.0, search.number("gamma", "gamma_share", 0.05, 2.0, 1.0 / W))
     scale, c = search.initial_scale()
     # 0 stands for beta = inf, which the sampler could not suggest.

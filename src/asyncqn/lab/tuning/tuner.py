@@ -27,7 +27,11 @@ from asyncqn.storage import LONGEST_DOCUMENT, read_input, write_whole
 from asyncqn.storage.serialise import to_json
 
 PRUNE = 1.5
+"""Factor on the best median time beyond which the other seeds of a trial are not run."""
 FORMAT = 2
+"""Format of saved studies; others are refused."""
+_STARTUP_TRIALS = 12
+"""Random trials before TPE models the scores."""
 Trial = dict[str, Any]
 
 
@@ -54,6 +58,7 @@ class Study:
 
         None if no trial had a finite metric, or if an older version saved the study without it.
         """
+        # A missing or None entry: the run was never finite, or the field did not exist yet.
         known = [t for t in self.trials if t.get("lowest") and all(v is not None for v in t["lowest"])]
         return min(known, key=lambda trial: max(trial["lowest"]), default=None)
 
@@ -139,11 +144,13 @@ def tune(
     """
     known_algorithm(problem.algorithm)
     require(budget >= 1, f"budget must be an integer of at least 1, not {budget!r}.")
+    # As it would be read from a file, so that it can be compared with a saved study.
     plain = to_json(problem)
     study = load_study(path) if path is not None and path.exists() else Study(plain)
     if study.problem != plain:
         raise BadInput(f"{path} holds the study of another problem: choose another file, or delete it.")
     sampler = _optuna_study(problem, study)
+    # A study that continues has tried these already.
     for point in () if study.trials else known:
         sampler.enqueue_trial(dict(point))
     first = None if study.trials else problem.first()
@@ -184,11 +191,12 @@ def _optuna_study(problem: TuningProblem, study: Study) -> Any:
         sampler = optuna.samplers.TPESampler(
             # A resumed study has another seed, or it would suggest the same points again.
             seed=problem.seed + len(study.trials),
-            n_startup_trials=12,
+            n_startup_trials=_STARTUP_TRIALS,
             multivariate=True,
             group=True,
         )
     told = optuna.create_study(sampler=sampler)
+    # A second study, whose sampler is never used: enqueued points fix every suggestion.
     kept = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     for result in study.trials:
         if "point" in result:

@@ -140,6 +140,7 @@ class Constrained:
     @property
     def initial(self) -> Callable[[np.random.Generator], Array] | None:
         start = extra(self.problem, "initial")
+        # A property and not a method: where the inner problem lacks a member, this one must lack it too.
         return None if start is None else lambda rng: self.unconstrain(start(rng))
 
     @property
@@ -241,7 +242,9 @@ class Constrained:
         tanh = np.tanh(0.5 * theta)
         with np.errstate(over="ignore"):
             grown = np.exp(theta)
+        # dphi/dtheta: p (1 - p) = (1 - tanh^2(theta / 2)) / 4.
         slope = np.where(self._between, 0.25 * self._width * (1.0 - tanh * tanh), 1.0)
         slope = np.where(self._below, grown, np.where(self._above, -grown, slope))
         out *= slope.astype(out.dtype)
+        # The derivative of log |dphi/dtheta|: 1 - 2 p = -tanh(theta / 2) between two bounds, 1 at one bound.
         out -= np.where(self._between, -tanh, np.where(self._below | self._above, 1.0, 0.0)).astype(out.dtype)

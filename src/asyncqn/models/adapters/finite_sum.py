@@ -108,6 +108,7 @@ class FiniteSum(RowSums):
         # Row 0 once, and row 0 twice.
         once, twice = np.zeros(1, np.int64), np.zeros(2, np.int64)
         one, two = self.losses(self._start, once), self.losses(self._start, twice)
+        # A loss of about 0 shows nothing, and a genuine sum doubles.
         mean = abs(one) > 1e-12 and abs(two - one) <= 1e-6 * abs(one)
         require(not mean, "value returns a mean over the rows, but must return their sum.")
         g, h = np.empty(self.dim, self.dtype), np.empty(self.dim, self.dtype)

@@ -137,6 +137,7 @@ class JaxSum(RowSumsWithValue):
         for padded in self._batches(rows):
             value, part = self._value_and_grad(theta, *padded)
             total += float(value)
+            # float64 on the host: sums of float32 batches would lose digits.
             g += np.asarray(part)
         out[:] = g
         return total

@@ -61,6 +61,7 @@ class RowSums:
         return total
 
     def _scaled(self, theta: Array, rows: Rows, total: float) -> float:
+        # Not computed without a prior, which most users' problems have not.
         squares = float(sum_of_squares(theta)) if self.prior else 0.0
         return self.n_data / len(rows) * total + 0.5 * self.prior * squares
 

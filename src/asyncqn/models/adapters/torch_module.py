@@ -96,6 +96,7 @@ class TorchSum(RowSumsWithValue):
         torch = _torch()
         _check_pure(torch, module)
         self.module, self._loss = module, loss
+        # Frozen parameters stay as they are, in the module's copies.
         self._names = [name for name, p in module.named_parameters() if p.requires_grad]
         parameters = [p for p in module.parameters() if p.requires_grad]
         require(bool(parameters), "the module has no parameter that requires a gradient to learn.")
@@ -150,6 +151,7 @@ class TorchSum(RowSumsWithValue):
             f"theta must be a vector of dim = {self.dim} numbers, not of shape {np.shape(theta)}.",
         )
         held = [p for p in self.module.parameters() if p.requires_grad]
+        # Written in place, so that an optimizer or a view of the user's keeps its parameters.
         with torch.no_grad():
             for mine, new in zip(held, self._split(torch.tensor(np.asarray(theta, self.dtype)))):
                 mine.copy_(new)
@@ -170,6 +172,7 @@ class TorchSum(RowSumsWithValue):
         total, g = 0.0, np.zeros(self.dim)
         with _one_thread(torch), torch.enable_grad():
             # One leaf for all parameters: autograd then returns the gradient as one vector.
+            # A view of theta: autograd does not write to it.
             flat, module = _vector(torch, theta).requires_grad_(), self._mine()
             for index in self._chunks(rows):
                 loss = self._chunk_loss(module, self._split(flat), index)
@@ -180,10 +183,11 @@ class TorchSum(RowSumsWithValue):
 
     def _check_first_rows(self, parts: list[Any]) -> None:
         """Raise `BadInput` unless module, loss and data fit, and each row meets only its own y."""
+        # Two rows, so that even a costly module is checked at once.
         module, y = self._mine(), self._y[:2]
         try:
             with warnings.catch_warnings(action="ignore"):  # of broadcasting, refused below
-                answer = self._answer(module, parts, slice(0, len(y)))
+                output = self._output(module, parts, slice(0, len(y)))
                 both = float(self._chunk_loss(module, parts, slice(0, len(y))))
                 alone = sum(float(self._chunk_loss(module, parts, slice(i, i + 1))) for i in range(len(y)))
         except AsyncqnError:
@@ -194,7 +198,7 @@ class TorchSum(RowSumsWithValue):
                 f"the module and the loss cannot take X and y of shapes {tuple(self._X.shape)} and "
                 f"{tuple(self._y.shape)}: {said}."
             ) from error
-        shape = tuple(getattr(answer, "shape", y.shape))
+        shape = tuple(getattr(output, "shape", y.shape))
         require(
             # If outputs are broadcast against y, two rows together do not cost what they cost one by one.
             shape == tuple(y.shape) or abs(both - alone) <= 1e-3 * abs(both) or not np.isfinite(both),
@@ -202,12 +206,12 @@ class TorchSum(RowSumsWithValue):
             f"their y {tuple(y.shape)}: give both the same shape, for example with y.reshape(-1, 1).",
         )
 
-    def _answer(self, module: Any, parts: list[Any], index: slice | Any) -> Any:
+    def _output(self, module: Any, parts: list[Any], index: slice | Any) -> Any:
         named = dict(zip(self._names, parts))
         return _torch().func.functional_call(module, named, (self._X[index],))
 
     def _chunk_loss(self, module: Any, parts: list[Any], index: slice | Any) -> Any:
-        loss = self._loss(self._answer(module, parts, index), self._y[index])
+        loss = self._loss(self._output(module, parts, index), self._y[index])
         require(
             loss.ndim == 0,
             f"loss must return one number per row, or take a parameter 'reduction': it returned a "
@@ -315,6 +319,7 @@ def _tensor(torch: Any, data: Any, kind: Any) -> Any:
 def _summed(torch: Any, loss: Any) -> Callable[..., Any]:
     """Return the loss as a sum over rows."""
     if isinstance(loss, torch.nn.Module) and hasattr(loss, "reduction"):
+        # A copy: the user's own loss keeps its reduction.
         summed: Callable[..., Any] = copy.deepcopy(loss)
         summed.reduction = "sum"  # type: ignore[attr-defined]
         return summed
@@ -327,9 +332,9 @@ def _summed(torch: Any, loss: Any) -> Callable[..., Any]:
     return partial(loss, reduction="sum") if reduced else partial(_sum_over_rows, loss)
 
 
-def _sum_over_rows(loss: Callable[..., Any], answer: Any, y: Any) -> Any:
+def _sum_over_rows(loss: Callable[..., Any], output: Any, y: Any) -> Any:
     """Sum a user's loss of one number per row."""
-    each = loss(answer, y)
+    each = loss(output, y)
     shape = tuple(getattr(each, "shape", ()))
     require(
         shape[:1] == (len(y),),

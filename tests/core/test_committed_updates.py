@@ -1,4 +1,4 @@
-"""Answers committed one by one: old ones are dropped, rounds close on fresh ones, parts have an order."""
+"""Updates committed one by one: old ones are dropped, rounds close on fresh ones, parts have an order."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def followed(cluster: Cluster, stage: Stage, commits: int, seed: int) -> list[tu
             in_hand[w] = part
         finish = now + cluster.message / 2 + float(next(drawn[w]))
         if finish <= deaths[w]:
-            heapq.heappush(queue, (finish + cluster.message / 2, w, "answers"))
+            heapq.heappush(queue, (finish + cluster.message / 2, w, "arrives"))
         else:
             heapq.heappush(queue, (max(deaths[w], time), w, "dies"))
 
@@ -80,13 +80,13 @@ def followed(cluster: Cluster, stage: Stage, commits: int, seed: int) -> list[tu
                 parts.lost(w, in_hand[w], reads[w], version)
             continue
         start = max(time, free)
-        oldest = 0 if stage.answers is not None else stage.max_delay
+        oldest = 0 if stage.updates is not None else stage.max_delay
         fresh = oldest is None or version - reads[w] <= oldest
         rows.append((w, reads[w], version + 1 if fresh else 0, in_hand[w]))
         if parts is not None:
             parts.taken(in_hand[w], reads[w], kept=fresh)
         waiting += fresh
-        if waiting == (stage.answers or 1):
+        if waiting == (stage.updates or 1):
             version, waiting, free = version + 1, 0, start + cluster.master
         send(w, max(start, free))
     return [(*row[:2], row[2] if row[2] <= version else 0, row[3]) for row in rows]
@@ -108,14 +108,14 @@ def test_the_queue_follows_a_plain_master_that_hands_out_as_real_engines_do(
 
 
 @given(clusters(), stages, st.integers(1, 40), st.integers(0, 99))
-def test_no_answer_that_is_committed_is_older_than_its_stage_allows(
+def test_no_update_that_is_committed_is_older_than_its_stage_allows(
     cluster: Cluster, stage: Stage, commits: int, seed: int
 ) -> None:
     schedule = simulate(cluster, stage, commits, seed)
-    if stage.answers is not None:
+    if stage.updates is not None:
         assert (schedule.staleness == 0).all()
-        _, answers = np.unique(schedule.commit[schedule.commit > 0], return_counts=True)
-        assert (answers == stage.answers).all()
+        _, updates = np.unique(schedule.commit[schedule.commit > 0], return_counts=True)
+        assert (updates == stage.updates).all()
     elif stage.max_delay is not None:
         assert (schedule.staleness <= stage.max_delay).all()
     else:
@@ -123,26 +123,26 @@ def test_no_answer_that_is_committed_is_older_than_its_stage_allows(
     assert Schedule.from_arrays(schedule.arrays()) == schedule
 
 
-def test_a_round_of_one_fresh_answer_is_a_commit_that_allows_no_delay() -> None:
+def test_a_round_of_one_fresh_update_is_a_commit_that_allows_no_delay() -> None:
     cluster = Cluster(5, 2.0, 3.0, message=0.3, master=0.1, deaths={1: 20.0})
     assert simulate(cluster, fresh_rounds(1), 60, 3) == simulate(cluster, not_older_than(0), 60, 3)
 
 
-def test_in_a_round_that_closes_on_answers_a_fast_worker_answers_more_than_once() -> None:
+def test_in_a_round_that_closes_on_updates_a_fast_worker_sends_more_than_once() -> None:
     schedule = simulate(Cluster(2, [1.0, 10.0]), fresh_rounds(3), 4, 0)
     first = schedule.worker[schedule.commit == 1]
     assert first.tolist() == [0, 0, 0]
 
 
-def test_by_age_the_part_that_was_answered_from_the_oldest_version_goes_first() -> None:
+def test_by_age_the_part_that_was_computed_from_the_oldest_version_goes_first() -> None:
     parts = HandOut((batches(3, order=Order.BY_AGE),))
     assert [parts.choose(w, 0, 0.0) for w in range(2)] == [0, 1]
     parts.taken(1, 0, kept=True)
-    assert parts.choose(1, 1, 0.0) == 2, "nobody has answered it"
+    assert parts.choose(1, 1, 0.0) == 2, "nobody has computed it"
     parts.taken(2, 1, kept=True)
-    assert parts.choose(1, 2, 0.0) == 1, "its answer read version 0, that of part 2 version 1"
+    assert parts.choose(1, 2, 0.0) == 1, "its update read version 0, that of part 2 version 1"
     parts.taken(0, 0, kept=False)
-    assert parts.choose(0, 2, 0.0) == 0, "an answer that was dropped made it no younger"
+    assert parts.choose(0, 2, 0.0) == 0, "an update that was dropped made it no younger"
     parts.lost(0, 0, 2, 2)
     assert [parts.choose(w, 2, 0.0) for w in (0, 2)] == [0, 2]
     assert parts.choose(3, 2, 0.0) == 1, "all are being computed: the one handed out longest ago"
@@ -160,7 +160,7 @@ def test_by_age_a_part_that_stays_with_a_slow_worker_goes_to_another() -> None:
     # Part 0 is given up with the sixth hand-out after it, twice the parts there are; then they go round.
     assert handed == [1, 2, 1, 2, 1, 0, 2, 1, 0, 2, 1, 0]
     parts.taken(0, 0, kept=True)
-    assert [parts.choose(w, 12, 0.0) for w in range(3)] == [2, 1, 0], "the late answer frees nothing"
+    assert [parts.choose(w, 12, 0.0) for w in range(3)] == [2, 1, 0], "the late update frees nothing"
 
 
 @given(st.integers(1, 9), st.integers(1, 6), st.integers(0, 2**32))
@@ -177,14 +177,14 @@ def test_every_active_part_waits_once_or_is_in_hand(parts: int, workers: int, se
         assert order.copies.sum() + order.late.sum() == workers
 
 
-def test_parts_become_active_as_answers_come() -> None:
+def test_parts_become_active_as_updates_come() -> None:
     parts, active = HandOut((batches(9, order=Order.BY_AGE, growth=Growth(2)),)), []
     for version in range(20):
         part = parts.choose(0, version, 0.0)
         assert part is not None
         parts.taken(part, version, kept=True)
         active.append(part)
-    # The next part comes once answers >= 3 * 2 + 2 (active - 2): after 6, 8, 10, ... answers.
+    # The next part comes once updates >= 3 * 2 + 2 (active - 2): after 6, 8, 10, ... updates.
     assert [active.index(part) for part in range(9)] == [0, 1, 6, 8, 10, 12, 14, 16, 18]
 
 
@@ -214,10 +214,10 @@ def test_parts_at_random_cover_all_and_depend_on_the_seed() -> None:
 @pytest.mark.parametrize(
     ("stage", "words"),
     [
-        (Stage(Closes.EACH_ANSWER, max_delay=-1), "max_delay must be at least 0"),
+        (Stage(Closes.EACH_UPDATE, max_delay=-1), "max_delay must be at least 0"),
         (Stage(Closes.ROUND, max_delay=2), "max_delay"),
-        (fresh_rounds(0), "answers must be at least 1"),
-        (Stage(Closes.EACH_ANSWER, answers=2), "needs a stage of rounds"),
+        (fresh_rounds(0), "updates must be at least 1"),
+        (Stage(Closes.EACH_UPDATE, updates=2), "needs a stage of rounds"),
         (batches(3, growth=Growth(4)), "growth needs"),
         (Stage(Closes.ALL_PARTS, blocks=4, growth=Growth(2)), "growth needs"),
     ],
