@@ -32,6 +32,7 @@ def _simulated(dim: int, method: str, commits: int) -> tuple[object, object, obj
 
     problem = aq.LinearGaussian.random(dim=dim, n_data=max(600, dim), seed=0)
     if method == "SGD":
+        # A tiny step: the iterate hardly moves, so that no run diverges and all cost the same.
         algorithm: object = aq.AsyncSGD(h=1e-9, batch=6)
     else:
         algorithm = aq.ASLBFGS(h=1e-9, gamma=3e-2, beta=5e2, memory=3, batch=6, overlap=2, initial_scale=1e-3)
@@ -82,6 +83,7 @@ def load_run(dim: int, commits: int) -> Task:
 
         problem, _, run = _simulated(dim, "SGD", commits)
         place = run.save(Path(tempfile.mkdtemp()) / "run")
+        # Version 0.1 called the argument otherwise.
         words: dict[str, Any] = {"problem" if hasattr(aq, "Problem") else "potential": problem}
         return lambda: aq.load_run(place, **words)
 
@@ -160,14 +162,17 @@ def serve() -> None:
             prepared[name]()
             began = time.process_time()
             prepared[name]()
+            # A turn lasts about a tenth of a second; the call before compiled the kernels.
             calls[name] = max(1, int(0.1 / max(time.process_time() - began, 1e-4)))
         began = time.process_time()
         for _ in range(calls[name]):
             prepared[name]()
+        # A keyword, because what is measured may print lines of its own.
         print("took", (time.process_time() - began) / calls[name], flush=True)
 
 
 def start(tree: Path) -> subprocess.Popen[str]:
+    # PYTHONPATH comes before the installed package, so that each process imports its own tree.
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OPENBLAS_NUM_THREADS": "1"}
     return subprocess.Popen(
         [sys.executable, str(Path(__file__).resolve()), "--serve"],

@@ -48,7 +48,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def _classes(module: str, name: str) -> dict[str, Any]:
-    """A registry of either tree, its "module:Class" entries imported."""
+    """Return a registry of either tree, its "module:Class" entries imported."""
     found = {}
     for kind, entry in dict(getattr(importlib.import_module(module), name)).items():
         if isinstance(entry, str):
@@ -70,7 +70,7 @@ def problems() -> dict[str, Any]:
 
 
 def fits(algorithm: Any, problem: Any) -> bool:
-    """Whether the algorithm accepts the problem: its required extras exist, and its own check passes."""
+    """Return whether the algorithm accepts the problem: its required extras exist, its own check passes."""
     if any(getattr(problem, name, None) is None for name in getattr(algorithm, "requires", None) or ()):
         return False
     try:
@@ -89,6 +89,7 @@ def cases() -> Iterator[tuple[str, str, str, Any, Any]]:
             try:
                 examples[kind] = model.example(dtype)
             except ValueError:
+                # Some problems exist in one precision only.
                 assert dtype != "float64", f"{kind} has no example in float64"
         for name in [*classes, *VARIANTS]:
             kind, changes = VARIANTS.get(name, (name, {}))
@@ -99,6 +100,8 @@ def cases() -> Iterator[tuple[str, str, str, Any, Any]]:
                     continue
                 if fits(algorithm, problem):
                     yield name, of, dtype, algorithm, problem
+                    # One problem per algorithm is enough in float32: the kernels are the same, compiled for
+                    # another type.
                     if dtype == "float32":
                         break
 
@@ -112,7 +115,7 @@ def _cluster(algorithm: Any) -> Any:
 
 
 def _pattern(algorithm: Any) -> tuple[Any, ...]:
-    """What an engine sees of an algorithm: which fields of its stages are set, and how each closes."""
+    """Return what an engine sees of an algorithm: the fields of its stages that are set, how each closes."""
     return tuple(
         (stage.closes, *(getattr(stage, field.name) != field.default for field in fields(stage)))
         for stage in algorithm.stages
@@ -199,6 +202,7 @@ def differences(old: Any, new: Any) -> list[str]:
     ]
     if (_word(old.status), old.success) != (_word(new.status), new.success) and not _has_risen(old, new):
         found.append("outcome")
+    # Versions may evaluate at different commits; what both have must be equal.
     (_, here, there) = np.intersect1d(old.metrics["commit"], new.metrics["commit"], return_indices=True)
     return found + sorted(
         name
@@ -208,7 +212,7 @@ def differences(old: Any, new: Any) -> list[str]:
 
 
 def _has_risen(old: Any, new: Any) -> bool:
-    """Whether only the rule for outcomes changed: a run that ends above its start has diverged since 0.2."""
+    """Return whether only the rule for outcomes changed: since 0.2, a run above its start has diverged."""
     words = _word(old.status), _word(new.status)
     return words == ("completed", "diverged") and not new.fun <= new.metrics["fun"][0]
 
@@ -243,6 +247,7 @@ def check(what: str, folder: Path) -> None:
 
 
 def _command(tree: Path, mode: str, what: str, folder: Path) -> tuple[list[str], dict[str, str]]:
+    # Variables of an MPI job around this program would make its own job believe that it is part of the other.
     ambient = ("OMPI_", "PMIX_", "PRTE_", "PMI_")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(ambient)}
     environment |= {"PYTHONPATH": str(tree / "src"), "OPENBLAS_NUM_THREADS": "1"}
@@ -263,6 +268,7 @@ def _side_by_side(tree: Path, mode: str, groups: list[list[str]], folder: Path) 
 
     def begin(group: list[str]) -> None:
         command, environment = _command(tree, mode, group[0], folder)
+        # In the scratch folder, so that neither tree is on the path by accident.
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, cwd=folder)
         running.append((group[0], group[1:], process))
 
@@ -302,6 +308,7 @@ def main(other: Path, chosen: Sequence[str] = ()) -> int:
     for what, text in outputs.items():
         records = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
         wrong = [record for record in records if record["wrong"]]
+        # A part without a single record counts as a failure.
         bad += len(wrong) or not records
         how = "computed again" if what == "simulator" else "replayed"
         print(f"{what + ', ' + how:30} {len(records) - len(wrong):6} {len(wrong):7}")

@@ -30,12 +30,12 @@ Benchmark = Callable[[], list[Record]]
 
 
 def failure(name: str) -> Record:
-    """The record of a benchmark that raised; the traceback has gone to standard error."""
+    """Return the record of a benchmark that raised; the traceback has gone to standard error."""
     return {"name": name, "value": None, "unit": "failed", "ratio": None, "target": "runs", "met": False}
 
 
 def met(record: Record) -> bool | None:
-    """Whether the number that a row shows, its ratio or else its value, keeps the row's target.
+    """Return whether the number that a row shows, its ratio or else its value, meets the row's target.
 
     A target is "<= 8", ">= 0.8" or ">= 1e6", with a unit behind it or not; None: the row has no target.
     """
@@ -47,23 +47,26 @@ def met(record: Record) -> bool | None:
 
 
 def checked(record: Record) -> Record:
-    """The record with exactly the promised keys and plain JSON values, or a `ValueError`."""
+    """Return the record with exactly the promised keys and plain JSON values, or a `ValueError`."""
     record = {**record, "met": met(record)}
     if set(record) != set(KEYS):
         raise ValueError(
             f"a benchmark record has the keys {', '.join(KEYS)}; this one has {', '.join(record)}."
         )
+    # NumPy's numbers have `item`; JSON knows only Python's.
     plain = {key: record[key].item() if hasattr(record[key], "item") else record[key] for key in KEYS}
+    # Raises for what JSON cannot hold, here rather than after an hour of benchmarks.
     json.dumps(plain, allow_nan=False)
     return plain
 
 
 def collect(folder: Path, picks: Sequence[str]) -> tuple[list[tuple[str, Benchmark]], list[str]]:
-    """The chosen benchmarks as (file.function, function), and the files that could not be imported."""
+    """Return the chosen benchmarks as (file.function, function), and the files that could not be imported."""
     chosen: list[tuple[str, Benchmark]] = []
     broken: list[str] = []
     for path in sorted((folder / "speed").glob("bench_*.py")):
         try:
+            # A file whose optional package is missing must not keep the others from running.
             functions = importlib.import_module(f"{folder.name}.speed.{path.stem}").BENCHMARKS
         except Exception:
             traceback.print_exc()
@@ -82,7 +85,7 @@ def write(records: list[Record], path: Path) -> None:
 
 
 def table(records: list[Record]) -> Table:
-    """The records as a table for people."""
+    """Return the records as a table for people."""
     view = Table(title="asyncqn benchmarks")
     for heading in KEYS:
         view.add_column(heading, justify="right" if heading in ("value", "ratio") else "left")

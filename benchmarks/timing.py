@@ -31,7 +31,7 @@ class SideBySide(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """How many times longer B takes than A: the ratio of the medians of the paired runs."""
+        """Time of B over that of A: the ratio of the medians of the paired runs."""
         return self.b.median / self.a.median
 
 
@@ -51,8 +51,9 @@ def seconds(call: Call, calls: int = 1) -> float:
 
 
 def calls_for(call: Call, at_least: float) -> int:
-    """How many calls in a row last about `at_least` seconds; the first call (compilation) is not counted."""
+    """Return how many calls in a row last about `at_least` seconds, without the first, which compiles."""
     call()
+    # The constant guards against a clock that does not resolve the call.
     return max(1, int(np.ceil(at_least / max(seconds(call), 1e-7))))
 
 
@@ -60,16 +61,18 @@ def side_by_side(a: Call, b: Call, *, repeats: int = 21, at_least: float = 5e-3)
     """Time A and B alternately, one BLAS thread, each turn lasting about `at_least` seconds or one call."""
     with one_blas_thread():
         n_a, n_b = calls_for(a, at_least), calls_for(b, at_least)
+        # By default an odd number of repeats, so that the median is one of the measurements.
         pairs = [(seconds(a, n_a), seconds(b, n_b)) for _ in range(repeats)]
     times_a, times_b = zip(*pairs)
     return SideBySide(Timing(median(times_a), min(times_a)), Timing(median(times_b), min(times_b)))
 
 
 def mover(nbytes: int) -> Call:
-    """A call that moves `nbytes` bytes on one thread: half of them are read and half are written.
+    """Return a call that moves `nbytes` bytes on one thread: half of them are read and half are written.
 
     A kernel is compared with it by the bytes it must read plus the bytes it must write, each once.
     """
+    # Eight bytes of each number are read and eight are written.
     source = np.ones(max(1, nbytes // 16))
     target = np.zeros_like(source)
     return lambda: np.copyto(target, source)

@@ -1,11 +1,14 @@
-"""The tables of benchmarks: a row's target is about the number that the row shows."""
+"""The tables of benchmarks, and the words that fault scenarios look for."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from asyncqn.runs.checkpoint import Checkpoints
+from benchmarks.faults.interrupts import PROMISE
 from benchmarks.run import checked
 
 
@@ -26,3 +29,8 @@ def test_a_target_is_judged_by_the_number_that_is_shown(
 ) -> None:
     row: dict[str, Any] = {"name": "a", "value": value, "unit": "us", "ratio": ratio, "target": target}
     assert checked({**row, "met": not met})["met"] is met, "whatever the benchmark itself says"
+
+
+def test_the_scenario_of_interrupts_recognises_the_promise_of_a_checkpoint(tmp_path: Path) -> None:
+    _, message = Checkpoints(tmp_path / "checkpoints").ending(commit=7)
+    assert PROMISE in message

@@ -1,4 +1,4 @@
-"""Injure runs, go on, replay, count: `python -m benchmarks.faults [SCENARIO ...] [--count N] [--seed N]`.
+"""Injure runs, resume, replay, count: `python -m benchmarks.faults [SCENARIO ...] [--count N] [--seed N]`.
 
 Scenarios: threads, mpi, ray, disk, writers, kill_points, interrupts, soak; all, without a name.  What became
 of the runs is written into docs/results/faults.csv and .md, in place of what stood there of the same rows.
@@ -42,7 +42,7 @@ replays them from their start.
 
 
 def answer(rows: Sequence[Mapping[str, str]]) -> str:
-    """What all tries come to."""
+    """Return the sentence about all tries."""
     tries, completed, replayed, lost = (
         sum(int(row[column]) for row in rows)
         for column in ("tries", "completed", "replayed bit for bit", "checkpoints lost")

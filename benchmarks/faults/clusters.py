@@ -1,4 +1,4 @@
-"""How MPI and Ray are started across two hosts."""
+"""Commands that start MPI and Ray across two hosts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Cluster:
         """Make ready what must run before the job does."""
 
     def command(self, alone: bool) -> list[object]:
-        """What starts the job on the first host; `alone`: without the second."""
+        """Return the command that starts the job on the first host; `alone`: without the second."""
         raise NotImplementedError
 
     def start(self, commits: int, give_up: float, alone: bool = False) -> subprocess.Popen[str]:
@@ -39,7 +39,7 @@ class Cluster:
 
     @property
     def output(self) -> Path:
-        """What the job prints: a file, since a launcher that hangs keeps a pipe open."""
+        """The output of the job: a file, because a launcher that hangs keeps a pipe open."""
         return self.hosts[0].disk / "output"
 
     def said(self) -> str:

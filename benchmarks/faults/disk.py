@@ -24,7 +24,7 @@ def scenarios(scratch: Path, count: int, dice: random.Random) -> Iterator[Tally]
 
 
 def filled(scratch: Path, count: int, dice: random.Random, what: str, room_again: bool) -> Tally:
-    """The run goes on without checkpoints; those that are there stay whole, and it can be resumed."""
+    """The run continues without checkpoints; those that are there stay whole, and it can be resumed."""
     tally = Tally(f"threads: {what}")
     if os.geteuid() != 0:
         tally.faults.append("not tried: mounting a small file system needs root")
@@ -55,7 +55,7 @@ def filled(scratch: Path, count: int, dice: random.Random, what: str, room_again
 
 @contextmanager
 def small_disk(place: Path) -> Iterator[Path]:
-    """A file system of its own at `place`, gone afterwards."""
+    """Mount a small file system at `place` inside the block."""
     place.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(place)], check=True)
     try:

@@ -1,7 +1,7 @@
 """The program many times without its start: a server that has loaded it forks a process per command.
 
 `python -m benchmarks.faults.fork_server` reads requests, a JSON object per line: {"arguments": [...]} is a
-command line of `asyncqn`, {"check": FOLDER} goes on from a checkpoint for one evaluation and replays all
+command line of `asyncqn`, {"check": FOLDER} continues from a checkpoint for one evaluation and replays all
 of it; "errors" names the file for what is printed on stderr.  It answers with the process id, and with
 the exit code once the process has ended as any Python program ends.
 """
@@ -41,6 +41,7 @@ class ForkServer:
         )
         self.answers: queue.SimpleQueue[int] = queue.SimpleQueue()
         threading.Thread(target=self._listen, daemon=True).start()
+        # The server announces its readiness with a first number.
         self.answers.get(timeout=START)
 
     def _listen(self) -> None:
@@ -56,7 +57,7 @@ class ForkServer:
         return self.answers.get(timeout=60.0)
 
     def wait(self, seconds: float) -> int | None:
-        """The exit code of the process that was started last; None if it does not end in time."""
+        """Return the exit code of the process that was started last; None if it does not end in time."""
         try:
             return self.answers.get(timeout=seconds)
         except queue.Empty:
@@ -68,7 +69,7 @@ class ForkServer:
 
 
 def check(folder: str) -> None:
-    """Go on from the checkpoint to the next evaluation, and replay the whole run from its start."""
+    """Continue from the checkpoint to the next evaluation, and replay the whole run from its start."""
     import asyncqn as aq
 
     def enough(progress: Any) -> None:
@@ -95,6 +96,7 @@ def serve(scratch: Path, job: Path) -> None:
         if pid == 0:
             os.dup2(os.open(request["errors"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
             os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+            # The child must not write to the pipe that its parent answers on.
             os.close(told)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             if "check" in request:

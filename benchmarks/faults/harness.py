@@ -1,4 +1,4 @@
-"""What all fault scenarios share: start a run in processes of its own, injure it, go on, replay, count."""
+"""The base of all fault scenarios: start a run in its own processes, injure it, resume it, replay, count."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS = (
 
 @dataclass
 class Tally:
-    """What became of the tries of one scenario; a row of the table."""
+    """The results of the tries of one scenario; a row of the table."""
 
     scenario: str
     tries: int = 0
@@ -46,6 +46,7 @@ class Tally:
 
     def ended(self, report: dict[str, Any], commits: int) -> None:
         """Count the end of a run that should have made all its commits."""
+        # Both: a run may report success for fewer commits than were asked for.
         complete = report.get("status") == "completed" and report.get("commits") == commits
         self.completed += complete
         self.replayed += bool(report.get("replayed"))
@@ -77,7 +78,7 @@ class Victim:
         self.family: set[int] = set()
 
     def start(self) -> subprocess.Popen[str]:
-        """Begin, or go on from the checkpoints."""
+        """Start the run, or continue it from its checkpoints."""
         arguments = ["-m", "benchmarks.faults.job", str(self.folder), self.settings.to_json()]
         if self.settings.engine == "mpi":
             return mpi_start.start(self.settings.workers + 1, arguments, self.options)
@@ -88,6 +89,7 @@ class Victim:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
+            # A session of its own, so that signals of the terminal reach only this program.
             start_new_session=True,
         )
 
@@ -96,10 +98,11 @@ class Victim:
         file = self.folder / "progress"
         lines = file.read_text().splitlines() if file.exists() else []
         rows = [[float(word) for word in line.split()] for line in lines]
+        # The last line may be half written.
         return [row for row in rows if len(row) == 5]
 
     def commit(self) -> int:
-        """The last commit that was evaluated."""
+        """Return the last commit that was evaluated."""
         rows = self.rows()
         return int(rows[-1][1]) if rows else 0
 
@@ -119,7 +122,7 @@ class Victim:
         return self.wait(process, lambda: len(self.rows()) >= begun + commits)
 
     def saved_commit(self) -> int:
-        """The commit of the newest whole checkpoint, 0 where there is none."""
+        """Return the commit of the newest whole checkpoint, 0 where there is none."""
         for _ in range(20):  # a living run may replace what is being read
             if (commit := newest_commit(self.checkpoints)) is not None:
                 return commit
@@ -127,12 +130,13 @@ class Victim:
         return 0
 
     def rank(self, number: int) -> int:
-        """The process of a rank."""
+        """Return the process of a rank."""
         return int((self.folder / f"pid.{number}").read_text())
 
     def kill_all(self, process: subprocess.Popen[str]) -> None:
         """SIGKILL to every process of the run, by id."""
         self.family |= descendants(process.pid)
+        # The family is collected while the run is alive: orphans have another parent after its death.
         for pid in [process.pid, *self.family]:
             kill(pid)
         process.communicate()
@@ -149,6 +153,7 @@ class Victim:
             if line.startswith("{"):
                 found: dict[str, Any] = json.loads(line)
                 return found
+        # mpiexec frames its messages with dashes.
         lines = [line for line in err.replace("\0", "").splitlines() if line.strip(" -")]
         words = next((line for line in reversed(lines) if line.startswith("asyncqn")), (lines or [""])[-1])
         return {"words": f"exit code {process.returncode}: {words.strip()}", "code": process.returncode}
@@ -164,7 +169,7 @@ class Victim:
 
 
 def resume_to_the_end(victim: Victim, tally: Tally, was_at: int) -> None:
-    """After the run was ended: go on from its checkpoint and count what comes of it."""
+    """Continue a run that was ended from its checkpoint, and count its result."""
     saved = victim.saved_commit()
     tally.done_again = max(tally.done_again, was_at - saved)
     process = victim.start()
@@ -178,8 +183,9 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process is there and not a zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
+        # The name of the program, in parentheses, may itself contain blanks and parentheses.
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
@@ -187,7 +193,7 @@ def is_alive(pid: int) -> bool:
 
 
 def descendants(pid: int) -> set[int]:
-    """The children of a process, theirs, and so on."""
+    """Return the children of a process, theirs, and so on."""
     found: set[int] = set()
     waiting = [pid]
     while waiting:
@@ -212,10 +218,11 @@ def named(pids: set[int], word: str) -> list[int]:
 
 @contextmanager
 def watched(victim: Victim, tally: Tally) -> Iterator[subprocess.Popen[str]]:
-    """A started run that is under way; whatever happens, none of its processes outlives the block."""
+    """Yield a started run that is under way; whatever happens, none of its processes outlives the block."""
     tally.tries += 1
     process = victim.start()
     try:
+        # After twenty evaluations the run is past its start.
         if not victim.running(process, 20):
             tally.faults.append(f"it did not begin: {victim.end(process, 1.0).get('words', '')}")
         yield process

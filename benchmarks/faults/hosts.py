@@ -54,13 +54,13 @@ class Host:
             time.sleep(0.02)
 
     def inside(self, command: Sequence[object]) -> list[str]:
-        """The command, entering this host first."""
+        """Return the command, entering this host first."""
         return ["nsenter", "--target", str(self.init), "--all", f"--wdns={self.here}", *map(str, command)]
 
     def start(
         self, command: Sequence[object], output: IO[str] | int = subprocess.PIPE, **environment: str
     ) -> subprocess.Popen[str]:
-        """A process on this host, all its output in one pipe or file."""
+        """Return a process on this host, all its output in one pipe or file."""
         return subprocess.Popen(
             self.inside(command),
             env={**_environment(), **environment},
@@ -72,7 +72,7 @@ class Host:
         )
 
     def call(self, command: Sequence[object], timeout: float = 200.0, **environment: str) -> str:
-        """What a short command on this host prints; raises where it fails."""
+        """Return the output of a short command on this host; raise if it fails."""
         process = self.start(command, **environment)
         try:
             out, _ = process.communicate(timeout=timeout)
@@ -99,6 +99,7 @@ class Hosts:
                 raise SystemExit(f"the program '{tool}' is missing: install util-linux and iproute2.")
         if os.geteuid() != 0:
             raise SystemExit("namespaces need root: run this program as root, on a machine for tests.")
+        # Otherwise the host would not find the program that it has to run.
         if ROOT.is_relative_to("/tmp") or Path(sys.prefix).is_relative_to("/tmp"):
             raise SystemExit("a host has a /tmp of its own: let checkout and Python live elsewhere.")
         self.scratch, self.count = scratch, count
@@ -146,6 +147,7 @@ class Hosts:
 
     def _wait_for_shell(self, host: Host) -> None:
         until = time.monotonic() + 20.0
+        # Over the link, because that is what the launchers will use.
         while "ready" not in self.hosts[0].call([*shell_command(), host.address, "echo", "ready"]):
             if time.monotonic() > until:
                 raise RuntimeError(f"{host.name} cannot be reached over the link.")
@@ -165,7 +167,7 @@ class Hosts:
 
 
 def shell_command() -> list[str]:
-    """What runs a command on another host: the address and the command follow, as with ssh."""
+    """Return the program that runs a command on another host; address and command follow, as with ssh."""
     return [sys.executable, host_shell.__file__, "run"]
 
 
@@ -182,6 +184,7 @@ def _unshare(python: Sequence[object], full: bool = True) -> subprocess.Popen[by
     process = subprocess.Popen(
         command, cwd=ROOT, env=_environment(), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
+    # The inode number identifies a namespace; it changes when the process has entered its own.
     outer = os.stat("/proc/self/ns/net").st_ino
     until = time.monotonic() + 20.0
     while os.stat(f"/proc/{process.pid}/ns/net").st_ino == outer:
@@ -192,7 +195,7 @@ def _unshare(python: Sequence[object], full: bool = True) -> subprocess.Popen[by
 
 
 def _child(process: subprocess.Popen[bytes]) -> int:
-    """The one child of a process, once it is there."""
+    """Return the one child of a process, once it is there."""
     until = time.monotonic() + 20.0
     while process.poll() is None and time.monotonic() < until:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()

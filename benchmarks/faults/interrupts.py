@@ -28,6 +28,8 @@ evaluate = 1000
 """
 PATIENCE = 30.0
 """Seconds after the last Ctrl-C within which the program must be gone."""
+PROMISE = "asyncqn resume"
+"""The words with which an interrupted program promises that a checkpoint is there."""
 
 
 def scenarios(scratch: Path, count: int, dice: random.Random) -> Iterator[Tally]:
@@ -83,7 +85,7 @@ def _count_end(server: ForkServer, pid: int, folder: Path, errors: Path, tally: 
         tally.faults.append(f"exit code {code}: {words.strip().splitlines()[-1:]}")
         print(words, file=sys.stderr)
     if not any(folder.glob("*/checkpoint.json")):
-        early = "go on with" not in words  # it came before the run began, and nothing was promised
+        early = PROMISE not in words  # it came before the run began, and nothing was promised
         tally.replayed += early
         tally.checkpoints_lost += not early
         return

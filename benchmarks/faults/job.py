@@ -1,8 +1,8 @@
-"""What the fault programs run and injure: `python -m benchmarks.faults.job FOLDER SETTINGS`.
+"""The run that the fault programs injure: `python -m benchmarks.faults.job FOLDER SETTINGS`.
 
 SETTINGS is the JSON of `Settings`.  In FOLDER, `checkpoints` and `run` are written; `progress` gets a line
 per evaluation (when, commit, workers, bytes of memory, processor time), `pid.RANK` says who runs.  Where
-there are checkpoints the run goes on from them.  The last line of the output is JSON: how the run ended,
+there are checkpoints the run continues from them.  The last line of the output is JSON: how the run ended,
 and whether it replays bit for bit.
 """
 
@@ -75,7 +75,7 @@ def engine_of(settings: Settings) -> Any:
 
 
 def newest_commit(folder: Path) -> int | None:
-    """The commit of the newest whole checkpoint; None where there is none that can be read."""
+    """Return the commit of the newest whole checkpoint; None where there is none that can be read."""
     from asyncqn.runs.checkpoint_reading import load_checkpoint
 
     try:

@@ -34,7 +34,7 @@ CALLS = ("replace", "rename", "fsync", "unlink", "mkdir", "rmdir", "pwrite", "ft
 
 
 class Kind(NamedTuple):
-    """How an old and a new version are written to a path, and what a reader sees of a version."""
+    """Functions that write an old and a new version to a path, and that read a version."""
 
     old: Callable[[Path], Any]
     new: Callable[[Path], Any]
@@ -53,6 +53,7 @@ def killed_at_every_call(scratch: Path, points: int, name: str, kind: Kind) -> T
     tally = Tally(f"{name}: the writer is killed at a file-system call")
     scratch.mkdir()
     kind.old(scratch / "old")
+    # The new version is written over the old one, as users do.
     _copy(scratch / "old", scratch / "new")
     kind.new(scratch / "new")
     old, new = kind.seen(scratch / "old"), kind.seen(scratch / "new")
@@ -93,8 +94,10 @@ def _dies_writing(write: Callable[[Path], Any], place: Path, last: int) -> bool:
             write(place)
             code = 0
         finally:
+            # Without Python's clean-up, which would flush files that a killed process could not.
             os._exit(code)
     _, status = os.waitpid(child, 0)
+    # An exit by itself with a code is an error of the writer, and not a kill.
     if os.WIFEXITED(status) and os.WEXITSTATUS(status):
         raise RuntimeError(f"the writer failed before its call {last}")
     return os.WIFSIGNALED(status)
@@ -121,6 +124,7 @@ def _die_at(last: int) -> None:
     def opens(path: Any, flags: int, *arguments: Any, **more: Any) -> bool:
         return bool(flags & (os.O_CREAT | os.O_WRONLY | os.O_RDWR))
 
+    # Replaced in the child process only, which ends soon in either way.
     io.open = builtins.open = counted(io.open, writes)  # type: ignore[assignment]
     os.open = counted(os.open, opens)
     for name in CALLS:

@@ -24,7 +24,7 @@ def scenarios(scratch: Path, count: int, dice: random.Random) -> Iterator[Tally]
 
 
 def worker_killed(scratch: Path, count: int, dice: random.Random) -> Tally:
-    """Under ULFM the run goes on without it; every fourth try loses two."""
+    """Under ULFM the run continues without it; every fourth try loses two."""
     tally = Tally("MPI, ULFM: a worker is killed")
     for number in range(count):
         victim = Victim(scratch / f"mpi-killed{number}", SETTINGS, ULFM)
@@ -43,7 +43,7 @@ def worker_killed(scratch: Path, count: int, dice: random.Random) -> Tally:
 
 
 def worker_stopped(scratch: Path, count: int, dice: random.Random) -> Tally:
-    """SIGSTOP, three seconds, SIGCONT: the others go on meanwhile."""
+    """SIGSTOP, three seconds, SIGCONT: the others continue meanwhile."""
     tally = Tally("MPI, ULFM: a worker is stopped for 3 s and continued")
     for number in range(count):
         victim = Victim(scratch / f"mpi-stopped{number}", SETTINGS, ULFM)
@@ -57,7 +57,7 @@ def worker_stopped(scratch: Path, count: int, dice: random.Random) -> Tally:
 
 
 def worker_stopped_for_good(scratch: Path, count: int, dice: random.Random) -> Tally:
-    """A worker that never answers again is given up after a second."""
+    """A worker that never sends an update again is given up after a second."""
     settings = Settings(engine="mpi", workers=4, commits=1500, give_up=1.0)
     tally = Tally("MPI, ULFM: a worker is stopped for good, given up after 1 s")
     for number in range(count):

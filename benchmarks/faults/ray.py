@@ -21,7 +21,7 @@ def scenarios(scratch: Path, count: int, dice: random.Random) -> Iterator[Tally]
 
 
 def worker_killed(scratch: Path, count: int, dice: random.Random) -> Tally:
-    """A new worker takes its place."""
+    """A new worker takes the place of the lost one."""
     tally = Tally("Ray: a worker is killed")
     for number in range(count):
         victim = Victim(scratch / f"ray-killed{number}", SETTINGS)
@@ -40,7 +40,7 @@ def worker_killed(scratch: Path, count: int, dice: random.Random) -> Tally:
 
 
 def worker_stopped(scratch: Path, count: int, dice: random.Random) -> Tally:
-    """SIGSTOP, three seconds, SIGCONT: the others go on meanwhile."""
+    """SIGSTOP, three seconds, SIGCONT: the others continue meanwhile."""
     tally = Tally("Ray: a worker is stopped for 3 s and continued")
     for number in range(count):
         victim = Victim(scratch / f"ray-stopped{number}", SETTINGS)
@@ -70,5 +70,5 @@ def driver_killed(scratch: Path, count: int, dice: random.Random) -> Tally:
 
 
 def _workers(victim: Victim) -> list[int]:
-    """The processes of the actors."""
+    """Return the processes of the actors."""
     return named(victim.family, "ray::Worker")

@@ -45,7 +45,7 @@ def write_table(
 
 
 def _shown(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> str:
-    """The rows in Markdown; a column that says the same in all of them is a remark above the table."""
+    """Return the rows in Markdown; a column that says the same in all of them is a remark above the table."""
     found = {c: [row.get(c) or "" for row in rows] for c in columns}
     same = {c: cells[0] for c, cells in found.items() if len(rows) > 1 and len(set(cells)) == 1}
     kept = [c for c in columns if c not in same]

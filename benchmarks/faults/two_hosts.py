@@ -107,7 +107,7 @@ EVENTS: dict[str, Callable[[Hosts], None]] = {
 
 
 class Progress:
-    """What the job wrote about its commits: when, which, how many workers."""
+    """The lines that the job wrote about its commits: time, commit, number of workers."""
 
     def __init__(self, host: Host) -> None:
         self.file = host.disk / "progress"
@@ -130,7 +130,7 @@ class Progress:
 
 
 def _ended(process: subprocess.Popen[str], seconds: float) -> bool:
-    """Whether the process ended by itself in time."""
+    """Return whether the process ended by itself in time."""
     try:
         process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -147,7 +147,7 @@ def _report(out: str) -> dict[str, Any]:
 
 
 def _last_words(out: str) -> str:
-    """The sentence that tells a user what happened: ours where there is one, else the last line."""
+    """Return the sentence that tells a user what happened: that of asyncqn, or else the last line."""
     lines = [" ".join(line.replace("\0", "").split()) for line in out.splitlines() if line.strip(" -\0\n")]
     ours = [line for line in lines if line.startswith("asyncqn")]
     others = [line for line in lines if "lost communication" in line or "Segmentation fault" in line]
@@ -156,7 +156,7 @@ def _last_words(out: str) -> str:
 
 
 def trial(setting: Setting, event: str) -> dict[str, str]:
-    """One run to which something happens; a row of the table."""
+    """Run once, let the event happen, and return a row of the table."""
     with (
         tempfile.TemporaryDirectory(dir="/var/tmp", prefix="asyncqn-") as scratch,
         Hosts(Path(scratch)) as hosts,
@@ -234,7 +234,7 @@ def _computing(host: Host) -> int:
 
 
 def _resume(hosts: Hosts, cluster: Cluster, process: subprocess.Popen[str], ended: bool) -> str:
-    """Go on from the checkpoint on the first host's disk, without the second host."""
+    """Continue from the checkpoint on the first host's disk, without the second host."""
     if not ended:
         for line in hosts[0].call(["ps", "axo", "pid,args"]).splitlines():
             if "two_hosts_job" in line or "mpiexec" in line or "prterun" in line:
@@ -254,7 +254,7 @@ def _resume(hosts: Hosts, cluster: Cluster, process: subprocess.Popen[str], ende
 
 
 def trials() -> list[tuple[Setting, str]]:
-    """Every event for the engines as they come; for other settings what they are there for."""
+    """Return the trials: every event with default settings; with others, the events they are meant for."""
     everything = {"MPI", "MPI, ULFM", "Ray"}
     pairs = [(setting, event) for setting in SETTINGS for event in EVENTS]
     return [(s, e) for s, e in pairs if s.name in everything or e.startswith("link cut")]
@@ -286,7 +286,7 @@ of a 20 s cut (Ray with a limit apart) were measured before an MPI master stoppe
 
 
 def answer(rows: Sequence[Mapping[str, str]]) -> str:
-    """What all trials come to."""
+    """Return the sentence about all trials."""
     alone = sum(row["the run"].startswith("completed") for row in rows)
     resumed = sum(row["after resume"].startswith("completed") for row in rows)
     return (
@@ -297,7 +297,7 @@ def answer(rows: Sequence[Mapping[str, str]]) -> str:
 
 
 def words() -> str:
-    """What stands above the table, with the trials that it lacks."""
+    """Return the text above the table, with the trials that are missing."""
     table, there = RESULTS / "two_hosts.csv", set()
     if table.exists():
         with table.open(newline="", encoding="utf-8") as stored:

@@ -1,9 +1,9 @@
-"""What runs on the hosts of `two_hosts`: a factorization of ratings that every host has on its own disk.
+"""The job on the hosts of `two_hosts`: a factorization of ratings that every host has on its own disk.
 
     python -m benchmarks.faults.two_hosts_job ENGINE COMMITS [GIVE_UP]
 
 In the working folder: `ratings` is read, `checkpoints` and `run` are written, `progress` gets a line
-per commit (when, which, how many workers).  Where there are checkpoints the run goes on from them.
+per commit (when, which, how many workers).  If there are checkpoints, the run continues from them.
 The last line of the output is JSON: how the run ended, and whether it replays bit for bit.
 """
 

@@ -21,7 +21,7 @@ def scenarios(scratch: Path, count: int, dice: random.Random) -> Iterator[Tally]
 
 
 def beside(scratch: Path, count: int, dice: random.Random, what: str, early: bool) -> Tally:
-    """The second must be refused in a sentence, the first must not notice.
+    """The second writer must be refused in a sentence, and the first must not notice.
 
     early: the first has no checkpoint yet, so that the second is a new run, else a resume.
     """

@@ -50,6 +50,7 @@ CLOCK = (
 
 def seconds(work: str, cache: str, before: str = "") -> float:
     """Processor seconds of a program in a new process on one core, without the interpreter's own start."""
+    # One core, because numba and BLAS may otherwise start threads whose time would be counted.
     cores = os.sched_getaffinity(0)
     done = subprocess.run(
         [sys.executable, "-c", CLOCK.format(before=before, work=work)],
@@ -73,16 +74,18 @@ def bench_first_calls() -> list[dict[str, Any]]:
     for name, (work, target) in FIRST_CALLS.items():
         with tempfile.TemporaryDirectory() as cache:
             records.append(record(name, seconds(work, cache), target))
+            # The second call finds what the first has compiled.
             again = seconds(work, cache)
         records.append({**record(name.replace("first", "second"), again, target), "target": "", "met": True})
     return records
 
 
 def bench_imports() -> list[dict[str, Any]]:
-    """The median of five."""
+    """Measure imports and the help, each as the median of five processes."""
     records = []
     with tempfile.TemporaryDirectory() as cache:
         for name, (work, target) in WARM.items():
+            # Imported before the clock starts: what remains is the package's own part.
             before = "import numpy\n" if "NumPy" in name else ""
             median = statistics.median(seconds(work, cache, before) for _ in range(5))
             records.append(record(name, median, target))

@@ -41,8 +41,10 @@ class Case:
         draw = lambda: rng.standard_normal(d).astype(dtype)  # noqa: E731
         self.memory = PairMemory.compact(M, draw(), "pair")
         zero = np.zeros(d, dtype)
+        # One more than fits, so that the ring has wrapped around.
         for _ in range(M + 1):
             s = draw()
+            # y = s + noise has s'y > 0, so that every pair is accepted.
             self.memory.consider(PairRule(1e-8), True, s, zero, s + 0.3 * draw(), zero)
         self.u, self.g_O, self.g_S = draw(), draw(), draw()
         self.out = Update(draw(), draw())
@@ -77,7 +79,7 @@ class Case:
 
 
 def products() -> Records:
-    """Both products of an update against NumPy's two-loop done twice, and against moving the bytes."""
+    """Compare both products of an update with NumPy's two-loop done twice, and with moving the bytes."""
     records = []
     for d in SIZES:
         for dtype, goal in ((np.float64, 3.0), (np.float32, 2.0)):
@@ -86,6 +88,7 @@ def products() -> Records:
             fused = [x.copy() for x in case.out]
             case.two_loops()
             scale = max(float(np.abs(x).max()) for x in fused)
+            # Both must compute the same before their times are compared.
             assert all(np.allclose(a, b, atol=1e-3 * scale) for a, b in zip(fused, case.out)), (
                 "kernels disagree"
             )
@@ -104,7 +107,7 @@ def products() -> Records:
 
 
 def linear_cost() -> Records:
-    """The exponent of the cost of an update's products in d over four decades, and in M."""
+    """Fit the exponent of the cost of an update's products in d, over four decades, and in M."""
     sizes = [100, 1_000, 10_000, 100_000, 1_000_000]
     times = []
     for d in sizes:
@@ -133,7 +136,7 @@ def linear_cost() -> Records:
 
 
 def update_through_replay() -> Records:
-    """An as-L-BFGS update of the d = 100 model: the generic replay against one compiled loop."""
+    """Time an as-L-BFGS update of the d = 100 model: the generic replay against one compiled loop."""
     problem = LinearGaussian.random(seed=0)
     algorithm = ASLBFGS(h=1e-6, gamma=3e-2, beta=5e2, memory=3, batch=6, overlap=2, initial_scale="pair")
     cluster = Cluster(workers=40, worker_mean=70.0, worker_std=14.0, message=10.0)
@@ -160,7 +163,7 @@ def update_through_replay() -> Records:
 
 
 def simpy_schedule(cluster: Cluster, commits: int, seed: int) -> list[tuple[int, int, float]]:
-    """The asynchronous cluster as SimPy processes, on the same drawn times."""
+    """Simulate the asynchronous cluster by SimPy processes, on the same drawn times."""
     environment = simpy.Environment()
     master = simpy.Resource(environment, 1)
     rows: list[tuple[int, int, float]] = []
@@ -182,13 +185,14 @@ def simpy_schedule(cluster: Cluster, commits: int, seed: int) -> list[tuple[int,
             yield environment.timeout(cluster.message / 2)
 
     for w in range(cluster.workers):
+        # Three times the mean number of computations: fast workers make more.
         environment.process(worker(w, cluster.compute_times(seed, w, 3 * commits // cluster.workers + 10)))
     environment.run(until=done)
     return rows
 
 
 def schedules() -> Records:
-    """A schedule of 20,000 commits of 40 workers against the same cluster in SimPy."""
+    """Time a schedule of 20,000 commits of 40 workers against the same cluster in SimPy."""
     cluster = Cluster(workers=40, worker_mean=70.0, worker_std=14.0, message=10.0, master=0.5)
     n = 20_000
     ours, theirs = simulate(cluster, ASYNCHRONOUS, n, 1), simpy_schedule(cluster, n, 1)
@@ -206,12 +210,14 @@ def block_queue() -> Records:
     for workers, pieces in ((100, 4), (1000, 1), (1000, 4)):
         cluster = Cluster(workers, worker_mean=70.0, worker_std=14.0, message=10.0, master=30.0)
         stage, versions = blocks(workers, 2.0, pieces), 200_000 // workers // pieces
+        # Compiles the queue before the clock starts.
         simulate(cluster, stage, 2, 1)
         rates = []
         for _ in range(5):
             began = process_time()
             rows = len(simulate(cluster, stage, versions, 1))
             rates.append(rows / (process_time() - began))
+        # The best of five: other programs can only lower a rate.
         name = f"queue of blocks, W={workers}, {pieces} pieces each"
         out.append(record(name, max(rates), "pieces/s", None, ">= 1e6", max(rates) >= 1e6))
     return out

@@ -37,7 +37,7 @@ def write_rows(ratings: Ratings, file: Path, columns: tuple[str, ...], delimiter
 
 
 def double_colon_file() -> list[dict[str, Any]]:
-    """A file of the size and form of MovieLens 1M's ratings.dat."""
+    """Time the reading of a file of the size and form of MovieLens 1M's ratings.dat."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "ratings.dat"
         write_rows(synthetic_ratings(*PRESETS["synthetic-1m"]), file, ("u", "i", "r", "t"), "\t", False)

@@ -52,7 +52,7 @@ class Rates(NamedTuple):
 
 
 def bare_loop(steps: int) -> Rates:
-    """The algorithm's own functions in a row, with nothing around them."""
+    """Call the algorithm's own functions in a row, with nothing around them."""
     model, theta0 = problem(), start()
     iterate, local = ALGORITHM.init(theta0), ALGORITHM.init_worker(model, theta0)
     begin, begin_processor = time.perf_counter(), time.thread_time()
@@ -65,7 +65,7 @@ def bare_loop(steps: int) -> Rates:
 
 
 def on_threads(workers: int, steps: int) -> Rates:
-    """The engine, all its threads together; the one evaluation at the end is taken off."""
+    """Run the engine; count all its threads together, without the one evaluation at the end."""
     processor: list[float] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StabilityWarning)
@@ -80,7 +80,7 @@ def on_threads(workers: int, steps: int) -> Rates:
 
 
 def free_cores(steps: int) -> float:
-    """How many times faster two unconnected loops are than one, on the machine as it is now."""
+    """Return the speed-up of two unconnected loops over one, on the machine as it is now."""
     rates: list[float] = []
     threads = [threading.Thread(target=lambda: rates.append(bare_loop(steps).real)) for _ in range(2)]
     for thread in threads:
@@ -98,10 +98,12 @@ def record(
 
 
 def threads() -> list[Record]:
-    """One worker against a bare loop, two workers against one."""
+    """Compare one worker with a bare loop, and two workers with one."""
+    # Compiles, and starts the threads once, before anything is timed.
     for warm in (bare_loop, lambda n: on_threads(2, n)):
         warm(5)
     bare, one, two, free = zip(*(
+        # All four in every repeat, so that a slow minute falls on each of them.
         (bare_loop(STEPS), on_threads(1, STEPS), on_threads(2, 2 * STEPS), free_cores(STEPS))
         for _ in range(REPEATS)
     ))  # fmt: skip
@@ -124,6 +126,7 @@ def commit() -> list[Record]:
     model, theta0 = problem(), start()
     master = Master(Request(model, ALGORITHM, theta0, commits=10**9, evaluate=None), workers=2)
     rng = np.random.default_rng(0)
+    # Small changes, which the master's guard accepts.
     update = ALGORITHM.init_worker(model, theta0).update
     for part in update:
         part[...] = 1e-9 * rng.standard_normal(part.size)
@@ -139,7 +142,7 @@ def commit() -> list[Record]:
 
 
 def memory() -> list[Record]:
-    """What a run of threads holds more after every commit."""
+    """Measure the memory that a run of threads gains with every commit."""
     seen: list[tuple[int, int]] = []
 
     def callback(progress: Any) -> None:
@@ -152,6 +155,7 @@ def memory() -> list[Record]:
                     evaluate=20_000, callback=callback)  # fmt: skip
     finally:
         tracemalloc.stop()
+    # From the second evaluation on: the first includes what a run allocates once.
     (n0, b0), (n1, b1) = seen[1], seen[-1]
     growth = (b1 - b0) / (n1 - n0)
     return [record("memory per commit", growth, "bytes", None, "<= 24", growth <= 24)]

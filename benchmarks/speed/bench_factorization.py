@@ -32,6 +32,7 @@ def ratings() -> dict[str, Any]:
     rng = np.random.default_rng(0)
     popularity = 1.0 / (np.arange(N_ITEMS) + 30.0)
     activity = rng.lognormal(0.0, 1.0, N_USERS)
+    # Permuted, so that popular items are not neighbours in memory.
     items = rng.permutation(N_ITEMS)[rng.choice(N_ITEMS, N_DATA, p=popularity / popularity.sum())]
     users = rng.choice(N_USERS, N_DATA, p=activity / activity.sum())
     values = rng.integers(1, 6, N_DATA).astype(np.float32)
@@ -59,7 +60,7 @@ def by_bincount(out: np.ndarray, index: np.ndarray, terms: np.ndarray) -> None:
 
 
 def over(row_sets: list[np.ndarray], call: Callable[[np.ndarray], Any]) -> Callable[[], Any]:
-    """A call on the next set of rows each time, so that no batch stays in the cache."""
+    """Return a call on the next set of rows each time, so that no batch stays in the cache."""
     cycle = itertools.cycle(row_sets)
     return lambda: call(next(cycle))
 
@@ -80,6 +81,7 @@ def subsample_gradient() -> list[Record]:
         model = MatrixFactorization(**data, rank=RANK, dtype=dtype)
         theta = model.initial(np.random.default_rng(0))
         out = np.empty_like(theta)
+        # In the model's shuffled order, so that both read the same ratings for the same rows.
         columns = tuple(model.ratings[name].copy() for name in ("item", "user", "value"))
         for sampling, rows in batches().items():
             name = f"gradient K=5 {np.dtype(dtype).name} {sampling}"
@@ -110,6 +112,7 @@ def exact_gradient() -> list[Record]:
         both = MatrixFactorization(**data, rank=RANK, dtype=dtype)
         profiled = ProfiledFactorization(**data, rank=RANK, dtype=dtype)
         theta = both.initial(np.random.default_rng(0))
+        # theta of the joint problem begins with the item rows.
         F = theta[: profiled.dim].copy()
         out, out_f = np.empty_like(theta), np.empty_like(F)
         rows, users = np.arange(N_DATA), np.arange(N_USERS)
@@ -142,7 +145,7 @@ def alternating_least_squares() -> list[Record]:
 
 
 def one_step(algorithm: Any, model: MatrixFactorization, theta: np.ndarray) -> Callable[[], None]:
-    """A worker's whole step and the master's commit, again and again on one worker."""
+    """Return a call that makes a worker's whole step and the master's commit, on one worker."""
     iterate, local, counter = algorithm.init(theta), algorithm.init_worker(model, theta), itertools.count()
     steps = WorkerSteps(algorithm, model, explosion_limit(theta))
 
@@ -157,7 +160,7 @@ def one_step(algorithm: Any, model: MatrixFactorization, theta: np.ndarray) -> C
 
 
 def steps() -> list[Record]:
-    """A step of as-L-BFGS (the paper's parameters) against one of a-SGD at equal batch."""
+    """Compare a step of as-L-BFGS (the paper's parameters) with one of a-SGD at equal batch."""
     records = []
     for dtype in (np.float64, np.float32):
         model = MatrixFactorization(**ratings(), rank=RANK, dtype=dtype)

@@ -19,7 +19,7 @@ USERS, ITEMS, SEEN, N = 6_040, 3_883, 1_000_209, 10
 
 
 def made_up(rank: int) -> FactorModel:
-    """A model of that shape with random factors."""
+    """Return a model of that shape with random factors."""
     rng = np.random.default_rng(0)
     users = np.sort(rng.integers(0, USERS, SEEN)).astype(np.int32)
     seen = grouped(users, rng.integers(0, ITEMS, SEEN).astype(np.int32), np.ones(SEEN, np.float32), USERS)
@@ -58,7 +58,7 @@ def processor_seconds(call: Callable[[], Any], repeats: int = 5) -> float:
 
 
 def lists() -> list[dict[str, Any]]:
-    """All users of a catalogue like MovieLens 1M's."""
+    """Time the lists of all users of a catalogue like that of MovieLens 1M."""
     records = []
     for rank in (20, 100):
         model = made_up(rank)

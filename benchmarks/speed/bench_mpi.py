@@ -100,11 +100,13 @@ def ping(comm: Any, mpi: Any, dim: int, messages: int, adding: bool) -> float:
         for i in mpi.Request.Waitsome(receiving):
             served += 1
             sending[i].Wait()
+            # The last message to each worker is a single number, which ends it.
             if served <= messages - W:
                 if adding:
                     add_two(state[:dim], inbox[i][:dim], state[dim:], inbox[i][dim:])
                     outbox[i][:] = state
                 else:
+                    # The buffers change places: returning what arrived needs no copy.
                     inbox[i], outbox[i] = outbox[i], inbox[i]
                 receiving[i] = comm.Irecv(inbox[i], i + 1)
                 sending[i] = comm.Isend(outbox[i], i + 1)
@@ -119,11 +121,12 @@ def ping(comm: Any, mpi: Any, dim: int, messages: int, adding: bool) -> float:
 def commit_rate(run: aq.Run) -> float:
     """Commits per second, from the first to the last."""
     times = run.schedule.commit_times()
+    # Without the start, when every worker has to be reached once.
     return float((run.nit - 1) / (times[-1] - times[0]))
 
 
 def job(dim: int, messages: int) -> None:
-    """What every rank runs; rank 0 prints the rates of all turns."""
+    """Run all turns on this rank; rank 0 prints their rates."""
     from mpi4py import MPI
 
     comm, rates = MPI.COMM_WORLD, []
@@ -141,7 +144,7 @@ def job(dim: int, messages: int) -> None:
 
 
 def rates_of_job(workers: int, dim: int, messages: int) -> list[list[float]]:
-    """The rates of every turn: both pings, the engine in shared memory, the engine by messages."""
+    """Return the rates of every turn: both pings, the engine in shared memory, the engine by messages."""
     process = start(workers + 1, ["-m", "benchmarks.speed.bench_mpi", str(dim), str(messages)])
     out, err = process.communicate(timeout=300)
     if process.returncode != 0:

@@ -46,7 +46,7 @@ class PythonGradient:
 
     @classmethod
     def lasting(cls, seconds: float) -> PythonGradient:
-        """One that takes so long here, at present."""
+        """Return a problem whose gradient takes this time on this machine at present."""
         tried, theta = cls(20_000), np.ones(cls.dim)
 
         def spent() -> float:
@@ -60,6 +60,7 @@ class PythonGradient:
 def rate_without_exchange(problem: PythonGradient, processes: int) -> float:
     """Gradients per second of so many processes that have nothing to do with each other."""
     context = get_context("fork")
+    # All begin at once, and the clock is read between the two barriers.
     together = context.Barrier(processes + 1)
 
     def compute() -> None:
@@ -129,12 +130,13 @@ def intervals(dim: int, commits: int, engine: Any) -> tuple[float, float] | None
     run = aq.minimize(Flat(dim), Idle(), engine=engine, commits=commits, evaluate=commits)
     if run is None:  # a rank that computed for another
         return None
+    # A median of intervals ignores the few in which another program had the core.
     between = np.diff(run.schedule.commit_times())
     return float(between.mean()), float(np.median(between))
 
 
 def mpi_intervals(workers: int, dim: int, commits: int) -> list[tuple[float, float]]:
-    """The same of MPI in shared memory, run by run."""
+    """Measure the same for MPI in shared memory, run by run."""
     process = start(workers + 1, ["-m", "benchmarks.speed.bench_processes", str(dim), str(commits)])
     out, err = process.communicate(timeout=300)
     if process.returncode != 0:
@@ -144,7 +146,7 @@ def mpi_intervals(workers: int, dim: int, commits: int) -> list[tuple[float, flo
 
 
 def bench_large_updates() -> list[Record]:
-    """Both vectors of 50,000 numbers each way, idle workers; MPI in shared memory before and after.
+    """Exchange both vectors of 50,000 numbers with idle workers; MPI in shared memory before and after.
 
     Ranks of MPI never sleep, and so get more of a core that others want too: the median of the intervals
     between commits shows what an exchange takes where nothing interrupts it.

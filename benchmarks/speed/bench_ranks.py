@@ -29,7 +29,7 @@ def ratings() -> Ratings:
 
 
 def passes() -> list[Record]:
-    """The exact gradient at every rank of STEPS, in turns; of each the fastest round."""
+    """Time the exact gradient at every rank of STEPS, in turns, and keep the fastest round of each."""
     data = ratings()
     seconds = dict.fromkeys(STEPS, math.inf)
     calls = {}
@@ -75,7 +75,7 @@ def sweep(F: np.ndarray, G: np.ndarray, data: Any, ridges: np.ndarray, columns: 
 
 
 def beside_least_squares(data: Ratings | None = None) -> list[Record]:
-    """A whole fit at rank 50 beside NumPy's ALS to the same objective, from the same start."""
+    """Time a whole fit at rank 50 beside NumPy's ALS, to the same objective from the same start."""
     data, rank = ratings() if data is None else data, 50
     Recommender(rank, workers=1, passes=2).fit(data.take(slice(0, 20_000)))
     begun = time.process_time()

@@ -110,6 +110,7 @@ def both(ray: Any, dim: int, steps: int) -> tuple[list[float], list[float]]:
 
     The raw slices run in the engine's callback, while its clock stands still.
     """
+    # Without reserved processors, or the actors of the engine would find none.
     actors = [ray.remote(RawActor).options(num_cpus=0).remote(dim) for _ in range(WORKERS)]
     raw: list[float] = []
 
@@ -124,6 +125,7 @@ def both(ray: Any, dim: int, steps: int) -> tuple[list[float], list[float]]:
         ray.kill(actor)
     # What was under way when the clock stood still arrived meanwhile, and is not counted either.
     times = run.schedule.time[run.schedule.commit > 0].reshape(SLICES + 1, steps)
+    # Each slice without its first commits, one per worker, which were under way before it began.
     ours = (times[:, -1] - times[:, WORKERS - 1]) / (steps - WORKERS)
     return raw[2:], ours[1:].tolist()
 

@@ -46,7 +46,7 @@ def round_trip() -> list[Record]:
 
 
 def ray_round_trip() -> list[Record]:
-    """One local Ray for every length: it takes seconds to start."""
+    """Measure each length once, on a local Ray of its own, which takes seconds to start."""
     found = []
     for length in LENGTHS:
         seconds = round_trip_seconds(aq.Ray(1), np.zeros(length))

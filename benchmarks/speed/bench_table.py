@@ -53,11 +53,13 @@ def commits(dim: int) -> tuple[list[float], list[float], int]:
     quadratic = Quadratic(dim)
     algorithm = aq.TableLBFGS(PARTS, PARTS, memory=MEMORY)
     master = Master(Request(Nothing(dim), algorithm, np.zeros(dim), 10**9, evaluate=None), workers=4)
+    # The header derives this number.
     move = mover((4 * MEMORY + VECTORS) * dim * 8)
     clock, ours, bare, version = time.thread_time, [], [], 0
 
     def commit() -> float:
         nonlocal version
+        # Parts in turn, each at the newest theta: what a single worker would send.
         update = quadratic.update(version % PARTS, master.iterate.theta, version)
         begun = clock()
         master.commit([update], float(version), [0])

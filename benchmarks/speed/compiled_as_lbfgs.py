@@ -79,7 +79,7 @@ def _loop(A, y, noise_var, theta, h, gamma, noise, M, batch, overlap, epsilon, s
 def compiled_as_lbfgs(
     problem: LinearGaussian, algorithm: ASLBFGS, schedule: Schedule, theta0: np.ndarray, seed: int
 ) -> np.ndarray:
-    """The final theta of the schedule."""
+    """Return the final theta of the schedule."""
     noise = math.sqrt(2.0 * algorithm.h * algorithm.gamma / algorithm.beta)
     return _loop(
         problem.A, problem.y, problem.noise_var, theta0.copy(), algorithm.h, algorithm.gamma, noise,

@@ -1,4 +1,4 @@
-"""The tables of the studies: CSV files in docs/results/FOLDER, rewritten whole as a study goes on."""
+"""The tables of the studies: CSV files in docs/results/FOLDER, rewritten whole while a study runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write(table: str, records: Sequence[dict[str, Any]], digits: int = 6) -> Non
 
 
 def read(table: str) -> list[dict[str, Any]]:
-    """The rows of a table, as words; none where it was not written yet."""
+    """Return the rows of a table, as words; none where it was not written yet."""
     path = RESULTS / f"{table}.csv"
     if not path.exists():
         return []

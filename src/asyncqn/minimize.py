@@ -179,9 +179,10 @@ def minimize(
     verbose : bool, default False
         Whether to write plain lines to stderr, at most one per second.
     waits : bool, default True
-        Whether the default method may wait for slow workers. True: it waits at the end of every exact pass,
-        while idle workers help the slow ones. False: `TableLBFGS`, which never waits; the cost of a message,
-        as the cluster states it or a real engine measures it, sets the number of parts.
+        Whether the default method may wait for slow workers. True: most default methods wait at the end of
+        every exact pass, while idle workers help the slow ones; `TableLBFGS`, which never waits, is chosen
+        where gradients are expensive beside messages. False: always `TableLBFGS`. The cost of a message, as
+        the cluster states it or a real engine measures it, sets its number of parts.
 
     Returns
     -------

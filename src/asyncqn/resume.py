@@ -97,11 +97,13 @@ def resume(
     chosen = engine if engine is not None else engine_from_json(about["engine"])
     require(
         simulated == isinstance(chosen, Simulator),
-        "a simulated run can be resumed only on the simulator, and a real run only on a real engine.",
+        "a simulated run can be resumed only on the simulator, and a real run only on a real engine: pass "
+        "such an engine, or none.",
     )
     require(
         not isinstance(chosen, Simulator) or to_json(chosen.cluster) == about["engine"].get("cluster"),
-        "a simulated run can be resumed only on its own cluster: its schedule depends on the cluster.",
+        "a simulated run can be resumed only on its own cluster, on which its schedule depends: leave engine "
+        "out.",
     )
     # The manifest has this key only for a run whose number of commits is a bound that nobody chose.
     total = None if about.get("open_ended") else int(about["commits"])

@@ -97,7 +97,7 @@ class Samples:
         dim = run.theta0.size
         names = extra(run.problem, "names") if names is None else names
         said = [f"theta[{i}]" for i in range(dim)] if names is None else list(names)
-        require(len(said) == dim, f"there are {dim} parameters, but {len(said)} names.")
+        require(len(said) == dim, f"there are {dim} parameters, but {len(said)} names: pass one for each.")
         # The schedule says which chain made each commit, and run.keep holds the draw of each commit.
         places = counted(run.schedule, algorithm, dim)
         chains = [np.array(run.keep.theta[where]) for where in places]

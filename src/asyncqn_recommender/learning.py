@@ -203,6 +203,9 @@ def matched(ratings: Ratings, train: Ratings) -> Ratings:
     items = train.item_index(ratings.item_ids)[ratings.items]
     # Factors say nothing about the others, and the baseline that predicts them does not change in a fit.
     keep = (users >= 0) & (items >= 0)
-    require(bool(keep.any()), "no validation rating is of a user and an item of the training ratings.")
+    require(
+        bool(keep.any()),
+        "no validation rating is of a user and an item of the training ratings: give some that are.",
+    )
     columns = users[keep].astype(np.int32), items[keep].astype(np.int32), ratings.values[keep]
     return Ratings(*columns, train.user_ids, train.item_ids, train.titles)

@@ -79,6 +79,7 @@ def problems() -> Iterator[tuple[str, Any]]:
     across, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((200, 200)))
     for units in (10.0, 100.0):
         plain = logistic(3000, 200, units, 0.5, prior=1e-4)
+        # `across` is orthogonal: the same problem in other coordinates.
         turned = aq.LogisticRegression(plain.X @ across, plain.y, 1e-4)
         yield f"prior 1e-4, units over {units:g}, turned across the coordinates", turned
     yield "linear Gaussian, 300 rows", aq.LinearGaussian.random(dim=50, n_data=300, seed=0)
@@ -97,13 +98,14 @@ def scipy_passes(problem: Any, start: Any) -> list[tuple[float, float]]:
         seen.append((problem.value(theta), float(np.linalg.norm(g))))
         return seen[-1][0], g
 
+    # Ten pairs are SciPy's default.
     options = {"maxcor": 10, "ftol": 0.0, "gtol": 0.0, "maxiter": MOST, "maxfun": MOST}
     scipy_minimize(both, start, jac=True, method="L-BFGS-B", options=options)
     return seen
 
 
 def first_below(norms: Any, bound: float) -> int | None:
-    """How many gradients it took to get |g| there."""
+    """Return the number of gradients until |g| is at most `bound`; None: never."""
     return next((k for k, norm in enumerate(norms, 1) if norm <= bound), None)
 
 
@@ -141,7 +143,7 @@ def main() -> None:
 
 
 def page(records: list[dict[str, Any]]) -> str:
-    """The words of page.md and the table; a status that all runs share is said once."""
+    """Return the words of page.md and the table; a status that all runs share is said once."""
     text = (RESULTS.parent.parent / "benchmarks/studies/convergence/page.md").read_text(encoding="utf-8")
     shown = list(records[0])
     ends = {record[name] for record in records for name in shown if name.startswith("status")}

@@ -22,6 +22,7 @@ def main() -> None:
     problem.grad(np.zeros(DIM), everything, origin)
     for i in range(DIM):  # the gradient is linear
         problem.grad(np.eye(DIM)[i], everything, hessian[i])
+    # grad(e_i) - grad(0) is column i of the Hessian.
     curvatures, directions = np.linalg.eigh(hessian - origin)
     stiffest, along = float(curvatures[-1]), directions[:, -1]
     drawn = SEEDS * (COMMITS // KEEP - BURN_IN)
@@ -38,6 +39,8 @@ def main() -> None:
             ]  # fmt: skip
             draws = keeps[0].to_arviz(*keeps[1:], burn_in=BURN_IN)["posterior"]["theta"].values @ along
             effective = float(array_stats.ess(draws))
+            # The exact variance is 1 / curvature; a variance of n normal draws has the relative error sqrt(2
+            # / n).
             ratio, error = float(draws.var()) * stiffest, np.sqrt(2.0 / effective)
             print(
                 f"| {step:g} | {workers} | {ratio:.2f} ± {ratio * error:.2f} | {effective:,.0f} |", flush=True

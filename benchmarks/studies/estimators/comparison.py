@@ -33,7 +33,7 @@ FIELDS = ("case", "method", "tol", "gap", "seconds", "ours_over_it")
 
 
 def rivals(case: Case) -> dict[str, Callable[[float], Any]]:
-    """The estimators to compare, by name; each is made with a tolerance."""
+    """Return the estimators to compare, by name; each is made with a tolerance."""
 
     def our(tol: float) -> Any:
         return case.estimator(tol=tol, workers=1, **case.parameters)
@@ -66,7 +66,7 @@ def objective(case: Case, X: Any, y: np.ndarray) -> Callable[[Any], float]:
 
 
 def fitted(make: Callable[[float], Any], tol: float, X: Any, y: np.ndarray) -> tuple[Any, float]:
-    """A model and the processor seconds of its fit."""
+    """Fit a model; return it with the processor seconds of the fit."""
     model = make(tol)
     begin = time.process_time()
     model.fit(X, y)
@@ -74,7 +74,7 @@ def fitted(make: Callable[[float], Any], tol: float, X: Any, y: np.ndarray) -> t
 
 
 def compare(name: str, rounds: int, patience: float) -> list[dict[str, Any]]:
-    """A record for every method on a case."""
+    """Measure every method on a case; return a record for each."""
     case = CASES[name]
     X, y = case.make()
     methods, value = rivals(case), objective(case, X, y)

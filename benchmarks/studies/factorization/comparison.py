@@ -43,6 +43,7 @@ from asyncqn_recommender.problems import matrix_factorization as joint
 from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
 from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
 
+# Commits between two evaluations: more than any run makes.
 NEVER = 10**9
 CLOCK: Callable[[], float] = time.perf_counter
 Method = Callable[[], float]
@@ -71,6 +72,7 @@ class Problem:
 def duration(run: Callable[[], Any], model: Any) -> tuple[float, Any]:
     """Seconds of a run until its last commit, without what it spent on evaluation."""
     spent = reached = 0.0
+    # The run's own axis is wall-clock time without evaluations; for processor time they are subtracted here.
     if CLOCK is time.perf_counter:
         found = run()
         return float(found.metrics["time"][-1]), found
@@ -79,6 +81,7 @@ def duration(run: Callable[[], Any], model: Any) -> tuple[float, Any]:
         def timed(theta: Any) -> Any:
             nonlocal spent, reached
             arrived = CLOCK()
+            # The last call of `metrics` marks the end of the last commit.
             reached = arrived - begin - spent if call is metrics else reached
             result = call(theta)
             spent += CLOCK() - arrived
@@ -94,7 +97,7 @@ def duration(run: Callable[[], Any], model: Any) -> tuple[float, Any]:
 
 
 def over_starts(build: Callable[[int], tuple[Method, str]], starts: int) -> tuple[Method, str]:
-    """The mean over starts as one method."""
+    """Return the mean over starts as one method."""
     methods = [build(seed) for seed in range(starts)]
     notes = [note.split()[0] for _, note in methods]
     unit = methods[0][1].split()[1]
@@ -112,6 +115,7 @@ def staged(problem: Problem, workers: int, target: float, seed: int = 0) -> tupl
             model, algorithm, engine=Threads(workers), theta0=start, commits=commits, evaluate=evaluate
         )
 
+    # Once with an evaluation after every commit, to find the commit that reaches the target.
     trial = run(model, algorithm.commits_for(12), algorithm.warmup and 1)
     good = np.flatnonzero(np.asarray(trial.metrics["rmse"]) <= target)
     commits = int(trial.metrics["commit"][good[0]]) if good.size else algorithm.commits_for(12)
@@ -127,6 +131,7 @@ def staged(problem: Problem, workers: int, target: float, seed: int = 0) -> tupl
             rmse = model.metrics(found.theta)["rmse"]  # of what a user is given
             if rmse <= target or commits >= algorithm.commits_for(12):
                 return prepared + seconds
+            # On two threads another schedule may need one commit more; the next round starts from there.
             commits += 1
 
     passes = min(commits, algorithm.warmup) / algorithm.batches + max(0, commits - algorithm.warmup)
@@ -141,6 +146,7 @@ def alternating(problem: Problem, threads: int, target: float, seed: int = 0) ->
     one = {n: np.ones(n, np.float32) for n in (n_users, n_items)}
 
     def run(halves: int, check: Callable[[Any, Any], bool] | None = None) -> int:
+        # The checks and the grouping belong to the time of ALS, as they belong to ours.
         columns = joint.check_ratings(problem.users, problem.items, problem.values, n_users, n_items, "")
         by_user = sides.grouped(columns.users, columns.items, columns.values, n_users)
         by_item = sides.grouped(columns.items, columns.users, columns.values, n_items)
@@ -184,6 +190,7 @@ def scipy_lbfgs(problem: Problem, target: float, limit: float) -> tuple[Method, 
             calls += 1
             out = theta.copy()
             squares = factorization.gradient_range(model.ratings, 0, n, theta, cut, 1.0, out, width)
+            # SciPy's own callback comes once per iteration, later than the gradient that reaches the target.
             if np.sqrt(squares / n) <= target or CLOCK() - begin > limit:
                 note[0] = f"{calls} gradients" if np.sqrt(squares / n) <= target else "not reached"
                 raise StopIteration
@@ -227,6 +234,7 @@ def async_sgd(problem: Problem, workers: int, target: float, limit: float) -> tu
         seconds, found = duration(call, model)
         return (seconds if found.metrics["rmse"][-1] <= target else np.inf), h
 
+    # The rates are for a million ratings; U is a sum, so that the stable step falls with their number.
     per_rating = 1e6 / model.n_data
     rates = (2e-6, 5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4, 3.2e-4, 6.4e-4)
     seconds, best = min(run(h * per_rating) for h in rates)
@@ -241,7 +249,7 @@ def async_sgd(problem: Problem, workers: int, target: float, limit: float) -> tu
 
 
 def peer(problem: Problem, python: str, name: str, threads: int, target: float, folder: Path) -> Any:
-    """A fit by another library in an interpreter of its own; None where it is not installed."""
+    """Run a fit by another library in its own interpreter; return None if it is not installed."""
     data = folder / "ratings.npz"
     if not data.exists():
         np.savez(data, users=problem.users, items=problem.items, values=problem.values)
@@ -287,6 +295,7 @@ def show(
 ) -> None:
     table = Table("method", "least ms", "median ms", f"ratio to {ours}", "needed", title=title)
     for name, seconds in times.items():
+        # Of the ratios of each round, not the ratio of the medians: a slow minute falls on both.
         ratio = median(t / o for t, o in zip(seconds, times[ours]))
         row = (f"{1e3 * min(seconds):.1f}", f"{1e3 * median(seconds):.1f}", f"{ratio:.2f}")
         table.add_row(name, *row, methods[name][1])

@@ -43,7 +43,7 @@ def diverged(run: aq.Run, start: float, fun: float, rmse: float) -> bool:
 
 
 def cell(name: str, problem: ProfiledFactorization, workers: int, spread: float) -> Record:
-    """All seeds of one problem and one cluster."""
+    """Run all seeds of one problem on one cluster."""
     begin = time.perf_counter()
     commits = default_algorithm(problem, workers).commits_for(PASSES)
     cluster = aq.Cluster(workers=workers, worker_std=spread, message=MESSAGE)

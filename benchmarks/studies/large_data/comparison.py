@@ -59,7 +59,7 @@ def passes(algorithm: Any, commits: int) -> float:
 
 
 def commits_to(model: Any, algorithm: Any, workers: int, levels: list[float]) -> list[int | None]:
-    """The first commit at which U is at most each of `levels`, of which the last is the lowest."""
+    """Return the first commit at which U is at most each of `levels`, of which the last is the lowest."""
     found: list[int | None] = [None] * len(levels)
 
     def look(progress: Progress) -> None:

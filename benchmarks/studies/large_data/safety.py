@@ -38,7 +38,7 @@ SEEDS = range(5)
 
 
 def falls(problem: Any, workers: int, seed: int) -> tuple[bool, float]:
-    """Whether a run diverged, and the share of Block L-BFGS's fall of U that it missed."""
+    """Return whether a run diverged, and the share of Block L-BFGS's fall of U that it missed."""
     algorithm = aq.GrowingLBFGS(workers, 3 if workers <= 20 else 2, memory=100)
     engine = Simulator(aq.Cluster(workers, worker_std=0.5, message=0.1))
     n = algorithm.growing_versions + 60

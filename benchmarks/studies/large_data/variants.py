@@ -93,7 +93,7 @@ class Loop:
         self.iterate = self.method.apply(self.iterate, [update], Commit(1, [0], self.model.value))
 
     def rebase(self, g: np.ndarray, value: float) -> None:
-        """Go on from theta with another sample's value and gradient."""
+        """Continue from theta with another sample's value and gradient."""
         initial = self.method.initial_inverse(self.iterate.initial)
         pairs = InverseHessian(self.iterate.memory, initial, self.method.rule)
         if self.variant.forget:
@@ -102,20 +102,20 @@ class Loop:
         self.iterate = self.iterate._replace(trial=trial)
 
     def grown(self, rows: np.ndarray) -> bool:
-        """Whether the gradient at the last point kept drowns in its sampling error."""
+        """Return whether the gradient at the last accepted point is below its sampling error."""
         parts = np.array_split(rows, 16)
         G = np.stack([share_of(self.model, self.iterate.base, part, 1.0)[0] for part in parts])
         error = G.var(axis=0, ddof=1).sum() / 16 * (1 - rows.size / self.model.n_data)
         return bool(np.sum(self.iterate.at_base[0] ** 2) < self.variant.test**2 * error)
 
     def most(self, level: int) -> int:
-        """How many versions a sample serves at most."""
+        """Return the largest number of versions on a sample."""
         if level == 0:
             return 10**9
         return 40 if self.variant.test else self.variant.versions << min(level - 1, self.variant.doublings)
 
     def run(self) -> Iterator[tuple[float, np.ndarray]]:
-        """(passes, point kept) after every version, for ever."""
+        """Yield (passes, accepted point) after every version, without end."""
         factor, iterate = self.variant.factor, self.iterate
         levels = int(math.log(self.model.n_data / (10 * iterate.theta.size), factor)) if factor else 0
         for level in range(levels, -1, -1):
@@ -158,7 +158,7 @@ class Loop:
 
 
 def passes_to(loop: Loop, levels: list[float]) -> list[float]:
-    """When U over all rows is at most each level, looking at every point kept."""
+    """Return the passes at which U over all rows is at most each level, over the accepted points."""
     found = [math.inf] * len(levels)
     for passes, theta in loop.run():
         if passes > MOST or found[-1] < math.inf:

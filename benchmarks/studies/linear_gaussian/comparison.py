@@ -60,7 +60,7 @@ def blocks() -> None:
 
 
 def give_up_after(workers: int) -> float:
-    """What a run of Block L-BFGS that does not arrive counts: twice the time of the slowest cell."""
+    """The time that counts for a run of Block L-BFGS that does not arrive: twice that of the slowest cell."""
     return 2000.0 * (1.0 + 40.0 / workers)
 
 

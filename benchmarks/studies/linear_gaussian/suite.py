@@ -32,8 +32,10 @@ from asyncqn_paper.problems import N_Y, Autoregressive, PowerLaw, Problem, Spect
 from asyncqn_paper.records import Record
 from asyncqn_paper.settings import MASTER, N_OMEGA, PAPER, cluster
 
+# The error of the paper's Fig. 2, and the units of simulated time after which a run counts as failed.
 EPSILON, LIMIT = 0.05, 9000.0
 TEST_SEEDS = tuple(range(5))
+# sigma_w^2: nearly equal workers, the paper's Fig. 3, and the largest of our Fig. 2.
 VARIANCES = (1.0, 200.0, 900.0)
 BUDGET, SHORTLIST = 40, 5
 RIVALS = ("mb-lbfgs", "async-sgd", "as-lbfgs")
@@ -98,7 +100,7 @@ GOOD: dict[str, list[dict[str, Any]]] = {
 
 
 def problem(spectrum: str) -> LinearGaussian:
-    """The model with this spectrum in random directions."""
+    """Return the model with this spectrum in random directions."""
     return SPECTRA[spectrum].model()
 
 
@@ -110,6 +112,7 @@ class ScaledMBLBFGS(MBLBFGS):
 
     def init(self, theta0: Array) -> Iterate:
         iterate = super().init(theta0)
+        # The scale of H0, which the first pair replaces.
         iterate.memory.scale[0] = self.first_scale
         return iterate
 
@@ -119,13 +122,14 @@ def make(kind: str, parameters: Mapping[str, Any]) -> Algorithm:
 
 
 def cluster_of(kind: str, parameters: Mapping[str, Any], workers: int, variance: float) -> Cluster:
-    """The paper's timing, for the rows that a computation takes."""
+    """Return the paper's timing, for the rows that a computation takes."""
+    # The paper charges a gradient by its rows.
     rows = N_Y / parameters["blocks"] if kind == "block-lbfgs" else parameters.get("batch", N_OMEGA)
     return cluster(kind, workers, variance, rows)
 
 
 def looks(kind: str) -> int:
-    """Commits between two looks: every round or version, or every ten commits."""
+    """Return the commits between two evaluations: every round or version, or every ten commits."""
     return 1 if kind in MASTER else 10
 
 
@@ -187,6 +191,7 @@ class Cell(TuningProblem):
     def suggest(self, trial: Any, curvature: float, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
         given = super().suggest(trial, curvature, kept)
         if self.algorithm == "mb-lbfgs":
+            # In units of the curvature, so that one range serves all spectra.
             given["first_scale"] = trial.suggest_float("first", 0.2, 2.0, log=True) / curvature
         return given
 
@@ -210,13 +215,13 @@ def test(kind: str, parameters: Mapping[str, Any], spectrum: str, variance: floa
 
 
 def shortlisted(cell: Cell, trials: list[Trial]) -> Iterator[tuple[Record, Trial]]:
-    """The best few trials, each with its result on the test seeds."""
+    """Yield the best few trials, each with its result on the test seeds."""
     for trial in trials[:SHORTLIST]:
         yield test(cell.algorithm, trial["parameters"], cell.spectrum, cell.variance, cell.workers), trial
 
 
 def run_rivals(spectrum: str, budget: int = BUDGET, workers: int = 40) -> list[Record]:
-    """One record per cell and rival: of its best few trials the one that does best on the test seeds.
+    """Return one record per cell and rival: of its best few trials the one that does best on the test seeds.
 
     A rival that cannot come within `PRUNE` times the best one so far gets no time: only the best
     rival of a cell matters.
@@ -243,7 +248,9 @@ def run_rivals(spectrum: str, budget: int = BUDGET, workers: int = 40) -> list[R
             if trials:
                 best, trial = min(shortlisted(cell, trials), key=lambda pair: float(pair[0]["mean"]))
                 score = math.exp(trial["score"])
+                # Later rivals stop where they can no longer be the best of the cell.
                 ceiling = min(ceiling, PRUNE * score)
+                # The best point at one spread is a good first guess at the next.
                 warm[kind] = trials[0].get("point", warm.get(kind, {}))
                 record |= {"tuning_mean": score, **best, "parameters": str(trial["parameters"])}
             records.append(record)

@@ -1,4 +1,4 @@
-"""What was tried beside Block L-BFGS: other numbers of pieces and pairs, and H applied once.
+"""Variants of Block L-BFGS that were tried: other numbers of pieces and pairs, and H applied once.
 
     python -m benchmarks.studies.linear_gaussian.variants [variants] [momentum]
 

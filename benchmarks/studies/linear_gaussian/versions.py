@@ -1,4 +1,4 @@
-"""How long a version of Block L-BFGS is on simulated clusters, and how it was chosen when to help.
+"""Times of a version of Block L-BFGS on simulated clusters, and the choice of when to help.
 
     python -m benchmarks.studies.linear_gaussian.versions [PART ...]
 
@@ -52,7 +52,7 @@ RULES = {
 
 
 def length(cluster: Cluster, backup_after: float, pieces: int, versions: int = 600) -> float:
-    """The mean length of a version, with as many blocks as workers."""
+    """Return the mean length of a version, with as many blocks as workers."""
     pattern = blocks(cluster.workers, backup_after, pieces)
     return float(simulate(cluster, pattern, versions, SEED).commit_times()[-1]) / versions
 
@@ -96,7 +96,7 @@ def uneven() -> None:
 
 
 def _queue(deviations: float) -> Any:
-    """The event queue with another constant in the place of `DEVIATIONS`."""
+    """Return the event queue with another constant in the place of `DEVIATIONS`."""
     plain = module.blocks.py_func  # type: ignore[attr-defined]
     changed = FunctionType(plain.__code__, {**plain.__globals__, "DEVIATIONS": deviations}, plain.__name__)
     return njit(error_model="numpy")(changed)

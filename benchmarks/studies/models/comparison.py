@@ -7,8 +7,7 @@ alone makes U - U* at most |g|^2 / (2 prior).  Everything uses one thread and st
 processor times of this process, one method after the other, the least of so many rounds for every method that
 gets to 1e-4 in the first; compilation and the making of data are left out.  Methods that have not arrived
 after `patience` times our own time to 1e-9 are given up.  --alone leaves other libraries out.  The table goes
-to docs/results/models/speed.csv, row by row, and to standard output how many times sooner we are than the
-best of the others.
+to docs/results/models/speed.csv, row by row; our speed-up over the best of the others is printed.
 """
 
 from __future__ import annotations
@@ -38,12 +37,14 @@ def optimum(model: Any) -> tuple[float, float]:
     run = aq.minimize(model, engine=aq.Threads(1), tol=1e-11, max_passes=120)
     g = np.empty(model.dim)
     model.grad(run.theta, np.arange(model.n_data), g)
+    # U is strongly convex with constant `prior`, which bounds U - U* by |g|^2 / (2 prior).
     return run.fun, float(g @ g) / (2.0 * model.prior * run.fun)
 
 
 def least(method: Method, model: Any, levels: list[float], limit: float, rounds: int) -> list[Reached]:
-    """What each level took at the least, in so many rounds; one alone where it does not get far."""
+    """Return the least time to each level over the rounds; one round if the method does not reach 1e-4."""
     found = method(model, levels, limit)
+    # A method that does not reach 1e-4 is not worth further rounds.
     for _ in range(rounds - 1 if math.isfinite(found[1].seconds) else 0):
         again = method(model, levels, limit)
         found = [min(one, other, key=lambda reached: reached.seconds) for one, other in zip(found, again)]
@@ -51,7 +52,7 @@ def least(method: Method, model: Any, levels: list[float], limit: float, rounds:
 
 
 def sooner(problems: Sequence[str]) -> None:
-    """How many times sooner we arrive than the best other method of the table, and the geometric means."""
+    """Print our speed-up over the best other method of the table, and the geometric means."""
     rows = read(TABLE)
     for target in TARGETS:
         ratios = {}
@@ -60,7 +61,7 @@ def sooner(problems: Sequence[str]) -> None:
             seconds = {row["method"]: float(row["seconds"]) for row in at}
             ratios[problem] = min(s for name, s in seconds.items() if name != OURS) / seconds[OURS]
         mean = math.exp(sum(map(math.log, ratios.values())) / len(ratios))
-        print(f"to {target:g}: {mean:.2f} times sooner;", {name: round(r, 2) for name, r in ratios.items()})
+        print(f"to {target:g}: speed-up {mean:.2f};", {name: round(r, 2) for name, r in ratios.items()})
 
 
 def measure(problem: str, patience: float, rounds: int, alone: bool) -> None:

@@ -85,7 +85,7 @@ def adam(problem: Any, rate: float, batch: int, most: float, looks: int = 4) -> 
 
 
 def start_of(problem: Any) -> np.ndarray:
-    """The start that `minimize` takes by default."""
+    """Return the start that `minimize` takes by default."""
     return aq.minimize(problem, aq.BlockLBFGS(1), engine=aq.Threads(1), commits=1, tol=None).theta0
 
 
@@ -165,7 +165,7 @@ def tanh() -> None:
 
 
 def digits_from(seed: int, units: Sequence[int] = (64, 32, 10), activation: str = "Tanh") -> Any:
-    """The digits by a module of these layers, as torch draws it with this seed."""
+    """Return the digits as a problem of a module of these layers, which torch draws with this seed."""
     import torch
     from sklearn.datasets import load_digits
 

@@ -24,7 +24,8 @@ LOOK = 40.0
 
 
 def previous_default(problem: Any) -> Any:
-    """What `minimize` chose before models brought their curvature: ten rows for every number in theta."""
+    """Return what `minimize` chose before models provided their curvature: ten rows per parameter."""
+    # Kept here as it was, so that later changes of the defaults do not change the comparison.
     wave, levels = max(1000, 10 * problem.dim), 0
     while problem.n_data > wave * 4 ** (levels + 1):
         levels += 1
@@ -37,7 +38,7 @@ def default(problem: Any) -> Any:
 
 
 def ours(choose: Any) -> Method:
-    """The algorithm that `choose(problem)` names."""
+    """Return the algorithm that `choose(problem)` names."""
 
     def measure(problem: Any, levels: Sequence[float], limit: float) -> list[Reached]:
         algorithm = choose(problem)
@@ -60,7 +61,7 @@ def ours(choose: Any) -> Method:
 
 
 def timed(problem: Any, algorithm: Any, commits: int) -> Reached:
-    """The run up to version `commits`, and until somebody computes there."""
+    """Time a run until its first computation on version `commits`."""
     plain, reached = type(algorithm).step, 0.0
 
     def step(self: Any, view: Any, local: Any, problem: Any, task: Task) -> Any:
@@ -72,6 +73,7 @@ def timed(problem: Any, algorithm: Any, commits: int) -> Reached:
     for name in ("_unseen", "_column_squares", "_block"):  # what the first run remembers
         vars(problem).pop(name, None)
     begin = time.process_time()
+    # The clock is read in the worker's step, so that no evaluation of U is part of the time.
     with patch.object(type(algorithm), "step", step):
         run = aq.minimize(
             problem, algorithm, engine=aq.Threads(1), commits=commits + 1, evaluate=commits + 1, tol=None
@@ -80,6 +82,6 @@ def timed(problem: Any, algorithm: Any, commits: int) -> Reached:
 
 
 def share_of_version(algorithm: Any, n_data: int, version: int) -> float:
-    """The share of the rows that the computations on a version look at."""
+    """Return the share of the rows that the computations on a version look at."""
     parts = np.arange(algorithm.blocks * algorithm.pieces)
     return float(algorithm.rows_of(n_data, np.full(len(parts), version), parts).sum()) / n_data

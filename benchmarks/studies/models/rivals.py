@@ -1,8 +1,8 @@
 """Other libraries on the same problem: how many passes and how much processor time they take to each level.
 
 A rival is given up once it has used `patience` times the time that our default took to the last level: it is
-then known to be so many times later at least.  Its own checks of the input and the making of its answer count
-where they cannot be told apart, as they do for us.
+then known to take at least that many times as long.  Its checks of the input and the making of its result
+count where they cannot be separated, as they do for us.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import asyncqn as aq
 
 
 class Reached(NamedTuple):
-    """What a method took to a level; infinite where it was given up."""
+    """Passes and seconds of a method to a level; infinite where it was given up."""
 
     passes: float
     seconds: float
@@ -52,6 +52,7 @@ def scipy_lbfgsb(pairs: int) -> Method:
                 raise StopIteration
             return value, out
 
+        # No tolerance of its own: our levels end the run.
         options = {"maxiter": 10**5, "maxfun": 10**5, "ftol": 0.0, "gtol": 0.0, "maxcor": pairs}
         with suppress(StopIteration):
             minimize(both, np.zeros(problem.dim), jac=True, method="L-BFGS-B", options=options)
@@ -93,6 +94,7 @@ def _fewest(fit: Callable[[int], tuple[float, float]], level: float, limit: floa
             return NEVER
         high *= 2
     low = high // 2
+    # To within an eighth: every step of the search is a whole fit.
     while high - low > max(1, low // 8):
         middle = (low + high) // 2
         low, high = (low, middle) if fit(middle)[0] <= level else (middle, high)
@@ -105,6 +107,7 @@ def _fitted(problem: Any, X: Any, solver: str, iterations: int) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that so few iterations do not converge is known
         if isinstance(problem, aq.PoissonRegression):
+            # scikit-learn penalises the mean of the loss, and U is a sum.
             alpha = problem.prior / problem.n_data
             model = PoissonRegressor(
                 alpha=alpha, fit_intercept=False, solver=solver, max_iter=iterations, tol=1e-14
@@ -127,7 +130,7 @@ def matrix_of(problem: Any) -> Any:
 
 
 def rivals_for(problem: Any) -> Iterator[tuple[str, Method]]:
-    """Every rival that can minimise this U in reasonable memory."""
+    """Yield every rival that can minimise this U in reasonable memory."""
     yield "SciPy L-BFGS-B, m = 10", scipy_lbfgsb(10)
     yield "SciPy L-BFGS-B, m = 50", scipy_lbfgsb(50)
     solvers = ["lbfgs"]

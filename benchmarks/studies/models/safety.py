@@ -52,7 +52,7 @@ def problems(model: str, seed: int) -> Iterator[tuple[str, Any]]:
 
 
 def lowest(problem: Any) -> float:
-    """The minimum of U in float64."""
+    """Return the minimum of U in float64."""
     exact = type(problem)(problem.X.astype(np.float64), problem.y, problem.prior)
     run = aq.minimize(exact, engine=aq.Simulator(aq.Cluster(1)), tol=1e-10)
     g = np.empty(exact.dim)
@@ -62,7 +62,7 @@ def lowest(problem: Any) -> float:
 
 
 def judged(problem: Any, workers: int, seed: int, least: float) -> tuple[bool, bool, bool]:
-    """Whether a run diverged, said that it converged, and was wrong in that."""
+    """Return whether a run diverged, whether it reported convergence, and whether that was wrong."""
     engine = aq.Simulator(aq.Cluster(workers, worker_std=0.5, message=0.1))
     run = aq.minimize(problem, engine=engine, seed=seed)
     exact = type(problem)(problem.X.astype(np.float64), problem.y, problem.prior)

@@ -1,4 +1,4 @@
-"""What one master absorbs: service time measured, rates predicted by the simulator, checked on real ranks.
+"""The capacity of one master: service time measured, rates predicted by the simulator, checked on real ranks.
 
     python -m benchmarks.studies.mpi_scaling.scaling [DIM]
 
@@ -30,7 +30,7 @@ def rate(run: aq.Run | aq.Schedule) -> float:
 
 
 def job(dim: int, commits: int, compute: float) -> None:
-    """What every rank runs: rank 0 prints the rate."""
+    """Run on this rank; rank 0 prints the rate."""
     from mpi4py import MPI
 
     workers = MPI.COMM_WORLD.size - 1

@@ -39,7 +39,7 @@ class Ending(NamedTuple):
 
     @property
     def false_success(self) -> bool:
-        """Whether the run says success above its start."""
+        """True if the run reports success above its start."""
         return self.success and not self.end <= self.start + self.allowed
 
 
@@ -86,6 +86,7 @@ def sweep(
     for name, problem in problems(seed).items():
         theta0 = starting_point(problem, None, 0)
         start, d = float(problem.value(theta0)), int(problem.dim)
+        # The stability limit of a delayed gradient step, with the staleness of equal workers, W - 1.
         stable = delay_limit(WORKERS - 1) / largest_curvature(problem, theta0)
         for factor in factors:
             for kind, algorithm in algorithms(factor * stable).items():
@@ -95,6 +96,7 @@ def sweep(
                     problem, algorithm, engine=engine, theta0=theta0, commits=commits, seed=seed
                 )
                 beta = getattr(algorithm, "beta", np.inf)
+                # A run that stays at its start may differ from it by the order of a sum.
                 rounding = 1e-13 * abs(start)
                 yield Ending(
                     *(name, kind, factor, str(run.status), run.success, start, float(run.fun)),

@@ -32,7 +32,7 @@ def recommender(name: str) -> dict[str, Any]:
 
 
 def as_lbfgs(name: str) -> dict[str, Any]:
-    """The paper's as-L-BFGS on all factors in float64, with its parameters for 20M."""
+    """Run the paper's as-L-BFGS on all factors in float64, with its parameters for 20M."""
     from asyncqn import ASLBFGS, Threads, minimize
     from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
 

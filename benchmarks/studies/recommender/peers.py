@@ -132,7 +132,7 @@ def implicit_als(split: Split, rank: int, seed: int) -> Fitted:
     models: list[Any] = []
 
     def fit() -> None:
-        """A model of its own each time: `fit` goes on where a model stands."""
+        """Fit a new model each time, because `fit` would continue from an old one."""
         models[:] = [
             AlternatingLeastSquares(
                 factors=rank, alpha=alpha, regularization=ridge, num_threads=1, random_state=seed,

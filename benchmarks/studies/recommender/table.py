@@ -5,7 +5,7 @@
 PYTHON: an interpreter that has the libraries; those it lacks are named.  One split of each set, a tenth held
 out; processor seconds on one thread, of the fastest of three; NDCG of lists of ten without seen items,
 relevant are test ratings of at least 4, or test clicks.  Lines that stand in
-docs/results/recommender/peers.csv are not measured again: an interrupted run goes on where it was.
+docs/results/recommender/peers.csv are not measured again: an interrupted run continues where it was.
 Afterwards the page is written anew.
 """
 
@@ -129,7 +129,7 @@ def main(python: str, *ranks: str) -> None:
 
 
 def place(record: Record) -> tuple[int, int]:
-    """Where a line stands in the table; libraries of a cell stay in the order in which they came."""
+    """Return the position of a line in the table; libraries of a cell keep the order in which they came."""
     return [data.name for data in SETS].index(record["data"]), int(record["rank"])
 
 

@@ -1,4 +1,4 @@
-"""What a second worker gains: a fit by one and by two threads, which end at the same bits, in turns.
+"""The gain of a second worker: a fit by one and by two threads in turns, which end with the same bits.
 
     python -m benchmarks.studies.recommender.workers ml-1m 20 10
     python -m benchmarks.studies.recommender.workers synthetic-20m 5 4

@@ -36,7 +36,7 @@ def run_saver() -> Callable[[Path], Any]:
 
 
 def checkpoint_saver() -> Callable[[Path], Any]:
-    """Goes on writing the generations of a folder of checkpoints."""
+    """Write the generations of a folder of checkpoints again and again."""
     problem = aq.LinearGaussian.random(6, 20, seed=1)
     with tempfile.TemporaryDirectory() as name:
         engine = aq.Simulator(aq.Cluster(2))
@@ -83,7 +83,7 @@ def keep_saving(kind: str, folder: Path, begun: Event, ended: Event) -> None:
 
 
 def false_alarms(kind: str, folder: Path, readings: int) -> list[str]:
-    """What readings beside a writer report."""
+    """Return the reports of readings beside a writer."""
     context = multiprocessing.get_context("spawn")
     begun, ended = context.Event(), context.Event()
     writer = context.Process(target=keep_saving, args=(kind, folder, begun, ended), daemon=True)

@@ -186,7 +186,7 @@ def state_of(folder: Path) -> dict[str, Any]:
 
 
 def prepare(case: Case, templates: Path, place: Path) -> tuple[Path, Path]:
-    """A copy of the templates with the planted file, and the folder outside it."""
+    """Return a copy of the templates with the planted file, and the folder outside it."""
     inside, outside = place / "inside", place / "outside"
     shutil.copytree(templates, inside)
     outside.mkdir()
@@ -199,7 +199,7 @@ def prepare(case: Case, templates: Path, place: Path) -> tuple[Path, Path]:
 
 
 def trouble(case: Case, templates: Path, place: Path) -> str:
-    """What went wrong in a case; empty if nothing did."""
+    """Return what went wrong in a case; empty if nothing did."""
     inside, outside = prepare(case, templates, place)
     before = state_of(outside)
     code, err = called(case.command, inside, place / "err")

@@ -202,7 +202,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
         sections = tomllib.loads(read_input(path, MAX_JOB_BYTES).decode())
     except FileNotFoundError:
-        raise BadInput(f"there is no job file {path}.") from None
+        raise BadInput(f"there is no job file {path}: check the path.") from None
     except BadInput:
         raise
     except OSError as error:

@@ -119,7 +119,7 @@ def show_run(
 
 
 def real_summary(run: Run) -> dict[str, Any]:
-    """Return the numbers of `simulate` and those that only a real run has; seconds follow the time axis."""
+    """Return the numbers of `simulate`, and those of a real run; `seconds` excludes evaluations."""
     # The manifest and not the engine itself: a resumed run may have had several.
     engine = run.manifest["engine"]
     seconds = run.time * float(engine.get("time_unit", 1.0))

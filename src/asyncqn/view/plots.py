@@ -62,7 +62,7 @@ def convergence(
     tables: Mapping[str, Table], *, metric: str | None = None, x_label: str = SIMULATED
 ) -> Figure:
     """Draw a metric of one or several runs, by name, over time."""
-    require(bool(tables), "there is no run to draw.")
+    require(bool(tables), "there is no run to draw: pass at least one.")
     figure = new_figure()
     _convergence(figure.add_subplot(), tables, metric, x_label, styles_of(tables))
     return figure
@@ -122,7 +122,7 @@ def save_picture(figure: Figure, path: str | Path) -> Path:
 def check_ending(path: str | Path) -> None:
     """Raise `BadInput` early for a suffix that `save_picture` cannot write."""
     if Path(path).suffix.lower() not in (".png", ".svg"):
-        raise BadInput(f"a figure is saved as .png or .svg, and '{path}' has neither suffix.")
+        raise BadInput(f"a figure is saved as .png or .svg, and '{path}' has neither suffix: add one.")
 
 
 def render(figure: Figure, kind: str) -> bytes:

@@ -36,7 +36,9 @@ def look_at(folder: Path) -> Seen:
     if any((folder / name).is_dir() for name in GENERATIONS) and not (folder / "run.json").exists():
         return of_checkpoint(load_checkpoint(folder))
     if folder.is_dir() and not (folder / "run.json").exists():
-        raise BadInput(f"{folder} holds neither a run nor checkpoints.")
+        raise BadInput(
+            f"{folder} holds neither a run nor checkpoints: name a folder that --save or --checkpoint wrote."
+        )
     run = load_run(folder)
     counters = dict(run.counters)
     return Seen(

@@ -146,6 +146,6 @@ def _timing(algorithm: str, ratings: str, given: str | None, path: Path) -> Timi
             return Timing(*(float(stored[name]) for name in Timing._fields))
     table = parameters(size_of(ratings), model(ratings).n_data)
     if algorithm not in table:
-        raise BadInput(f"ratings are tuned for {', '.join(table)}, not for {algorithm}.")
+        raise BadInput(f"ratings are tuned for {', '.join(table)}, not for {algorithm}: choose one of these.")
     # Three digits, so that the command that is printed repeats the study exactly.
     return Timing(*(float(f"{t:.3g}") for t in measure_timing(ratings, algorithm, table[algorithm])))

@@ -78,7 +78,9 @@ def as_float32(table: Any, name: str | None) -> Any:
         # `safe=False` lets large integers be rounded to float32, as NumPy does.
         return column.cast(lib.float32(), safe=False)
     except lib.ArrowException as error:
-        raise BadInput(f"the rating column '{name}' of type {column.type} does not hold numbers.") from error
+        raise BadInput(
+            f"the rating column '{name}' of type {column.type} does not hold numbers: name another column."
+        ) from error
 
 
 def time_column(column: Any) -> Times | None:

@@ -176,7 +176,10 @@ class Ratings:
         it.
         """
         entries = checked_csr(matrix, "the sparse matrix").tocoo()
-        require(entries.dtype.kind in "fiub", f"the sparse matrix holds {entries.dtype}, not numbers.")
+        require(
+            entries.dtype.kind in "fiub",
+            f"the sparse matrix holds {entries.dtype}, not real numbers: convert its entries.",
+        )
         n_users, n_items = entries.shape
         rows, columns = entries.row.astype(np.int32), entries.col.astype(np.int32)
         values = entries.data.astype(np.float32)
@@ -281,7 +284,10 @@ def checked(ratings: Ratings, duplicates: str = "error") -> Ratings:
     if not finite.all():
         # `argmin` of booleans is the first False.
         row = int(np.argmin(finite))
-        raise BadInput(f"row {row} has the rating {ratings.values[row]}, which is not a finite number.")
+        raise BadInput(
+            f"row {row} has the rating {ratings.values[row]}, which is not a finite number: correct it or "
+            "drop the row."
+        )
     if duplicates != "error":
         return resolve(ratings, duplicates).ratings
     repeated = repeated_rows(ratings)

@@ -192,7 +192,7 @@ def _check_rows(source: Source, file: Any) -> None:
     rows, length = file.metadata.num_rows, source.path.stat().st_size
     if rows > 1_000_000 and rows > 8 * length:
         raise DamagedFile(
-            f"{source.label} claims {rows:,} rows in {length:,} bytes, which is impossible for ratings."
+            f"{source.label} claims {rows:,} rows in {length:,} bytes, which is impossible: write it again."
         )
 
 

@@ -95,7 +95,10 @@ class Source:
         if size > SMALL and size > MAX_EXPANSION * packed:
             raise _swollen(self, size / packed)
         if most is not None and size > most:
-            raise DamagedFile(f"{self.label} has {size:,} bytes, but at most {most:,} are allowed.")
+            raise DamagedFile(
+                f"{self.label} has {size:,} bytes, but at most {most:,} are allowed: read the ratings "
+                "without it."
+            )
 
     def check(self) -> None:
         """Read a compressed file to its end, where its checksum is compared; raise `DamagedFile` on
@@ -163,7 +166,7 @@ def find(path: str | os.PathLike[str]) -> tuple[Source, Source | None]:
     if os.path.isdir(place):
         return _in_directory(place)
     if not os.path.exists(place):
-        raise BadInput(f"there is no file or directory {str(place)[:200]}.")
+        raise BadInput(f"there is no file or directory {str(place)[:200]}: check the path.")
     with telling_unreadable(Source(place)), open_input(place) as stream:
         beginning = stream.read(4)
     # Every zip archive begins with these two letters.

@@ -72,5 +72,8 @@ def _times(ratings: Ratings) -> npt.NDArray[np.float64]:
 
 
 def _both_sides(test: npt.NDArray[np.bool_], what: str) -> npt.NDArray[np.bool_]:
-    require(bool(test.any() and not test.all()), f"{what} leaves one side of {len(test)} ratings empty.")
+    require(
+        bool(test.any() and not test.all()),
+        f"{what} leaves one side of {len(test)} ratings empty: choose another share.",
+    )
     return test

@@ -178,7 +178,7 @@ def read_header(folder: Path) -> Header:
 
 def _document(folder: Path) -> Document:
     if not os.path.isdir(folder):
-        raise BadInput(f"there is no stored set of ratings at {folder}.")
+        raise BadInput(f"there is no stored set of ratings at {folder}: check the path.")
     if not os.path.isfile(folder / RATINGS.document):
         raise DamagedFile(f"{folder} is not a stored set of ratings: it has no {RATINGS.document}.")
     with telling_damage(folder, RATINGS):
@@ -196,7 +196,7 @@ def _first_format(folder: Path, plain: dict[str, Any]) -> Document:
     if plain["version"] != 1:
         raise DamagedFile(
             f"{folder} is stored in version {str(plain['version'])[:20]}, and this asyncqn reads up to "
-            f"{RATINGS.format}."
+            f"{RATINGS.format}: update asyncqn."
         )
     files = {
         f"{name}.npy": FileEntry(f"{name}.npy", int(about["bytes"]), crc32=int(about["crc32"]))

@@ -78,7 +78,8 @@ def synthetic_ratings(
     require(min(n_users, n_items, n_ratings) > 0, "n_users, n_items and n_ratings must be positive.")
     require(
         n_ratings <= n_users * n_items,
-        f"{n_users} users can rate {n_items} items at most {n_users * n_items} times, not {n_ratings}.",
+        f"{n_users} users can rate {n_items} items at most {n_users * n_items} times, not {n_ratings}: lower "
+        "n_ratings.",
     )
     require(rank >= 0 and noise >= 0 and seed >= 0, "rank, noise and seed must not be negative.")
     # The sizes are part of the seed: sets of different sizes are independent.

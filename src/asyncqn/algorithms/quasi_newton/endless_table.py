@@ -20,11 +20,11 @@ holding
 A point is held when |mean g| has become small, and after 50, 100, 200, ... updates per part.  Where U has
 fallen there the table continues from it.  Where U has risen theta returns to the last held point, and where
 neither U nor |g| fell it stays: an *exact phase* begins, in which the safeguard's trials are held one after
-the other, until 5, 10, 20, ... of them were accepted.  One also begins after more than `TURNS` turns before
-the first held point, at every turn after it, and where a point is held for the number of updates and there
-was a turn before it: so both kinds of steps get their time, whichever is the better one.  A turn empties the
-table and the memory; close to a minimum exact steps regain what it lost sooner than the table does.  A table
-of fewer than `FEWEST_PARTS` parts never leaves the exact phase.
+the other, until 5, 10, 20, ... of them were accepted.  An exact phase also begins after more than `TURNS`
+turns before the first held point, and at every turn after it.  It begins as well where a point is held for
+the number of updates and there was a turn before it.  So both kinds of steps get their time, whichever is the
+better one.  A turn empties the table and the memory; close to a minimum exact steps regain faster than the
+table what it lost.  A table of fewer than `FEWEST_PARTS` parts never leaves the exact phase.
 
 The scatter may mislead, as where a prior has most of the curvature.  Every pair compares F^-1 with I, and
 where I fits better for long, H0 = c I.  Where 4 updates per part bring no pair at all, the scatter is dropped
