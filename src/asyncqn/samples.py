@@ -25,6 +25,10 @@ WIDE = 0.1
 """A widening of variances by minibatches, beyond which standard deviations are off by 5 %."""
 UNBOUNDED = 0.995
 """A share of accepted trajectories at which chains that disagree meet no resistance."""
+FEW_ACCEPTED = 0.3
+"""A share of accepted trajectories below which chains hardly move."""
+COARSE = 0.1
+"""The spacing of the floating-point numbers near U, from which rounding affects what is accepted."""
 RUNAWAY = 10.0
 """The ratio of widths, of the last third of a chain to the first, from which a chain drifts away."""
 
@@ -91,7 +95,15 @@ class Samples:
         require(len(said) == dim, f"there are {dim} parameters, but {len(said)} names.")
         # The schedule says which chain made each commit, and run.keep holds the draw of each commit.
         places = counted(run.schedule, algorithm, dim)
-        chains = [np.array(run.keep.theta[where]) for where in places]
+        # A rejected update changed nothing: at its place stands the draw of another chain.
+        lost = sum(map(len, places)) - run.counters["draws"]
+        require(
+            lost <= 0 or not run.counters.get("updates_rejected", 0),
+            f"{lost} draws were not finite or beyond all bounds: the posterior may be improper, with no "
+            "prior or data to bound it; give it a proper prior, and check that U and its gradient are "
+            "finite.",
+        )
+        chains = [np.array(run.keep.theta[where]) for where in first(places, algorithm.draws)]
         constrain = extra(run.problem, "constrain")
         return cls(chains if constrain is None else [constrain(chain) for chain in chains], run, said)
 
@@ -123,9 +135,9 @@ class Samples:
 
     @property
     def accept(self) -> float:
-        """The share of the trajectories that count which were accepted; NaN where there is no such test."""
-        accepted = self.run.counters.get("accepted", math.nan)
-        return accepted / max(1, self.run.counters["draws"])
+        """The share of accepted trajectories among those that count; NaN without a test or without draws."""
+        draws = self.run.counters["draws"]
+        return self.run.counters.get("accepted", math.nan) / draws if draws else math.nan
 
     @property
     def step(self) -> float:
@@ -158,6 +170,7 @@ class Samples:
         """Mean, standard deviation, quantiles, effective draws and R-hat of every parameter."""
         # Chains are pooled by draws: longer ones weigh more.
         pooled = np.concatenate(self.chains)
+        require(len(pooled) > 0, f"there are no draws to summarise: {self.run.message}")
         low, middle, high = np.percentile(pooled, [5, 50, 95], axis=0)
         sd = pooled.std(axis=0)
         columns = {
@@ -188,6 +201,7 @@ class Samples:
         lengths = [len(chain) for chain in self.chains]
         used = [chain for chain in self.chains if 10 * len(chain) >= max(lengths)]
         shortest = min(map(len, used))
+        require(shortest > 0, f"there are no draws for ArviZ: {self.run.message}")
         draws = np.stack([chain[len(chain) - shortest :] for chain in used])
         return from_dict({"posterior": grouped(self.names, draws)})
 
@@ -248,7 +262,7 @@ def counted(schedule: Schedule, algorithm: ChainMethod, dim: int) -> list[Array]
     A draw counts if it was made after the warm-up (it read a version from its end on) and its chain had
     burned in.  Both follow from the schedule alone, never from the draws.
     """
-    per_worker, most = algorithm.per_worker, algorithm.draws
+    per_worker = algorithm.per_worker
     # The k-th step of a worker moves its chain k modulo per_worker; reads of one worker increase with k.
     order = np.lexsort((np.arange(len(schedule)), schedule.read, schedule.worker))
     made = np.empty(len(schedule), np.int64)
@@ -259,10 +273,13 @@ def counted(schedule: Schedule, algorithm: ChainMethod, dim: int) -> list[Array]
     good = (schedule.commit != DROPPED) & (schedule.read >= algorithm.warm_up_commits(dim))
     good &= made // per_worker >= algorithm.preparations + algorithm.burn_in
     place = schedule.commit.astype(np.int64) - 1
-    # The first `most` draws of all chains together: slow chains have fewer, and none is cut by its values.
-    kept = np.sort(place[good])[:most]
-    good &= place <= (kept[-1] if kept.size else -1)
     return [np.sort(place[good & (chain == c)]) for c in np.unique(chain)]
+
+
+def first(places: Sequence[Array], most: int) -> list[Array]:
+    """The first `most` draws of all chains together: slow chains have fewer; no value decides."""
+    kept = np.sort(np.concatenate(places))[:most]
+    return [where[where <= (kept[-1] if kept.size else -1)] for where in places]
 
 
 def grouped(names: Sequence[str], draws: Array) -> dict[str, Array]:
@@ -311,11 +328,15 @@ def _disagreement(samples: Samples, chains: Sequence[Array], worst: int) -> str:
     """Return a reason for chains to disagree about a parameter, and what to do."""
     if samples.accept > UNBOUNDED:
         return "nothing seems to bound them: the posterior may be improper; give it a proper prior"
-    # Ranges that do not meet mean separate modes; slow mixing leaves them overlapping.
+    if samples.accept < FEW_ACCEPTED:
+        return "they hardly move"
+    # Slow mixing leaves ranges overlapping.  Ranges that do not meet are of separate modes, or of chains that
+    # began far apart in a direction in which U is flat.
     if (places := _apart(chains, worst)) > 1:
         return (
-            f"the chains lie at {places} separate places: the posterior has several modes, and how much of "
-            "it each holds is not known from these draws"
+            f"the chains lie at {places} separate places: the posterior has several modes, or neither prior "
+            "nor data bound it in some direction; how much of it each place holds is not known from these "
+            "draws"
         )
     return (
         "they have not forgotten where they began: draw more, reparametrise, or check that the posterior is "
@@ -346,12 +367,31 @@ def _about_draws(samples: Samples) -> list[str]:
             f"the draws of {samples.names[worst]} are worth {samples.ess[worst]:.0f} independent ones, fewer "
             f"than {few}: draw more."
         )
-    if samples.accept < 0.3:
+    if (spacing := _spacing(samples.run)) > COARSE:
+        said.append(
+            f"U is about {samples.run.fun:.3g} at the draws, where floating-point numbers are {spacing:.2g} "
+            "apart: rounding affects which trajectories are accepted; compute U in float64, or leave out its "
+            "constant terms."
+        )
+    if samples.accept < FEW_ACCEPTED:
         said.append(
             f"only {samples.accept:.0%} of the trajectories were accepted: check that the gradient belongs "
             "to the value, and that the posterior is smooth."
         )
     return said
+
+
+def _spacing(run: Run) -> float:
+    """The distance between floating-point numbers near U, in the precision in which U is computed."""
+    # The first row is of theta0, where U may be far larger than at any draw.
+    U = np.abs(run.metrics["fun"][1:])
+    U = U[np.isfinite(U)]
+    if not U.size:
+        return 0.0
+    # A sum in float64 is not a float32 number by chance, let alone each time; zeros and integers may be.
+    with np.errstate(over="ignore"):
+        single = U.astype(np.float32)
+    return float(np.spacing(np.median(single if (single == U).all() else U)))
 
 
 def _diverged(share: str, samples: Samples) -> str:
@@ -414,7 +454,8 @@ def failed(run: Run) -> BadInput | None:
     if "not finite" in reason:
         return BadInput(
             f"{reason}: a chain reached a point where U or its gradient is NaN or infinite; correct the "
-            "problem or its data there, or bound its parameters (`Constrained`)."
+            "problem or its data there, bound its parameters (`Constrained`), or give it a proper prior if U "
+            "falls without end."
         )
     return BadInput(
         f"the chains ran away ({reason}): the posterior may be improper, with no prior or data to bound it; "
