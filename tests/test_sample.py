@@ -273,6 +273,24 @@ def test_an_improper_posterior_never_looks_fine(function: Any) -> None:
             drawn(Model(function, 2), 800)
 
 
+def test_a_log_density_in_the_place_of_U_is_told() -> None:
+    said = []
+    with quietly():
+        try:
+            said = drawn(Model(lambda t: (-0.5 * t @ t, -t), 2), 500).warnings
+        except BadInput as error:
+            said = [str(error)]
+    assert any("that U is minus the log density" in sentence for sentence in said)
+
+
+@pytest.mark.parametrize("result", [None, np.zeros(1), np.complex128(1.0)], ids=["none", "array", "complex"])
+def test_a_value_that_is_no_number_is_named(result: Any) -> None:
+    model = gaussian(2)
+    model.value = lambda theta: result
+    with pytest.raises(BadInput, match="value must return a number, not"):
+        drawn(model, 500)
+
+
 @pytest.mark.parametrize(
     "function",
     [

@@ -29,6 +29,10 @@ FEW_ACCEPTED = 0.3
 """A share of accepted trajectories below which chains hardly move."""
 COARSE = 0.1
 """The spacing of the floating-point numbers near U, from which rounding affects what is accepted."""
+IMPROPER = (
+    "the posterior may be improper, with no prior or data to bound it; give it a proper prior, and check "
+    "that U is minus the log density"
+)
 RUNAWAY = 10.0
 """The ratio of widths, of the last third of a chain to the first, from which a chain drifts away."""
 
@@ -99,9 +103,7 @@ class Samples:
         lost = sum(map(len, places)) - run.counters["draws"]
         require(
             lost <= 0 or not run.counters.get("updates_rejected", 0),
-            f"{lost} draws were not finite or beyond all bounds: the posterior may be improper, with no "
-            "prior or data to bound it; give it a proper prior, and check that U and its gradient are "
-            "finite.",
+            f"{lost} draws were not finite or beyond all bounds: {IMPROPER}, and finite.",
         )
         chains = [np.array(run.keep.theta[where]) for where in first(places, algorithm.draws)]
         constrain = extra(run.problem, "constrain")
@@ -305,10 +307,7 @@ def _about_chains(samples: Samples) -> list[str]:
     worst = int(np.nanargmax(samples.rhat)) if np.isfinite(samples.rhat).any() else 0
     if drifting := _drifting(chains):
         name = samples.names[drifting[0]]
-        said.append(
-            f"the draws of {name} spread further and further: the posterior may be improper, with no "
-            "prior or data to bound it; give it a proper prior."
-        )
+        said.append(f"the draws of {name} spread further and further: {IMPROPER}.")
     # R-hat is NaN for a constant, which compares as no disagreement.
     constant = [i for i in range(chains[0].shape[1]) if all(np.ptp(chain[:, i]) == 0.0 for chain in chains)]
     if constant:
@@ -327,7 +326,7 @@ def _about_chains(samples: Samples) -> list[str]:
 def _disagreement(samples: Samples, chains: Sequence[Array], worst: int) -> str:
     """Return a reason for chains to disagree about a parameter, and what to do."""
     if samples.accept > UNBOUNDED:
-        return "nothing seems to bound them: the posterior may be improper; give it a proper prior"
+        return IMPROPER
     if samples.accept < FEW_ACCEPTED:
         return "they hardly move"
     # Slow mixing leaves ranges overlapping.  Ranges that do not meet are of separate modes, or of chains that
@@ -376,7 +375,7 @@ def _about_draws(samples: Samples) -> list[str]:
     if samples.accept < FEW_ACCEPTED:
         said.append(
             f"only {samples.accept:.0%} of the trajectories were accepted: check that the gradient belongs "
-            "to the value, and that the posterior is smooth."
+            "to the value, that U is minus the log density, and that the posterior is smooth."
         )
     return said
 
@@ -454,10 +453,7 @@ def failed(run: Run) -> BadInput | None:
     if "not finite" in reason:
         return BadInput(
             f"{reason}: a chain reached a point where U or its gradient is NaN or infinite; correct the "
-            "problem or its data there, bound its parameters (`Constrained`), or give it a proper prior if U "
-            "falls without end."
+            "problem or its data there, or bound its parameters (`Constrained`); where U falls without end, "
+            "give it a proper prior, or reparametrise (non-centred hierarchies)."
         )
-    return BadInput(
-        f"the chains ran away ({reason}): the posterior may be improper, with no prior or data to bound it; "
-        "give it a proper prior, and check the sign of the gradient."
-    )
+    return BadInput(f"the chains ran away ({reason}): {IMPROPER}.")
