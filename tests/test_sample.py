@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import asyncqn as aq
 from asyncqn.algorithms.sampling.metric import metric_shape
 from asyncqn.algorithms.sampling.search import find_mode
 from asyncqn.algorithms.sampling.target import Target
+from asyncqn.algorithms.sampling.trajectory import trajectory
 from asyncqn.errors import BadInput, SamplingWarning
 from tests.posterior_models import (
     Model,
@@ -271,6 +273,24 @@ def test_an_improper_posterior_never_looks_fine(function: Any) -> None:
             drawn(Model(function, 2), 800)
 
 
+def test_a_log_density_in_the_place_of_U_is_told() -> None:
+    said = []
+    with quietly():
+        try:
+            said = drawn(Model(lambda t: (-0.5 * t @ t, -t), 2), 500).warnings
+        except BadInput as error:
+            said = [str(error)]
+    assert any("that U is minus the log density" in sentence for sentence in said)
+
+
+@pytest.mark.parametrize("result", [None, np.zeros(1), np.complex128(1.0)], ids=["none", "array", "complex"])
+def test_a_value_that_is_no_number_is_named(result: Any) -> None:
+    model = gaussian(2)
+    model.value = lambda theta: result
+    with pytest.raises(BadInput, match="value must return a number, not"):
+        drawn(model, 500)
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -283,6 +303,53 @@ def test_a_region_without_finite_numbers_is_told(function: Any) -> None:
     with pytest.warns(SamplingWarning, match="where U or its gradient is NaN or infinite: nothing is drawn"):
         samples = drawn(Model(function, 2), 800)
     assert max(chain[:, 0].max() for chain in samples.chains) <= 1.0
+
+
+def test_a_step_that_overflows_is_no_fault_of_the_problem() -> None:
+    """Too long a step on a quartic ends at infinity; U itself is finite everywhere."""
+
+    def function(t: Any) -> tuple[float, Any]:
+        bend = t[1] - t[0] ** 2
+        g = np.array([0.1 * (t[0] - 1.0) - 20.0 * t[0] * bend, 10.0 * bend])
+        return 0.05 * (t[0] - 1.0) ** 2 + 5.0 * bend**2, g
+
+    target, x = Target(Model(function, 2), np.float64), np.array([3.0, 9.0])
+    g = np.empty(2)
+    value = target.value_and_grad(x, g)
+    with np.errstate(all="ignore"):
+        end = trajectory(target, x, g, value, np.eye(2), 1.0, 20, np.ones(2))
+    assert end.divergent
+    assert end.finite
+
+
+def test_draws_that_a_chain_could_not_send_are_no_draws() -> None:
+    """At the commit of a rejected update stands the draw of another chain."""
+    with quietly():
+        run = drawn(gaussian(2), 300, warm_up=200).run
+    counters = {**run.counters, "draws": run.counters["draws"] - 5, "updates_rejected": 5}
+    with pytest.raises(BadInput, match="5 draws were not finite or beyond all bounds"):
+        aq.Samples.from_run(dataclasses.replace(run, counters=counters))
+
+
+@pytest.mark.parametrize(("dtype", "constant"), [(np.float32, 1e8), (np.float64, 1e16)])
+def test_a_value_that_is_rounded_too_much_is_told(dtype: Any, constant: float) -> None:
+    def function(t: Any) -> tuple[float, Any]:
+        return float(dtype(constant) + dtype(0.5 * t @ t)), t
+
+    with quietly():
+        samples = drawn(Model(function, 2), 400, theta0=np.zeros(2, dtype), warm_up=200, check=False)
+    assert any("rounding affects which trajectories" in sentence for sentence in samples.warnings)
+
+
+def test_a_run_that_ends_in_its_warm_up_has_no_draws_to_show() -> None:
+    with quietly():
+        samples = drawn(gaussian(2), 400, max_time=5.0)
+    assert any("0 of 400 draws were made" in sentence for sentence in samples.warnings)
+    assert not any("accepted" in sentence for sentence in samples.warnings)
+    with pytest.raises(BadInput, match="no draws to summarise: max_time"):
+        samples.summary()
+    with pytest.raises(BadInput, match="no draws for ArviZ: max_time"):
+        samples.to_arviz()
 
 
 def test_a_wrong_gradient_that_nobody_checked_is_noticed() -> None:

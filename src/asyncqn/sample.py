@@ -12,6 +12,7 @@ import numpy as np
 from asyncqn.algorithms.sampling.chains import ChainCount, DrawCount
 from asyncqn.algorithms.sampling.minibatch_langevin import MinibatchLangevin
 from asyncqn.algorithms.sampling.shared_metric_hmc import Acceptance, SharedMetricHMC, WarmUp
+from asyncqn.checks.observed_calls import MARK, NothingToJudge, ObservedCalls
 from asyncqn.core.stopping import MaxTime
 from asyncqn.errors import SamplingWarning, require
 from asyncqn.minimize import CheckpointFolder, Objective, Start, Told, Where, minimize, starting_point
@@ -171,12 +172,15 @@ def sample(
 
 def _check_start(problem: Problem, start: Array) -> None:
     """Raise `BadInput` unless U and its gradient are finite at the start."""
-    g = np.empty_like(start)
-    # Overflow in the user's function becomes the sentence below, not NumPy's warning.
-    with np.errstate(all="ignore"):
-        value = float(problem.value(start.copy()))
-        # Copies, in case the user's functions write to their argument.
-        problem.grad(start.copy(), np.arange(int(problem.n_data)), g)
+    calls = ObservedCalls(problem)
+    try:
+        # Overflow in the user's function becomes the sentence below, not NumPy's warning.
+        with np.errstate(all="ignore"):
+            value = calls.number("value", start)
+            g = calls.grad(start, np.arange(int(problem.n_data)), MARK)
+    except NothingToJudge as nothing:
+        # An error of the user's own code, with its own traceback.
+        raise nothing.__cause__ or nothing from None
     at = "theta0" if start.any() else "theta0 = 0"
     require(
         math.isfinite(value),

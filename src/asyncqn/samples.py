@@ -29,6 +29,15 @@ too large."""
 UNBOUNDED_ACCEPTANCE = 0.995
 """Share of accepted trajectories from which chains that disagree seem to meet no resistance: on a proper
 posterior, the step is tuned until some trajectories are rejected."""
+FEW_ACCEPTED = 0.3
+"""Share of accepted trajectories below which chains hardly move: far below any reasonable target of
+`acceptance`, so that the tuned step cannot explain it."""
+COARSE_SPACING = 0.1
+"""Spacing of the floating-point numbers near U from which rounding affects what is accepted."""
+IMPROPER = (
+    "the posterior may be improper, with no prior or data to bound it; give it a proper prior, and check "
+    "that U is minus the log density"
+)
 DRIFT_RATIO = 10.0
 """A chain drifts away if its last third is wider than its first by at least this factor."""
 
@@ -100,7 +109,13 @@ class Samples:
         require(len(said) == dim, f"there are {dim} parameters, but {len(said)} names: pass one for each.")
         # The schedule says which chain made each commit, and run.keep holds the draw of each commit.
         places = counted(run.schedule, algorithm, dim)
-        chains = [np.array(run.keep.theta[where]) for where in places]
+        # A rejected update changed nothing: at its place stands the draw of another chain.
+        lost = sum(map(len, places)) - run.counters["draws"]
+        require(
+            lost <= 0 or not run.counters.get("updates_rejected", 0),
+            f"{lost} draws were not finite or beyond all bounds: {IMPROPER}, and finite.",
+        )
+        chains = [np.array(run.keep.theta[where]) for where in first(places, algorithm.draws)]
         constrain = extra(run.problem, "constrain")
         return cls(chains if constrain is None else [constrain(chain) for chain in chains], run, said)
 
@@ -133,9 +148,9 @@ class Samples:
 
     @property
     def accept(self) -> float:
-        """Share of the trajectories after the warm-up that were accepted; NaN for a method without a test."""
-        accepted = self.run.counters.get("accepted", math.nan)
-        return accepted / max(1, self.run.counters["draws"])
+        """Share of accepted trajectories after the warm-up; NaN without a test or without draws."""
+        draws = self.run.counters["draws"]
+        return self.run.counters.get("accepted", math.nan) / draws if draws else math.nan
 
     @property
     def step(self) -> float:
@@ -168,6 +183,7 @@ class Samples:
         """Return mean, standard deviation, quantiles, effective sample size and R-hat of every parameter."""
         # Chains are pooled by draws: longer ones weigh more.
         pooled = np.concatenate(self.chains)
+        require(len(pooled) > 0, f"there are no draws to summarise: {self.run.message}")
         low, middle, high = np.percentile(pooled, [5, 50, 95], axis=0)
         sd = pooled.std(axis=0)
         columns = {
@@ -200,6 +216,7 @@ class Samples:
         lengths = [len(chain) for chain in self.chains]
         used = [chain for chain in self.chains if 10 * len(chain) >= max(lengths)]
         shortest = min(map(len, used))
+        require(shortest > 0, f"there are no draws for ArviZ: {self.run.message}")
         # The shape is (chains, draws, dim), as ArviZ expects.
         draws = np.stack([chain[len(chain) - shortest :] for chain in used])
         return from_dict({"posterior": grouped(self.names, draws)})
@@ -261,7 +278,7 @@ def counted(schedule: Schedule, algorithm: ChainMethod, dim: int) -> list[Array]
     A draw counts if the version that it read is at or after the end of the warm-up, and if its chain has
     burned in.  Both follow from the schedule alone: a choice by the values of draws would bias them.
     """
-    per_worker, most = algorithm.per_worker, algorithm.draws
+    per_worker = algorithm.per_worker
     # The k-th step of a worker moves its chain k modulo per_worker; reads of one worker increase with k.
     # `lexsort` sorts by its last key first: by worker, then by version read, then by arrival.
     order = np.lexsort((np.arange(len(schedule)), schedule.read, schedule.worker))
@@ -275,10 +292,13 @@ def counted(schedule: Schedule, algorithm: ChainMethod, dim: int) -> list[Array]
     good &= made // per_worker >= algorithm.preparations + algorithm.burn_in
     # Commit n, counted from 1, is row n - 1 of `run.keep.theta`.
     place = schedule.commit.astype(np.int64) - 1
-    # The first `most` draws of all chains together: slow chains have fewer, and none is cut by its values.
-    kept = np.sort(place[good])[:most]
-    good &= place <= (kept[-1] if kept.size else -1)
     return [np.sort(place[good & (chain == c)]) for c in np.unique(chain)]
+
+
+def first(places: Sequence[Array], most: int) -> list[Array]:
+    """Return the first `most` draws of all chains together: slow chains have fewer; no value decides."""
+    kept = np.sort(np.concatenate(places))[:most]
+    return [where[where <= (kept[-1] if kept.size else -1)] for where in places]
 
 
 def grouped(names: Sequence[str], draws: Array) -> dict[str, Array]:
@@ -304,10 +324,7 @@ def _about_chains(samples: Samples) -> list[str]:
     worst = int(np.nanargmax(samples.rhat)) if np.isfinite(samples.rhat).any() else 0
     if drifting := _drifting(chains):
         name = samples.names[drifting[0]]
-        said.append(
-            f"the draws of {name} spread further and further: the posterior may be improper, with no "
-            "prior or data to bound it; give it a proper prior."
-        )
+        said.append(f"the draws of {name} spread further and further: {IMPROPER}.")
     # R-hat is NaN for a constant, which compares as no disagreement.
     constant = [i for i in range(chains[0].shape[1]) if all(np.ptp(chain[:, i]) == 0.0 for chain in chains)]
     if constant:
@@ -326,12 +343,16 @@ def _about_chains(samples: Samples) -> list[str]:
 def _disagreement(samples: Samples, chains: Sequence[Array], worst: int) -> str:
     """Return a reason for chains to disagree about a parameter, and what to do."""
     if samples.accept > UNBOUNDED_ACCEPTANCE:
-        return "nothing seems to bound them: the posterior may be improper; give it a proper prior"
-    # Ranges that do not meet mean separate modes; slow mixing leaves them overlapping.
+        return IMPROPER
+    if samples.accept < FEW_ACCEPTED:
+        return "they hardly move"
+    # Slow mixing leaves ranges overlapping.  Ranges that do not meet are of separate modes, or of chains that
+    # began far apart in a direction in which U is flat.
     if (places := _apart(chains, worst)) > 1:
         return (
-            f"the chains lie at {places} separate places: the posterior has several modes, and how much of "
-            "it each holds is not known from these draws"
+            f"the chains lie at {places} separate places: the posterior has several modes, or neither prior "
+            "nor data bound it in some direction; how much of it each place holds is not known from these "
+            "draws"
         )
     return (
         "they have not forgotten where they began: draw more, reparametrise, or check that the posterior is "
@@ -363,13 +384,31 @@ def _about_draws(samples: Samples) -> list[str]:
             f"the draws of {samples.names[worst]} are worth {samples.ess[worst]:.0f} independent ones, fewer "
             f"than {few}: draw more."
         )
-    # Far below any reasonable target of `acceptance`, so that the tuned step cannot explain it.
-    if samples.accept < 0.3:
+    if (spacing := _spacing(samples.run)) > COARSE_SPACING:
+        said.append(
+            f"U is about {samples.run.fun:.3g} at the draws, where floating-point numbers are {spacing:.2g} "
+            "apart: rounding affects which trajectories are accepted; compute U in float64, or leave out its "
+            "constant terms."
+        )
+    if samples.accept < FEW_ACCEPTED:
         said.append(
             f"only {samples.accept:.0%} of the trajectories were accepted: check that the gradient belongs "
-            "to the value, and that the posterior is smooth."
+            "to the value, that U is minus the log density, and that the posterior is smooth."
         )
     return said
+
+
+def _spacing(run: Run) -> float:
+    """Return the distance of floating-point numbers near U, in the precision in which U is computed."""
+    # The first row is of theta0, where U may be far larger than at any draw.
+    U = np.abs(run.metrics["fun"][1:])
+    U = U[np.isfinite(U)]
+    if not U.size:
+        return 0.0
+    # A sum in float64 is not a float32 number by chance, let alone each time; zeros and integers may be.
+    with np.errstate(over="ignore"):
+        single = U.astype(np.float32)
+    return float(np.spacing(np.median(single if (single == U).all() else U)))
 
 
 def _diverged(share: str, samples: Samples) -> str:
@@ -434,9 +473,7 @@ def failed(run: Run) -> BadInput | None:
     if "not finite" in reason:
         return BadInput(
             f"{reason}: a chain reached a point where U or its gradient is NaN or infinite; correct the "
-            "problem or its data there, or bound its parameters (`Constrained`)."
+            "problem or its data there, or bound its parameters (`Constrained`); where U falls without end, "
+            "give it a proper prior, or reparametrise (non-centred hierarchies)."
         )
-    return BadInput(
-        f"the chains ran away ({reason}): the posterior may be improper, with no prior or data to bound it; "
-        "give it a proper prior, and check the sign of the gradient."
-    )
+    return BadInput(f"the chains ran away ({reason}): {IMPROPER}.")

@@ -35,6 +35,7 @@ def laws(workers: int = WORKERS) -> dict[str, aq.Cluster]:
     absolute = aq.Cluster(workers=workers, worker_mean=linear.tolist(), worker_std=0.3)
     return {
         "equal means, 50 % jitter": cluster(2.0, 0.5),
+        "1 to 4, linear in speed, no jitter": cluster(1.0 / np.linspace(0.25, 1.0, workers), 0.0),
         "1 to 4, linear, standard deviation 0.3": absolute,
         "1 to 4, linear, 50 % jitter": cluster(linear, 0.5),
         "1 to 4, geometric, no jitter": cluster(geometric, 0.0),

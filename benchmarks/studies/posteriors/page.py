@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,20 @@ def efficiency(rows: list[Row]) -> float:
     return float(np.median([row["ess"] / row["gradients"] for row in rows])) if rows else math.nan
 
 
+def speed(rows: list[Row]) -> float:
+    """The median of effective draws per second of processor time, warm-up included; NaN without rows."""
+    # The first seed compiles what the others use.
+    later = [row for row in rows if row["seed"] > 0]
+    return float(np.median([row["ess"] / row["seconds"] for row in later])) if later else math.nan
+
+
+def cost(rows: list[Row]) -> float:
+    """The median of microseconds per gradient, all else included; NaN without rows."""
+    later = [row for row in rows if row["seed"] > 0]
+    each = [1e6 * row["seconds"] / (row["gradients"] + row["warm_up_gradients"]) for row in later]
+    return float(np.median(each)) if each else math.nan
+
+
 def spread(values: list[float]) -> str:
     """The median of some ratios, with their range and number."""
     known = [value for value in values if math.isfinite(value)]
@@ -78,10 +93,12 @@ class Results:
             if (row["method"], row["workers"]) == (method, workers) and posterior in (None, row["posterior"])
         ]
 
-    def over(self, method: str, workers: int) -> list[float]:
-        """Effective draws per gradient of `aq.sample` over those of a rival, by posterior."""
+    def over(
+        self, method: str, ours: int = 4, measure: Callable[[list[Row]], float] = efficiency
+    ) -> list[float]:
+        """A measure of `aq.sample` on `ours` workers over that of a rival with four chains, by posterior."""
         return [
-            efficiency(self.of("sample", 4, name)) / efficiency(self.of(method, workers, name))
+            measure(self.of("sample", ours, name)) / measure(self.of(method, 4, name))
             for name in self.posteriors
         ]
 
@@ -96,14 +113,15 @@ class Results:
 
     def must_hold(self) -> tuple[int, int, list[str]]:
         """Posteriors with all runs of dense NUTS within the margins: those where ours are, too."""
-        fair = [
-            name
-            for name in self.posteriors
-            if self.of("nuts-dense", 4, name) and all(map(right, self.of("nuts-dense", 4, name)))
-        ]
+        fair = self.fair()
         tried = [name for name in fair if self.ours(name)]
         missed = [name for name in tried if not all(map(right, self.ours(name)))]
         return len(tried) - len(missed), len(tried), missed
+
+    def fair(self) -> list[str]:
+        """Posteriors with all runs of dense NUTS within the margins."""
+        dense = {name: self.of("nuts-dense", 4, name) for name in self.posteriors}
+        return [name for name, rows in dense.items() if rows and all(map(right, rows))]
 
     def wrong(self) -> list[Row]:
         """The runs of `aq.sample` outside the margins."""
@@ -143,7 +161,7 @@ def posterior_table(results: Results) -> str:
         sd = max((row["sd"] for row in rows), key=lambda ratio: abs(ratio - 1.0))
         return f"{sum(map(right, rows))} of {len(rows)}, {mean:.3f}, {sd:.3f}"
 
-    for name, ratio in zip(results.posteriors, results.over("nuts-dense", 4)):
+    for name, ratio in zip(results.posteriors, results.over("nuts-dense")):
         ours, dense = results.ours(name), results.of("nuts-dense", 4, name)
         worth = efficiency(results.of("sample", 4, name))
         cells = [f"{value:.3g}" if math.isfinite(value) else "" for value in (worth, ratio)]
@@ -210,6 +228,33 @@ def standing(results: Results) -> str:
     )
 
 
+def by_workers(results: Results) -> str:
+    """The runs of `aq.sample` within the margins where all runs of dense NUTS are, by number of workers."""
+    parts, fair = [], results.fair()
+    for workers in (1, 4, 16):
+        rows = [row for name in fair for row in results.of("sample", workers, name)]
+        parts.append(f"{sum(map(right, rows))} of {len(rows)} at {workers} worker{'s' * (workers > 1)}")
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def few(results: Results) -> str:
+    """The runs that only the clause on effective draws puts outside the margins."""
+    runs = [r for r in results.rows if r["right"] and not right(r) and r["method"] not in RIVALS]
+    names = {"sample": "`aq.sample`", "nuts-dense": "dense NUTS", "nuts-diagonal": "diagonal NUTS"}
+    return "; ".join(f"{names[r['method']]} on {r['posterior']}, seed {r['seed']}" for r in runs) or "none"
+
+
+def rival_seeds(results: Results) -> str:
+    """How many seeds each rival has: one number, or the range over posteriors."""
+    counts = [
+        len([r for r in (*results.rows, *results.failed) if (r["method"], r["posterior"]) == (method, name)])
+        for method in RIVALS
+        for name in DENSITIES
+    ]
+    made = sorted({count for count in counts if count})
+    return f"{made[0]}" if len(made) == 1 else f"{made[0]} to {made[-1]}"
+
+
 def figure(results: Results, path: Path) -> None:
     """Histograms of the z-scores over the unit normal."""
     from matplotlib.figure import Figure
@@ -233,7 +278,8 @@ def page(results: Results, template: str) -> str:
     """The page: the text of `page.txt` with the measured numbers in their places."""
     good, tried, missed = results.must_hold()
     wrong = results.wrong()
-    warned = [r for r in wrong if r["rhat"] > 1.01 or r["divergent"] or r["ess"] < ENOUGH]
+    runs = [r for r in results.rows if r["method"] == "sample"]
+    warned = [r for r in runs if r["rhat"] > 1.01 or r["divergent"] or r["ess"] < ENOUGH]
 
     def agreement(method: str) -> str:
         parts = []
@@ -251,11 +297,20 @@ def page(results: Results, template: str) -> str:
         "posteriors": posterior_table(results),
         "fair": f"{good} of {tried}",
         "missed": ", ".join(missed) or "none",
-        "dense": spread(results.over("nuts-dense", 4)),
-        "diagonal": spread(results.over("nuts-diagonal", 4)),
+        "dense": spread(results.over("nuts-dense")),
+        "dense_1": spread(results.over("nuts-dense", ours=1)),
+        "dense_16": spread(results.over("nuts-dense", ours=16)),
+        "per_second": spread(results.over("nuts-dense", measure=speed)),
+        "cost": f"{cost(results.of('sample', 4)):.0f}",
+        "cost_dense": f"{cost(results.of('nuts-dense', 4)):.1f}",
+        "by_workers": by_workers(results),
+        "few": few(results),
+        "seeds": rival_seeds(results),
+        "diagonal": spread(results.over("nuts-diagonal")),
         "wrong": str(len(wrong)),
-        "runs": str(sum(r["method"] == "sample" for r in results.rows)),
-        "told": str(len(warned)),
+        "runs": str(len(runs)),
+        "told": str(sum(not right(r) for r in warned)),
+        "also": f"{sum(map(right, warned))} of the other {len(runs) - len(wrong)}",
         "z": agreement("sample"),
         "z_dense": agreement("nuts-dense"),
         "count": str(len(DENSITIES)),

@@ -59,7 +59,7 @@ class ObservedCalls:
 
     def _as_number(self, function: str, result: Any) -> float:
         try:
-            if np.ndim(result) == 0:
+            if np.ndim(result) == 0 and not np.iscomplexobj(result):
                 return float(result)
         except (TypeError, ValueError):
             pass

@@ -34,7 +34,7 @@ class End(NamedTuple):
     acceptance: float
     divergent: bool
     finite: bool
-    """False where U or its gradient was not finite on the way."""
+    """False where U or its gradient was not finite at a place that a stable trajectory reached."""
 
 
 def trajectory(
@@ -65,7 +65,12 @@ def trajectory(
         last = i == n
         w += 0.5 * g if last else g
         v -= (0.5 * h if last else h) * apply(metric, g)
-    error = math.inf if lost else end - value - 0.5 * h * (dot(w, v_0) + dot(w, v))
+    # Kinetic energy lost until the last gradient that was finite.
+    kinetic = 0.5 * h * (dot(w, v_0) + dot(w, v))
+    error = math.inf if lost else end - value - kinetic
     if not error <= DIVERGENT:  # NaN as well
-        return End(start, first, value, 0.0, divergent=True, finite=math.isfinite(error))
+        # A step that is too long for the curvature overflows in the end.  Its kinetic energy shows that it
+        # had diverged before, so that the problem is not to blame for the numbers that are not finite.
+        finite = math.isfinite(error) or not abs(kinetic) <= DIVERGENT
+        return End(start, first, value, 0.0, divergent=True, finite=finite)
     return End(x, g, end, math.exp(min(0.0, -error)), divergent=False, finite=True)
