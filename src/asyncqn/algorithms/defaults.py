@@ -2,14 +2,13 @@
 
 The first line that applies decides:
 
-    no worker may wait                          `TableLBFGS`
-    the problem has a metric of samples         `MetricLBFGS`: growing samples in that metric
-    the problem has a structured metric         `StagedLBFGS`: stale stochastic batches, then exact passes
-    64 parts, four per worker, are each worth
-    a message and a commit                      `TableLBFGS`: each update is a commit
-    all rows are at most four waves             `BlockLBFGS`: one block per worker, each in up to four pieces
-    a sample's Hessian costs a pass at most     `DifferenceLBFGS`: samples that grow to all rows
-    otherwise                                   `GrowingLBFGS`: the same, without a Hessian
+- If no worker may wait: `TableLBFGS`.
+- If the problem has a metric of samples: `MetricLBFGS`, growing samples in that metric.
+- If the problem has a structured metric: `StagedLBFGS`, stale stochastic batches and then exact passes.
+- If the rows make 64 parts, four per worker, each worth a message and a commit: `TableLBFGS`.
+- If all rows are at most four waves: `BlockLBFGS`, one block per worker, each in up to four pieces.
+- If a sample's Hessian costs a pass at most: `DifferenceLBFGS`, samples that grow to all rows.
+- Otherwise: `GrowingLBFGS`, the same without a Hessian.
 
 A wave is 1000 rows, or 100 rows per worker, or three rows for every two numbers of theta, whichever is most.
 All but `TableLBFGS` wait for slow workers, whom idle ones help.
