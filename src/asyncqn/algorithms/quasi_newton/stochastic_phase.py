@@ -41,7 +41,7 @@ from asyncqn.kernels.vectors import sum_of_squares
 
 WINDOW = 40
 """Parts that have answered again between two estimates of L."""
-SAFETY, NOISE = 0.6, 10.0
+SAFETY, NOISE = 0.6, 20.0
 FADING = 0.9
 """The estimate of L falls by this factor at most from one window to the next."""
 FALL = 0.25
