@@ -9,8 +9,8 @@ Every run is a line of rivals.jsonl or ours.jsonl in docs/results/laboratory, an
 measured again: the command may be stopped at any time.  To measure a method of ours anew, delete its lines
 first (`--forget table`).
 
-Draws 2, 3 and 4 are measured, each with seeds 1, 2 and 3; nothing was chosen on them.  The first round has
-every draw with one seed; two more rounds follow, without *movielens*, whose runs take long.
+Draws 2, 3 and 4 are measured, each with seeds 1, 2 and 3.  The first round has every draw with one seed; two
+more rounds follow, without *movielens*, whose runs take long.  `--draws 5 6 7` measures further draws.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,14 @@ from benchmarks.studies.laboratory.verdict import JUDGED, summary, times_of, ver
 from benchmarks.studies.tables import RESULTS, write
 
 RIVALS_FILE, OURS_FILE = (RESULTS / "laboratory" / f"{name}.jsonl" for name in ("rivals", "ours"))
-ROUNDS = tuple(tuple((draw, 1 + (draw + k) % 3) for draw in (2, 3, 4)) for k in range(3))
-"""Draws and seeds."""
+DRAWS, ROUNDS = (2, 3, 4), 3
+
+
+def round_of(draws: Sequence[int], number: int) -> list[tuple[int, int]]:
+    """Return draws and seeds of a round."""
+    return [(draw, 1 + (draw + number) % 3) for draw in draws]
+
+
 OURS = ("table", "default", "growing", "growing by scatter", "block")
 
 
@@ -90,9 +96,9 @@ def selected(given: argparse.Namespace) -> list[Cell]:
 
 def runs(given: argparse.Namespace, rounds: slice) -> Iterator[tuple[Cell, int, int]]:
     """Yield cell, draw and seed of the runs of some rounds, draw by draw and family by family."""
-    for number, each in list(enumerate(ROUNDS[: given.rounds]))[rounds]:
+    for number in range(given.rounds)[rounds]:
         chosen_cells = [cell for cell in selected(given) if number == 0 or cell.family != "movielens"]
-        for draw, seed in each:
+        for draw, seed in round_of(given.draws, number):
             yield from ((cell, draw, seed) for cell in sorted(chosen_cells, key=lambda c: c.family))
 
 
@@ -104,7 +110,7 @@ def measure_rivals(given: argparse.Namespace, lines: Lines) -> None:
             print("tuned", *cell, f"{time.process_time() - begin:.0f} s", flush=True)
             if time.monotonic() > lines.until:
                 return
-        if not all(_rivals_in(cell, draw, seed, lines) for draw, seed in ROUNDS[0]):
+        if not all(_rivals_in(cell, draw, seed, lines) for draw, seed in round_of(given.draws, 0)):
             return
     for cell, draw, seed in runs(given, slice(1, None)):
         if not _rivals_in(cell, draw, seed, lines):
@@ -159,7 +165,8 @@ def main() -> int:
     parser.add_argument("--problems", nargs="+", choices=FAMILIES, default=list(FAMILIES))
     parser.add_argument("--workers", nargs="+", type=int, help="default: all")
     parser.add_argument("--kinds", nargs="+", help="kinds of clusters; default: all")
-    parser.add_argument("--rounds", type=int, default=len(ROUNDS), help="of one seed for each draw")
+    parser.add_argument("--draws", nargs="+", type=int, default=list(DRAWS))
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of one seed for each draw")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further run after these")
     parser.add_argument("--forget", nargs="+", choices=OURS, help="delete the lines of these")
     parser.add_argument("--page", action="store_true", help="write docs/results/laboratory.md")

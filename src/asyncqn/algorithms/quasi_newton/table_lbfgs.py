@@ -160,9 +160,10 @@ def table_algorithm(
     (250, 8)
     """
     n, d = int(problem.n_data), int(problem.dim)
-    wanted = max(worthwhile_parts(n, workers, message, master), PARTS_PER_WORKER * workers)
-    parts = max(1, min(n, wanted, LARGEST_TABLE // (16 * max(1, d))))
-    if enough_parts(parts, workers) and n < FEW_ROWS * d and not extra(problem, "convex"):
+    worthwhile = worthwhile_parts(n, workers, message, master)
+    most = min(n, LARGEST_TABLE // (16 * max(1, d)))
+    parts = max(1, min(max(worthwhile, PARTS_PER_WORKER * workers), most))
+    if enough_parts(min(worthwhile, most), workers) and n < FEW_ROWS * d and not extra(problem, "convex"):
         return TableLBFGS(parts, workers, stochastic=True)
     first = max(workers, math.ceil(ROWS_PER_NUMBER * d * parts / n))
     return TableLBFGS(parts, min(first, parts))
