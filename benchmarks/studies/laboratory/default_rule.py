@@ -1,14 +1,19 @@
-"""Does `minimize` choose well on real threads?  Its choice beside what it would choose otherwise.
+"""Does `minimize` choose well?  The method that waits and the table, until they converge.
 
-    python -m benchmarks.studies.laboratory.default_rule [--turns 3]
+    python -m benchmarks.studies.laboratory.default_rule [--turns 3]      on two real threads
+    python -m benchmarks.studies.laboratory.default_rule --simulated      on the laboratory's clusters, draw 0
 
-Two threads, gradients alone (no metric comes with the problem).  The rule compares the measured costs of a
-message and a commit with the gradient of a row, and takes `TableLBFGS` where the rows make enough parts that
-are worth both.  For each problem three methods run in turns until they converge or `LIMIT` seconds have
-passed: the one that waits (the rule with prohibitive costs), the table (the rule with `waits=False`), and
-so one of the two is the choice.  Seconds are those of the clock, the start of the run included.
+**Real.**  Two threads, gradients alone (no metric comes with the problem).  The rule compares the measured
+costs of a message and a commit with the gradient of a row, and takes `TableLBFGS` where the rows make enough
+parts that are worth both.  For each problem two methods run in turns until they converge or `LIMIT` seconds
+have passed: the one that waits (the rule with prohibitive costs) and the table (`waits=False`).  One of the
+two is the choice.  Seconds are those of the clock, the start of the run included.
 
 Writes docs/results/laboratory/default.csv: medians, ranges, and how far above the lowest U each ended.
+
+**Simulated.**  The problems of the laboratory (draw 0, seed 0, law *lognormal*), W = 1, 4, 16 and 40: passes
+until a run converges (tolerance 1e-8), at most `MOST_PASSES`; the master is charged for its commits.  Writes
+docs/results/laboratory/converged.csv.
 """
 
 from __future__ import annotations
@@ -24,10 +29,16 @@ import numpy as np
 import asyncqn as aq
 from asyncqn.minimize import PROHIBITIVE_COST, choose_algorithm
 from asyncqn_recommender import MatrixFactorization
+from benchmarks.studies.laboratory.cells import Cell, cluster
+from benchmarks.studies.laboratory.commits import commit_time
+from benchmarks.studies.laboratory.ours import our_methods
+from benchmarks.studies.laboratory.problems import problem
 from benchmarks.studies.large_data.models import TanhNetwork
 from benchmarks.studies.tables import write
 
 WORKERS, LIMIT = 2, 25.0
+SIMULATED_WORKERS, MOST_PASSES = (1, 4, 16, 40), 300.0
+SIMULATED = ("linear", "logistic", "ill", "rotated", "network", "factorization", "profiled")
 
 
 class GradientsAlone(aq.LogisticRegression):
@@ -56,11 +67,11 @@ PROBLEMS: dict[str, Callable[[], Any]] = {
 
 def measure(name: str, turns: int) -> list[dict[str, Any]]:
     """Return a row for each method on a problem."""
-    problem, engine = PROBLEMS[name](), aq.Threads(WORKERS)
-    theta0 = problem.initial(np.random.default_rng(5))
-    chosen = choose_algorithm(problem, engine, theta0)
-    waiting = aq.default_algorithm(problem, WORKERS, message=PROHIBITIVE_COST, master=PROHIBITIVE_COST)
-    methods = {"waits": waiting, "table": choose_algorithm(problem, engine, theta0, waits=False)}
+    model, engine = PROBLEMS[name](), aq.Threads(WORKERS)
+    theta0 = model.initial(np.random.default_rng(5))
+    chosen = choose_algorithm(model, engine, theta0)
+    waiting = aq.default_algorithm(model, WORKERS, message=PROHIBITIVE_COST, master=PROHIBITIVE_COST)
+    methods = {"waits": waiting, "table": choose_algorithm(model, engine, theta0, waits=False)}
     seconds: dict[str, list[float]] = {method: [] for method in methods}
     ends: dict[str, aq.Run] = {}
     # In turns, so that other load on the machine falls on all methods alike.  The first turn compiles.
@@ -74,7 +85,7 @@ def measure(name: str, turns: int) -> list[dict[str, Any]]:
             if turn:
                 seconds[method].append(time.perf_counter() - begin)
     lowest = min(run.fun for run in ends.values())
-    start = float(problem.value(theta0))
+    start = float(model.value(theta0))
     return [
         {
             "problem": name,
@@ -91,10 +102,47 @@ def measure(name: str, turns: int) -> list[dict[str, Any]]:
     ]
 
 
+def simulate(family: str, workers: int) -> dict[str, Any]:
+    """Return passes to convergence of the table and of the method that waits, in a cell of the laboratory."""
+    told = problem(family)
+    cell = Cell(family, workers, "lognormal")
+    unit = told.model.n_data * told.row / workers
+    dear = {"message": PROHIBITIVE_COST, "master": PROHIBITIVE_COST}
+    methods = {
+        "waits": aq.default_algorithm(told.model, workers, **dear),
+        "table": our_methods(told.model, workers, cell.message / told.row)["table"],
+    }
+    row: dict[str, Any] = {
+        "problem": family,
+        "W": workers,
+        "method that waits": type(methods["waits"]).__name__,
+    }
+    for method, algorithm in methods.items():
+        machines = cluster(
+            cell.kind, workers, told.model.n_data, told.row, commit_time(algorithm, told.model.dim)
+        )
+        run = aq.minimize(
+            told.model,
+            algorithm,
+            engine=aq.Simulator(machines),
+            theta0=told.theta0,
+            max_time=MOST_PASSES * unit,
+            check=False,
+        )
+        done = run.status == "converged"
+        row[f"passes, {method}"] = round(float(run.metrics["time"][-1]) / unit, 1) if done else None
+    return row
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--simulated", action="store_true")
     given = parser.parse_args()
+    if given.simulated:
+        cells = [(family, workers) for family in SIMULATED for workers in SIMULATED_WORKERS]
+        write("laboratory/converged", [simulate(*cell) for cell in cells])
+        return
     rows = []
     for name in PROBLEMS:
         for row in measure(name, given.turns):

@@ -14,7 +14,6 @@ import numpy as np
 
 from asyncqn.storage import write_whole
 from benchmarks.studies.laboratory.cells import Cell, cells
-from benchmarks.studies.laboratory.commits import fits
 from benchmarks.studies.laboratory.problems import CONVEX, FAMILIES, GAPS
 from benchmarks.studies.laboratory.verdict import JUDGED, Line, Times, compare, geometric
 from benchmarks.studies.tables import RESULTS
@@ -44,28 +43,23 @@ def _verdicts(lines: dict[str, list[Line]]) -> str:
     return _markdown(rows)
 
 
-def _families(times: Times) -> str:
-    """Return the table by family: ratios of both methods at each level, with the least and the most cell."""
+def _clusters(times: Times) -> str:
+    """Return the table by cluster: mean ratios at each level, where U is convex and elsewhere."""
+    compared = [compare(times, JUDGED[0], level) for level in range(len(GAPS))]
     rows = []
-    for family in FAMILIES:
-        row: dict[str, Any] = {"problem": family}
-        for method in JUDGED:
+    for kind, workers in dict.fromkeys((c.kind, c.workers) for c in cells()):
+        row: dict[str, Any] = {"cluster": f"{kind}, W = {workers}"}
+        for word, convex in (("convex", True), ("other", False)):
             for level, gap in enumerate(GAPS):
-                each = [c.ratio for c in compare(times, method, level) if c.cell.family == family]
-                said = f"{geometric(each):.2f} ({min(each):.2f} to {max(each):.2f})" if each else "–"
-                row[f"{method}, {100 * gap:g} %"] = said
-        rows.append(row)
-    return _markdown(rows)
-
-
-def _commits() -> str:
-    """Return the table of what a commit of some methods costs, in microseconds."""
-    rows = []
-    for method in ("delay-adaptive-sgd by scatter", "async-saga by scatter", "table-lbfgs", "block-lbfgs"):
-        a, b, c, e = fits()[method]
-        k = 40 if method == "block-lbfgs" else 1
-        numbers = {f"d = {d:,}": f"{a + b * d + k * (c + e * d):.0f}" for d in (50, 1500, 49_615)}
-        rows.append({"method": method, **numbers})
+                each = [
+                    c.ratio
+                    for c in compared[level]
+                    if (c.cell.kind, c.cell.workers) == (kind, workers)
+                    and (c.cell.family in CONVEX) == convex
+                ]
+                row[f"{word}, {100 * gap:g} %"] = f"{geometric(each):.2f}" if each else "–"
+        if set(row.values()) - {row["cluster"], "–"}:
+            rows.append(row)
     return _markdown(rows)
 
 
@@ -121,8 +115,7 @@ def write_page(times: Times, contest: dict[str, list[Line]], safety: list[str]) 
     places = {
         "COVERAGE": _coverage(times),
         "LINES": _verdicts(contest),
-        "FAMILIES": _families(times),
-        "COMMITS": _commits(),
+        "CLUSTERS": _clusters(times),
         "SAFETY LINES": "\n".join(f"- {line}" for line in safety),
     }
     text = TEXT.read_text(encoding="utf-8")
