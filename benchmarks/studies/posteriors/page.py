@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.studies.posteriors import table
+from benchmarks.studies.posteriors.compare import ERRORS
 from benchmarks.studies.posteriors.densities import DENSITIES
 
 PAGE = table.TABLE.with_suffix(".md")
@@ -189,6 +190,31 @@ def miss_table(results: Results) -> str:
     return "\n".join(lines)
 
 
+def score_table(results: Results) -> str:
+    """z-scores by method: standard deviations, the test of Kolmogorov and Smirnov, and large ones."""
+    lines = [
+        "| method | scores | their sd | Kolmogorov-Smirnov p | beyond 3 (expected) | of these, where dense "
+        "NUTS passes |",
+        "|---|---|---|---|---|---|",
+    ]
+    fair, share = set(results.fair()), math.erfc(ERRORS / math.sqrt(2.0))
+    for method, workers, title in METHODS:
+        runs = [row for row in results.of(method, workers) if row["ess"] >= ENOUGH]
+        if not runs:
+            continue
+        columns = [[z for row in runs for z in row[name]] for name in table.SCORES]
+        large = [
+            row["posterior"] in fair for row in runs for z in (*row["z"], *row["z_sd"]) if abs(z) > ERRORS
+        ]
+        sd = ", ".join(f"{np.std(z):.2f}" for z in columns)
+        p = ", ".join(f"{kolmogorov_smirnov(z)[1]:.2g}" for z in columns)
+        count = sum(map(len, columns))
+        lines.append(
+            f"| {title} | {count} | {sd} | {p} | {len(large)} ({share * count:.0f}) | {sum(large)} |"
+        )
+    return "\n".join(lines)
+
+
 def rival_table(results: Results) -> str:
     """The errors of other methods, by posterior."""
     names = [name for name in DENSITIES if any(results.of(m, 4, name) for m in RIVALS)]
@@ -312,6 +338,7 @@ def page(results: Results, template: str) -> str:
         "told": str(sum(not right(r) for r in warned)),
         "also": f"{sum(map(right, warned))} of the other {len(runs) - len(wrong)}",
         "z": agreement("sample"),
+        "scores": score_table(results),
         "z_dense": agreement("nuts-dense"),
         "count": str(len(DENSITIES)),
         "enough": str(ENOUGH),
