@@ -79,9 +79,7 @@ def measure(name: str, turns: int) -> list[dict[str, Any]]:
         for method, algorithm in methods.items():
             begin = time.perf_counter()
             limits = {"commits": 5, "tol": None} if turn == 0 else {"max_time": LIMIT}
-            ends[method] = aq.minimize(
-                problem, algorithm, engine=engine, theta0=theta0, check=False, **limits
-            )
+            ends[method] = aq.minimize(model, algorithm, engine=engine, theta0=theta0, check=False, **limits)
             if turn:
                 seconds[method].append(time.perf_counter() - begin)
     lowest = min(run.fun for run in ends.values())
