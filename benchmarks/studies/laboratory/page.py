@@ -30,16 +30,16 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
 
 
 def _verdicts(lines: dict[str, list[Line]]) -> str:
-    """Return a row for each method and level; what is missed is in bold."""
+    """Return a row of the table's lines for each level; what is missed is in bold."""
     rows = []
-    for method, judged in lines.items():
-        for level in dict.fromkeys(line.level for line in judged):
-            row = {"": f"{method}, {level}"}
-            for line in judged:
-                if line.level == level:
-                    number = line.number if line.good else f"**{line.number}**"
-                    row[line.what] = f"{number}; {line.limit}"
-            rows.append(row)
+    judged = lines[JUDGED[0]]
+    for level in dict.fromkeys(line.level for line in judged):
+        row = {"level": level}
+        for line in judged:
+            if line.level == level:
+                number = line.number if line.good else f"**{line.number}**"
+                row[line.what] = f"{number}; {line.limit}"
+        rows.append(row)
     return _markdown(rows)
 
 
