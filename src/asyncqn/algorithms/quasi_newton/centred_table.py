@@ -20,9 +20,9 @@ A pair is of the whole way between two points, and where U bends its scale c is 
 The others' entries are where the curvature was higher, and H B > 2 there throws theta further out with every
 update; so c rises only half way (in its logarithm) to what a pair says, and falls at once.
 
-The updates between two pairs are a *window*, and the safeguard of the table compares each part with itself:
-the rise of its own estimate of U since its last update (by values, or by the slopes at both ends) has a mean
-and a standard error over the window.  A window has done harm where the mean exceeds both two standard errors
+The updates between two pairs are a *window*.  The safeguard of the table compares each part with itself: the
+rise of its own estimate of U since its last update (by values, or by the slopes at both ends) has a mean and
+a standard error over the window.  A window has done harm where the mean exceeds both two standard errors
 and `SAMPLING_FACTOR` times what sampling explains.  Sampling explains c d / 2 over the number of parts seen:
 a point that fits few parts too well fits them worse when others join.  After a harmful window, an update that
 is not finite or a step that leads too far, the table turns back: it is emptied and the pairs are forgotten.
