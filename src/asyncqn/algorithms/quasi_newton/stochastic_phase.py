@@ -43,7 +43,7 @@ WINDOW = 40
 """Updates of parts that had an entry at another point, between two estimates of L."""
 SAFETY, NOISE = 0.6, 20.0
 """`SAFETY` is the value of h L max(1 + l, P / NOISE); a delay of l updates requires it to be below 1.
-`NOISE` parts weigh as much as one update of delay: with few workers l is small, and would allow noisy steps."""
+`NOISE` parts count as one update of delay: with few workers l is small, and would allow noisy steps."""
 DECAY = 0.9
 """The estimate of L falls by this factor at most from one window to the next."""
 FALL = 0.25
