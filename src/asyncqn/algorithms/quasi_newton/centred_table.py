@@ -166,7 +166,7 @@ class Update(NamedTuple):
     """NaN where the problem offers no values."""
     part: int
     finite: bool
-    """False: g was set to zero by the worker, and the update says only that U or its gradient was not."""
+    """False: U or its gradient was not finite, and the worker has set g to zero."""
     read: int
     """The version at which the worker took the gradient."""
 
@@ -201,7 +201,7 @@ def window_is_full(iterate: Iterate, progress: Progress, first: int) -> bool:
         enough = max(WINDOW_SHARE * progress.seen, MIN_WINDOW_SHARE * min(first, iterate.theta.size))
     else:
         enough = WINDOW_SHARE * first
-    # The standard error in `harmful` needs two.
+    # A standard error needs two.
     return progress.moved >= max(enough, 2.0)
 
 
