@@ -12,7 +12,7 @@ import pytest
 import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.centred_table import Progress, Update
 from asyncqn.algorithms.quasi_newton.composition import Iterate
-from asyncqn.algorithms.quasi_newton.endless_table import FORGIVEN, TRUST
+from asyncqn.algorithms.quasi_newton.endless_table import STRETCH, WINDOWS_PER_HALVING
 from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse, ScatterMatrix
 from asyncqn.types import Commit
 
@@ -67,7 +67,7 @@ def test_where_U_bends_a_step_is_at_most_twice_the_longest_of_the_last_window() 
         there = quadratic(algorithm, there, PARTS + 3, 2, [6.9])
         table, seen = there.course.table, there.course.progress.seen
         length = abs(float(there.theta[0] - table.z_sum[0] / seen))
-        assert (length <= TRUST * 1e-6 * (1.0 + 1e-6)) == bent
+        assert (length <= STRETCH * 1e-6 * (1.0 + 1e-6)) == bent
 
 
 def test_windows_without_harm_take_a_halving_back() -> None:
@@ -83,7 +83,7 @@ def test_windows_without_harm_take_a_halving_back() -> None:
         if it.course.hold.since >= 0:
             break
     assert sorted(turns, reverse=True) == turns
-    assert turns[-1] == max(0, 3 - windows // FORGIVEN) < 3
+    assert turns[-1] == max(0, 3 - windows // WINDOWS_PER_HALVING) < 3
 
 
 class Hill:

@@ -1,7 +1,7 @@
 """The centred table: the newest gradient of every part, the point where it was taken, and the step from both.
 
-With g_i the newest update of part i, scaled so that the mean over all parts is the gradient of U, taken at
-z_i, and means over the parts that have answered,
+The newest update of part i is g_i, taken at z_i; it is scaled so that the mean over all parts is the gradient
+of U.  With means over the parts that have sent an update,
 
     theta = mean z - H mean g                                 after every update
     S += z - z_i,  Y += g - g_i,  (g_i, z_i) <- (g, z)        an update (g, z) of part i
@@ -20,13 +20,14 @@ A pair is of the whole way between two points, and where U bends its scale c is 
 The others' entries are where the curvature was higher, and H B > 2 there throws theta further out with every
 update; so c rises only half way (in its logarithm) to what a pair says, and falls at once.
 
-The updates between two pairs are a *window*, and the safeguard of the table compares each part with itself:
-the rise of its own estimate of U since its last update (by values, or by the slopes at both ends) has a mean
-and a standard error over the window.  Where the mean is positive by two of these, and by `TOLERATED` times
-what sampling explains (a point that fits few parts too well fits them worse when others join: c d / 2 over
-the parts seen), or where an update is not finite or theta goes too far, the table is emptied, the pairs are
-forgotten, and theta turns back to the last mean z up to which nothing had risen, with half the step.  The
-step before the first pair is not judged so: the pair corrects it.
+The updates between two pairs are a *window*.  The safeguard of the table compares each part with itself: the
+rise of its own estimate of U since its last update (by values, or by the slopes at both ends) has a mean and
+a standard error over the window.  A window has done harm where the mean exceeds both two standard errors
+and `SAMPLING_FACTOR` times what sampling explains.  Sampling explains c d / 2 over the number of parts seen:
+a point that fits few parts too well fits them worse when others join.  After a harmful window, an update that
+is not finite or a step that leads too far, the table turns back: it is emptied and the pairs are forgotten.
+Theta then returns to the last mean z up to which nothing had risen, and the steps are halved.  The step
+before the first pair is not judged by its window, because the pair corrects it.
 
 This file has the table and its steps; the plan that uses it is in `endless_table`.
 """
@@ -48,19 +49,24 @@ from asyncqn.kernels.table import replace_entry
 from asyncqn.kernels.vectors import dot, sum_of_squares
 from asyncqn.types import Array, Commit
 
-SHARE, HALF = 0.25, 0.5
-"""A pair is of this share of the parts seen, and of that share of the parts active at the start, or of the
-numbers in theta if these are fewer, at least; the first pair is of a quarter of the parts at the start."""
-EARLY = 0.1
-"""The share of the first parts after whose updates the first step is taken."""
-TOLERATED, ERRORS = 10.0, 2.0
-"""By how many times what sampling explains, and by how many standard errors, a rise must show to be one."""
-FAR = 1e6
-"""A step further than this times 1 plus the largest number of the start has gone astray."""
+WINDOW_SHARE, MIN_WINDOW_SHARE = 0.25, 0.5
+"""Length of a window: the first share of the parts seen, but at least the second share of the parts active at
+the start, or of the numbers in theta if these are fewer.  Before the first pair, the first share of the parts
+active at the start is enough."""
+FIRST_STEP_SHARE = 0.1
+"""Share of the parts active at the start that must have an entry before the first step is taken."""
+SAMPLING_FACTOR, STANDARD_ERRORS = 10.0, 2.0
+"""A rise counts where it exceeds both this multiple of what sampling explains and this number of standard
+errors."""
+MAX_DISTANCE = 1e6
+"""Largest distance of theta from the start, in any coordinate, in units of 1 plus the largest number of the
+start; a step that leads further has gone astray."""
 BELIEF = 2.0
-"""How soon the scatter of the updates is believed, see `scatter_inverse`."""
+"""The exponent p of `scatter_inverse`, where the choice of 2 for the table is explained."""
 LEAD, FADING = 3.0, 0.9
-"""The scatter is not used where its lead over I is below minus this; the factor on it for every new pair."""
+"""The scatter is not used where its lead over I is below minus `LEAD`; `FADING` multiplies the lead with
+every new pair.  Both values are those of `initial_inverse`, but a diagonal must earn its lead there, whereas
+the scatter is used until it has lost it: the first steps need it."""
 TURNS = 1
 """After more turns than this, before a point was held, a plan continues with exact gradients.  On the
 laboratory's network (draw 0, W = 4, 16, 40) five turns left runs unfinished after 300 passes that one turn
@@ -77,7 +83,8 @@ class Table(NamedTuple):
     values: npt.NDArray[np.float64]
     """Shape (P,): the part's estimate of U at z; NaN where there is none."""
     read: npt.NDArray[np.int64]
-    """Shape (P,): the version that is z; -1: there is no entry."""
+    """Shape (P,): the version whose theta is z; -1: there is no entry."""
+    # The sums are float64 whatever the dtype of theta: each update adds a small difference to a large sum.
     g_sum: npt.NDArray[np.float64]
     """Shape (d,): the sum of all g_i."""
     z_sum: npt.NDArray[np.float64]
@@ -99,12 +106,13 @@ class Table(NamedTuple):
 
     def clear(self) -> None:
         """Remove all entries."""
+        # g and z keep their old numbers: `replace_entry` does not read them where `read` is -1.
         self.read[:], self.values[:] = -1, math.nan
         self.g_sum[:], self.z_sum[:], self.S[:], self.Y[:] = 0.0, 0.0, 0.0, 0.0
 
 
 class Progress(NamedTuple):
-    """How the steps on the table have gone."""
+    """Record of the steps on the table: sums over the window under way, and what earlier ones left."""
 
     seen: int = 0
     """Parts that have an entry."""
@@ -112,6 +120,7 @@ class Progress(NamedTuple):
     """The sum of their values; NaN where none come."""
     moved: int = 0
     """Updates since the last pair whose part's point had moved."""
+    # Rises are per part, but in units of U: a part's estimate of U is scaled to all rows.
     rise: float = 0.0
     squares: float = 0.0
     """The sum of their rises, and of the squares of these."""
@@ -132,6 +141,7 @@ class Progress(NamedTuple):
     first_value: float = math.nan
     """|mean g| and the mean value at the first step."""
     turns: int = 0
+    """Turns that have not been forgiven: the steps are multiplied by 0.5^turns."""
     turned: int = 0
     """The version of the last turn: updates that read earlier ones are void."""
     windows: int = 0
@@ -148,14 +158,17 @@ class Progress(NamedTuple):
 
 
 class Update(NamedTuple):
-    """Of a part of the table: its estimates of the gradient and of U at z; of a block: its share of both."""
+    """A part's estimates of the gradient and of U at z, scaled so that their mean over the parts is exact."""
 
     g: Array
     z: Array
     value: float
+    """NaN where the problem offers no values."""
     part: int
     finite: bool
+    """False: U or its gradient was not finite, and the worker has set g to zero."""
     read: int
+    """The version at which the worker took the gradient."""
 
 
 def enter(table: Table, progress: Progress, update: Update) -> Progress:
@@ -167,8 +180,10 @@ def enter(table: Table, progress: Progress, update: Update) -> Progress:
     before = 0.0 if new else float(table.values[part])
     table.values[part], table.read[part] = update.value, update.read
     progress = progress._replace(seen=progress.seen + new, value=progress.value + (update.value - before))
+    # A first entry cannot be compared with anything, and one with s = 0 tells neither a rise nor curvature.
     if not moved:
         return progress
+    # A problem offers values always or never, so `before` is a number wherever the new value is.
     rise = slope if math.isnan(update.value) else update.value - before
     return progress._replace(
         moved=progress.moved + 1,
@@ -181,16 +196,18 @@ def enter(table: Table, progress: Progress, update: Update) -> Progress:
 
 def window_is_full(iterate: Iterate, progress: Progress, first: int) -> bool:
     """Return whether enough parts have moved for a pair; first: how many are active at the start."""
+    # H is P F^-1 until the first pair and may be far too long, so that pair must not wait for a full window.
     if iterate.memory.stored > 0:
-        enough = max(SHARE * progress.seen, HALF * min(first, iterate.theta.size))
+        enough = max(WINDOW_SHARE * progress.seen, MIN_WINDOW_SHARE * min(first, iterate.theta.size))
     else:
-        enough = SHARE * first
+        enough = WINDOW_SHARE * first
+    # A standard error needs two.
     return progress.moved >= max(enough, 2.0)
 
 
 def may_step(progress: Progress, first: int) -> bool:
-    """Return whether enough parts have answered for a step."""
-    return progress.seen >= max(2.0, EARLY * first)
+    """Return whether enough parts have an entry for a step."""
+    return progress.seen >= max(2.0, FIRST_STEP_SHARE * first)
 
 
 def initial_of(iterate: Iterate, progress: Progress) -> ScatterInverse:
@@ -201,19 +218,25 @@ def initial_of(iterate: Iterate, progress: Progress) -> ScatterInverse:
 def harmful(iterate: Iterate, progress: Progress) -> bool:
     """Return whether the parts that have moved are worse off, beyond error and sampling."""
     count, d = progress.moved, iterate.theta.size
+    # Means of differences of the same part: the differences between parts, which are far larger, cancel.
     mean = progress.rise / count
     error = math.sqrt(max(progress.squares / count - mean * mean, 0.0) / count)
+    # U exceeds its minimum by tr(H Cov(mean g)) / 2 on average; H = c F^-1 and Cov(mean g) = F / seen.
     sampling = 0.5 * float(iterate.memory.scale[0]) * d / max(progress.seen, 1)
-    return not (mean <= ERRORS * error or mean <= TOLERATED * sampling)
+    # Negated, so that a mean that is not a number is harmful.
+    return not (mean <= STANDARD_ERRORS * error or mean <= SAMPLING_FACTOR * sampling)
 
 
 def close(iterate: Iterate, table: Table, progress: Progress) -> tuple[Progress, bool]:
     """Learn a pair and begin another window; return whether the pair was admitted."""
     kind = iterate.theta.dtype
+    # A common factor of s and y changes nothing in H; means keep both within the range of float32.
     s, y = ((total / progress.moved).astype(kind) for total in (table.S, table.Y))
     inverse = InverseHessian(iterate.memory, initial_of(iterate, progress), PairRule(0.0, COSINE))
     admitted = inverse.learn(s, y[None])
+    # Also after a refusal: a sum that is not admitted would spoil the next window as well.
     table.S[:], table.Y[:] = 0.0, 0.0
+    # Stricter than `harmful`: a point to return to must not have risen at all, not even within the error.
     if progress.rise <= 0.0:
         table.harmless[...] = table.z_sum / progress.seen
     stride = max(progress.stride, progress.longest)
@@ -230,29 +253,40 @@ def aim(
     memory = iterate.memory
     g, z = table.g_sum / progress.seen, table.z_sum / progress.seen
     known = memory.stored > 0
+    # With V the covariance of one row's gradient, n V is the Hessian B (`scatter_inverse`).  The gradient of
+    # n / P rows, scaled up by P, has the covariance P n V: F is about P B, and c = P.
     if not known:
         memory.scale[0] = len(table.read)
     step = initial_of(iterate, progress).times(memory, g)
     step *= 0.5**progress.turns
     length, far, norm = (math.sqrt(sum_of_squares(v)) for v in (step, z, g))
     progress = progress._replace(norm=norm)
+    # A zero gradient leaves theta where it is, and norm = 0 makes `endless_table` hold it.
     if not (0.0 < length < math.inf and norm < math.inf):
         return progress
+    # As the safeguard bounds its steps; no bound before a window has closed without harm.
     most = math.inf if progress.stride == 0.0 else STEP_GROWTH * max(progress.stride, far)
     most = min(most, bound)
     if not known:
+        # The decrease on the quadratic whose Hessian is H^-1.
         promised = 0.5 * dot(g, step)
         if not (iterate.initial.known and progress.scattered) or math.isnan(progress.value):
+            # Without F, or without U to limit the promise: the length of the first step in `safeguard._aim`.
             most = min(most, max(1.0 / norm, FIRST * far), max(1.0, far))
+        # A promise of more than half of |U| is taken as a sign that F is too small.
         elif promised > 0.0:
             most = min(most, length * 0.5 * abs(progress.value / progress.seen) / promised)
     if length > most:
         step *= most / length
         length = most
-    limit = FAR * (1.0 + float(np.abs(iterate.start).max(initial=0.0)))
+    # Negated, so that a point that is not a number turns back too.
+    limit = MAX_DISTANCE * (1.0 + float(np.abs(iterate.start).max(initial=0.0)))
     if not float(np.abs(z - step - iterate.start).max(initial=0.0)) <= limit:
         return turn_back(iterate, table, progress, version)
+    # From the mean z, not from theta: see the top of this file.
     iterate.theta[...] = z - step
+    # Theta does not move before its first step, so these are estimates at the start, with which later
+    # points are compared.
     if progress.first_norm == 0.0:
         progress = progress._replace(first_norm=norm, first_value=progress.value / progress.seen)
     return progress._replace(longest=max(progress.longest, length))
@@ -261,8 +295,10 @@ def aim(
 def turn_back(iterate: Iterate, table: Table, progress: Progress, version: int) -> Progress:
     """Empty the table and begin again at the last harmless mean, with half the step."""
     table.clear()
+    # The pairs go, because they made the step; F stays, unless `endless_table` drops it.
     iterate.memory.forget()
     iterate.theta[...] = table.harmless
+    # All sums start again.  `stride` too, for its steps did harm in the end.
     return Progress(
         turns=progress.turns + 1,
         turned=version,
@@ -275,9 +311,10 @@ def turn_back(iterate: Iterate, table: Table, progress: Progress, version: int) 
 def above_start(iterate: Iterate, progress: Progress, finite: bool, value: float, commit: Commit) -> bool:
     """Return whether U is higher at theta, to which the table's steps have led, than at the start.
 
-    U at the start is asked for only where an estimate, or the lack of one, leaves a doubt.
+    U at the start is evaluated only where an estimate, or the lack of one, leaves a doubt: it costs a pass.
     """
     theta, start = iterate.theta, iterate.start
+    # `first_value` is NaN where no values come; the comparison is then false, and U decides.
     if theta.tobytes() == start.tobytes() or value <= progress.first_value:
         return False
     value = value if finite and not math.isnan(value) else commit.value(theta)

@@ -63,7 +63,9 @@ class Iterate(NamedTuple):
     initial: Any
     """The state of H0, as its kind defines it."""
     trial: Trial
+    """The safeguard's knowledge; the only field beside `course` that commits replace."""
     start: Array
+    """A copy of theta0: the point to which a plan returns whose steps have failed."""
     course: Any
     """The state of the plan."""
 
@@ -73,7 +75,7 @@ class Plan(Protocol):
 
     @property
     def stages(self) -> Stages:
-        """How updates reach the coordinator."""
+        """Stages of a run: in each, how the rows are cut and when updates are committed."""
 
     def check(self, problem: Problem) -> None:
         """Raise `BadInput` where the rows cannot be cut as the plan wants."""
@@ -106,12 +108,14 @@ class QuasiNewton(Checked, ABC):
     """
 
     memory: int
+    # Workers receive theta alone: base, pairs and table would cost many times as much to send.
     sent: ClassVar[tuple[str, ...]] = ("theta",)
     recent_values: ClassVar[int] = RECENT_VALUES
 
     @property
     def summary_size(self) -> int:
         """Numbers of curvature that an update brings beside the gradient: the parameter `curvature`."""
+        # Only methods whose H0 comes in summaries have this parameter.
         return getattr(self, "curvature", 0)
 
     @property
@@ -132,6 +136,7 @@ class QuasiNewton(Checked, ABC):
     @property
     def rule(self) -> PairRule:
         """Return when a pair is admitted: its cosine decides alone, whatever its scale."""
+        # epsilon is a curvature, and no value of it would suit every problem.
         return PairRule(0.0, COSINE)
 
     @property
@@ -148,6 +153,7 @@ class QuasiNewton(Checked, ABC):
         self.plan.check(problem)
 
     def init(self, theta0: Array) -> Iterate:
+        # k: the gradient alone, or with its image under H0.
         rows = self.initial_inverse.vectors
         return Iterate(
             # The iterate owns all its arrays, because the coordinator writes them in place.
@@ -157,6 +163,7 @@ class QuasiNewton(Checked, ABC):
             anchor=np.zeros((1 + rows, theta0.size), theta0.dtype),
             memory=self.initial_inverse.empty_memory(self.memory, theta0),
             initial=self.initial_inverse.empty(theta0, self.summary_size),
+            # -inf is never the largest, so that empty places do not count in the non-monotone rule.
             trial=Trial((-math.inf,) * self.recent_values),
             start=theta0.copy(),
             course=self.plan.course(theta0),
@@ -168,6 +175,8 @@ class QuasiNewton(Checked, ABC):
 
     def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Any:
         return self.plan.step(self, view, problem, task)
+
+    # A worker has no state, so that accepted and rejected updates mean nothing to it.
 
     def learn(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Worker:
         return local

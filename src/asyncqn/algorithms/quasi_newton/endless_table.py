@@ -24,7 +24,7 @@ the other, until 5, 10, 20, ... of them were accepted.  An exact phase also begi
 turns before the first held point, and at every turn after it.  It begins as well where a point is held for
 the number of updates and there was a turn before it.  So both kinds of steps get their time, whichever is the
 better one.  A turn empties the table and the memory; close to a minimum exact steps regain faster than the
-table what it lost.  A table of fewer than `FEWEST_PARTS` parts never leaves the exact phase.
+table what it lost.  A table of fewer than `MIN_TABLE_PARTS` parts never leaves the exact phase.
 
 The scatter may mislead, as where a prior has most of the curvature.  Every pair compares F^-1 with I, and
 where I fits better for long, H0 = c I.  Where 4 updates per part bring no pair at all, the scatter is dropped
@@ -79,31 +79,33 @@ from asyncqn.kernels.vectors import add_one, sum_of_squares
 from asyncqn.types import Array, Commit, Counters, Problem, Rows, Standing, Task
 
 LARGEST_TABLE = 2**30
-"""Bytes of the table at the coordinator beyond which a number of parts is refused."""
-QUICK = 4
-"""From one part in so many on, every update makes another active."""
-GOLDEN = 0.6180339887498949
-BENT = 1e-4
-"""U bends where values and slopes differ by more than this share of the slopes."""
-TRUST = 2.0
-"""A step is at most so many times as long as the longest of the last window, where U bends."""
-FORGIVEN = 5
-"""So many windows without harm take back one halving of the steps."""
+"""Largest size of the table at the coordinator, in bytes; more parts than fit are refused."""
+QUICK_GROWTH_DIVISOR = 4
+"""Once one part in this number is active, every update activates another one: see `core.stages.Growth`."""
+GOLDEN_RATIO = 0.6180339887498949
+"""(sqrt 5 - 1) / 2: multiples of this share of a circle cover it about evenly, however few they are."""
+MAX_DISAGREEMENT = 1e-4
+"""U bends where values and slopes differ by more than this share of the slopes; on a quadratic they differ
+by rounding alone."""
+STRETCH = 2.0
+"""Where U bends, a step is at most this number of times as long as the longest of the last window."""
+WINDOWS_PER_HALVING = 5
+"""Windows without harm that take back one halving of the steps."""
 FIRST_SLOPE, NEXT_SLOPE = 1e-4, 1e-2
 """A point is held where |mean g| is this share of the first, and that share of |g| at the last point held."""
 FIRST_CHECK = 50
 """Updates per part after which a point is held in any case; the next time twice as many."""
 FIRST_PHASE = 5
 """Points accepted in the first exact phase; in the next twice as many."""
-FEWEST_PARTS = 8
+MIN_TABLE_PARTS = 8
 """With fewer parts the steps are exact throughout."""
-UNPAIRED = 4
+MAX_UNPAIRED = 4
 """Updates per part without a pair after which the scatter is dropped."""
 PartNumber = TypeVar("PartNumber", int, Rows)
 
 
 class Hold(NamedTuple):
-    """What is known of the point that is held, and when the next one will be."""
+    """Knowledge of the point that is held, and the rule for when the next one will be."""
 
     since: int = -1
     """The version whose theta is held; -1: none is."""
@@ -116,7 +118,7 @@ class Hold(NamedTuple):
     judged: bool = False
     """Whether the last commit completed a point."""
     until: int = 0
-    """The exact phase ends when so many points were accepted."""
+    """The exact phase ends when `Trial.kept` has reached this number."""
     phases: int = 0
     """Exact phases so far."""
     updates: int = 0
@@ -156,14 +158,16 @@ class EndlessTable(Plan):
 
     @cached_property
     def stages(self) -> Stages:
-        first = self.parts if self.parts < FEWEST_PARTS else self.first
+        # A point is judged when all parts have been evaluated at it: exact steps must not wait for growth.
+        first = self.parts if self.parts < MIN_TABLE_PARTS else self.first
         return (batches(self.parts, None, Order.BY_AGE, growth_of(self.parts, first)),)
 
     def check(self, problem: Problem) -> None:
         check_table(problem, self.parts, self.parts)
 
     def course(self, theta0: Array) -> Course:
-        exact = self.parts < FEWEST_PARTS
+        exact = self.parts < MIN_TABLE_PARTS
+        # Version 0 is theta0: a table with few parts holds the start.
         hold = Hold(since=0, exact=True) if exact else Hold()
         phase = Phase(active=self.stochastic and not exact)
         return Course(Table.empty(self.parts, theta0), Progress(), hold, phase)
@@ -172,12 +176,16 @@ class EndlessTable(Plan):
         n, part = problem.n_data, task.part
         assert part is not None
         place = place_of(part, self.parts)
+        # Parts differ by one row where P does not divide n.  The weight of a part is its number of rows over
+        # n / P, so that the mean over all parts is exactly the gradient.
         first, last = place * n // self.parts, (place + 1) * n // self.parts
         share = (last - first) * self.parts / n
         g, value, finite = share_of(problem, view.theta, np.arange(first, last), share)
+        # An update owns its z, because the arrays of an iterate are written in place.
         return Update(g, view.theta.copy(), value, part, finite, task.read)
 
     def apply(self, method: Any, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+        # One update per commit in this stage; a hold may begin or end with any of them.
         for update in updates:
             if iterate.course.hold.since >= 0:
                 iterate = self._take_held(iterate, update, commit)
@@ -190,16 +198,20 @@ class EndlessTable(Plan):
     def _take(self, iterate: Iterate, update: Update, commit: Commit) -> Iterate:
         """Enter an update, set theta, and see whether it is to be held."""
         table, progress, hold, phase = iterate.course
+        # Void and overtaken updates count too: `updates` is a measure of time.
         hold = hold._replace(judged=False, updates=hold.updates + 1)
         if update.read >= max(progress.turned, int(table.read[update.part])):  # else void or overtaken
             if phase.active:
                 progress, phase = self._stochastic_step(iterate, progress, phase, update, commit.version)
             else:
                 progress = self._step(iterate, progress, update, commit.version)
+        # Only `turn_back` in this very commit sets `turned` to its version.
         turned = progress.turned == commit.version
         hold = hold._replace(turns=hold.turns + turned)
         if turned and hold.turns > (TURNS if iterate.trial.kept == 0 else 0):
+            # Theta is the harmless point now.  It is held, and exact steps start from it once it is judged.
             hold = hold._replace(since=commit.version, arrived=0, exact=True, trial=False, turns=0)
+        # While parts are still missing |mean g| is that of a sample, which may be small far from the minimum.
         elif not turned and progress.seen == self.parts:
             hold = self._hold_if_due(progress, hold, commit.version)
         return iterate._replace(course=Course(table, progress, hold, phase))
@@ -223,31 +235,36 @@ class EndlessTable(Plan):
         iterate.initial.note_deviation(update.g)
         progress = enter(table, progress, update)._replace(unpaired=progress.unpaired + 1)
         if window_is_full(iterate, progress, self.first):
+            # The window before the first pair is not judged: that pair corrects the error of P F^-1.
             if iterate.memory.stored > 0 and harmful(iterate, progress):
                 return turn_back(iterate, table, progress, version)
             progress = self._close(iterate, progress)
-        if progress.unpaired > UNPAIRED * self.parts:
+        # Windows have passed without an admissible pair: the scatter is suspected of leading theta astray.
+        if progress.unpaired > MAX_UNPAIRED * self.parts:
             iterate.initial.drop()
             return turn_back(iterate, table, progress, version)
         if not may_step(progress, self.first):
             return progress
         trusted = progress.bent and progress.last_stride > 0.0
-        return aim(iterate, table, progress, version, TRUST * progress.last_stride if trusted else math.inf)
+        return aim(iterate, table, progress, version, STRETCH * progress.last_stride if trusted else math.inf)
 
     def _close(self, iterate: Iterate, progress: Progress) -> Progress:
         """Close a window that did no harm."""
         table, count = iterate.course.table, progress.moved
-        bent, longest = progress.bend > BENT * progress.slopes, progress.longest
+        bent, longest = progress.bend > MAX_DISAGREEMENT * progress.slopes, progress.longest
+        # Before `close`, which sets S and Y to zero.
         gain = initial_of(iterate, progress).gain(table.S / count, table.Y / count)
         progress, admitted = close(iterate, table, progress)
+        # A refused pair says nothing of curvature, so it does not test the scatter either.
         if admitted:
             progress = _with_lead(iterate, progress, FADING * progress.lead + gain)
-        forgiven = progress.windows + 1 >= FORGIVEN
+        forgiven = progress.windows + 1 >= WINDOWS_PER_HALVING
         return progress._replace(
             bent=bent,
             last_stride=longest,
             windows=0 if forgiven else progress.windows + 1,
             turns=max(0, progress.turns - 1) if forgiven else progress.turns,
+            # `unpaired` runs across windows until a pair is admitted.
             unpaired=0 if admitted else progress.unpaired,
         )
 
@@ -260,6 +277,7 @@ class EndlessTable(Plan):
         return hold._replace(
             since=version,
             arrived=0,
+            # A table that took this long and turned on the way gives exact steps their time.
             exact=long and hold.turns > 0,
             trial=False,
             updates=0,
@@ -273,6 +291,7 @@ class EndlessTable(Plan):
         """Count an update at the point that is held, and judge that once all parts have arrived."""
         table, progress, hold, phase = iterate.course
         hold = hold._replace(judged=False)
+        # Taken before the hold, or a second update of the same part at the same point.
         late = update.read < hold.since or int(table.read[update.part]) >= hold.since
         if not late and update.finite:
             if not hold.exact:
@@ -281,7 +300,9 @@ class EndlessTable(Plan):
         iterate = iterate._replace(course=Course(table, progress, hold, phase))
         if late or (update.finite and hold.arrived < self.parts):
             return iterate
+        # One update that is not finite decides at once: the others cannot make the sum finite.
         at, value = _whole(table) if update.finite else (None, math.nan)
+        # The next point to be held is theta of this version; where the table continues, -1 replaces it.
         hold = hold._replace(judged=True, since=commit.version, arrived=0)
         # A point that was judged is a better start for the table than for stochastic steps.
         iterate = iterate._replace(course=Course(table, progress, hold, phase._replace(active=False)))
@@ -293,9 +314,13 @@ class EndlessTable(Plan):
         before = iterate.trial.kept
         trial = advance(iterate, _exact_inverse(iterate), at, value, commit.value)
         accepted = trial.kept > before
-        if accepted and trial.kept >= hold.until and trial.unseen == 0 and self.parts >= FEWEST_PARTS:
+        # unseen == 0: U of the base must be known, because that of the next held point is compared with it.
+        if accepted and trial.kept >= hold.until and trial.unseen == 0 and self.parts >= MIN_TABLE_PARTS:
+            # S and Y hold the changes between trials, of which `advance` has made its own pairs.
             table.S[:], table.Y[:] = 0.0, 0.0
             table.harmless[...] = iterate.base
+            # All entries were taken at the base.  The halvings end here (turns = 0), but updates from before
+            # the last turn stay void.
             progress = Progress(
                 seen=self.parts,
                 value=progress.value,
@@ -314,6 +339,7 @@ class EndlessTable(Plan):
         """Judge the point to which the table's steps have led."""
         table, progress, hold, phase = iterate.course
         trial, inverse = iterate.trial, _exact_inverse(iterate)
+        # Values decide below, so U is computed where it does not come with the gradient.
         if at is not None and math.isnan(value):
             value = commit.value(iterate.theta)
         finite = at is not None and math.isfinite(value)
@@ -323,12 +349,14 @@ class EndlessTable(Plan):
             if not finite and iterate.theta.tobytes() == iterate.start.tobytes():
                 iterate.theta[...] = math.nan  # U is not finite at the start: the master ends the run
                 return iterate
+            # The start is held next, as an arrival.  It is not above itself, so exact steps follow from it.
             if not finite or above_start(iterate, progress, finite, value, commit):
                 iterate.theta[...] = table.harmless[...] = iterate.start
                 inverse.forget()
                 return iterate._replace(course=Course(table, progress, hold._replace(exact=True), phase))
             gained = True
         else:
+            # Close to a minimum U is equal within rounding, and only a smaller gradient shows a gain.
             rounding = ROUNDING * float(np.finfo(iterate.theta.dtype).eps) * abs(trial.value)
             lower = finite and value < trial.value - rounding
             flatter = at is not None and _norm(at[0]) < LESS * _norm(iterate.at_base[0])
@@ -338,6 +366,7 @@ class EndlessTable(Plan):
             iterate = iterate._replace(trial=trial)
         if gained and not hold.exact:
             return self._go_on(iterate, commit.version)
+        # From the point just accepted or, without gain, from the one before it, to which theta returns.
         trial = aim_from_base(iterate, inverse)
         hold = hold._replace(
             exact=True,
@@ -350,10 +379,12 @@ class EndlessTable(Plan):
     def _go_on(self, iterate: Iterate, version: int) -> Iterate:
         """Continue with the table from the point that was held, at which all entries are."""
         table, progress, hold, phase = iterate.course
+        # The window under way ends here, because every entry has now been taken at the held point.
         if progress.moved >= 2:
             progress = self._close(iterate, progress)
         table.harmless[...] = iterate.base
-        bound = TRUST * progress.last_stride if progress.bent and progress.last_stride > 0.0 else math.inf
+        # mean z is the base, so this is an ordinary quasi-Newton step with the exact gradient.
+        bound = STRETCH * progress.last_stride if progress.bent and progress.last_stride > 0.0 else math.inf
         progress = aim(iterate, table, progress, version, bound)
         hold = hold._replace(since=-1, updates=0, slope=NEXT_SLOPE * _norm(iterate.at_base[0]))
         return iterate._replace(course=Course(table, progress, hold, phase))
@@ -377,6 +408,7 @@ def _norm(g: Array) -> float:
 def _with_lead(iterate: Iterate, progress: Progress, lead: float) -> Progress:
     """Note how well the scatter fits; where it comes into use or goes out of it, c is that of another H0."""
     changed = progress._replace(lead=lead)
+    # c F^-1 and c I have c of different units, so c is taken whole from the newest pair, without caution.
     if changed.scattered != progress.scattered:
         ScatterInverse(iterate.initial, trusted=changed.scattered).follow(iterate.memory)
     return changed
@@ -384,12 +416,15 @@ def _with_lead(iterate: Iterate, progress: Progress, lead: float) -> Progress:
 
 def _exact_inverse(iterate: Iterate) -> InverseHessian:
     """Return H for exact steps; where they keep failing, it may be the scatter's fault."""
+    # Without the caution and the early belief of the table's steps: the safeguard judges each step by itself.
     initial = ScatterInverse(iterate.initial, at_fault=True, trusted=iterate.course.progress.scattered)
     return InverseHessian(iterate.memory, initial, PairRule(0.0, COSINE, CONJUGACY))
 
 
 def _whole(table: Table) -> tuple[Array, float]:
     """Return the gradient and U, summed in the parts' own order; the sums of the table are renewed."""
+    # The running sums have gathered rounding errors, which depend on the order in which updates arrived; the
+    # verdict on a point must not.
     parts = len(table.read)
     table.g_sum[:], table.z_sum[:] = 0.0, 0.0
     for g, z in zip(table.g, table.z, strict=True):
@@ -403,13 +438,14 @@ def _whole(table: Table) -> tuple[Array, float]:
 
 def growth_of(parts: int, first: int) -> Growth:
     """Return how the parts of a table become active."""
-    return Growth(first, quick=max(first, parts // QUICK))
+    return Growth(first, quick=max(first, parts // QUICK_GROWTH_DIVISOR))
 
 
 def check_table(problem: Problem, parts: int, most: int) -> None:
     """Raise `BadInput` where the rows cannot be cut into `most` parts, or the table does not fit."""
     n, d = int(problem.n_data), int(problem.dim)
     require(most <= n, f"{n} data points cannot be cut into {most} parts: use fewer.")
+    # g and z, 8 bytes a number; a table in float32 needs half of it.
     require(
         16 * parts * d <= LARGEST_TABLE,
         f"a table of {parts} gradients and points of {d} numbers is too large for the master: use "
@@ -423,7 +459,8 @@ def place_of(part: PartNumber, parts: int) -> PartNumber:
     Parts with consecutive numbers lie far apart, so that the first few are a sample of all rows even where
     these are sorted.
     """
-    stride = max(1, round(GOLDEN * parts))
+    # A stride without a common divisor with P visits every place once: the map is a permutation.
+    stride = max(1, round(GOLDEN_RATIO * parts))
     while math.gcd(stride, parts) > 1:
         stride += 1
     return part * stride % parts

@@ -41,13 +41,15 @@ from asyncqn.kernels.vectors import dot
 from asyncqn.types import Array, Commit, Counters
 
 LONGEST_MATRIX, WINDOW = 200, 1000
-"""Numbers in theta up to which F is a whole matrix; differences over which it forgets."""
+"""Numbers in theta up to which F is a whole matrix: its factor costs d^3, and the coordinator computes it.
+Differences over which F forgets: an exponential mean replaces the plain one from there on."""
 FIRST_DIFFERENCES = 4
-"""Differences before H0 is made."""
+"""Differences before H0 is made for the first time."""
 RATE = 0.25
 """The weight of the newest update in the running mean: it follows theta within a few updates."""
 RENEWAL = 1.25
-"""H0 is made anew when so many times as many differences were seen."""
+"""Growth of the number of updates seen at which H0 is made anew.  A geometric sequence: a run of K updates
+factors F some log K times."""
 
 
 class ScatterMatrix(NamedTuple):
@@ -91,6 +93,7 @@ class ScatterMatrix(NamedTuple):
         if self.seen[0] == 1:
             self.last[:] = update
             return
+        # The first weight is 1, so that what F held before does not matter: `drop` need not clear it.
         weight = 1.0 / min(int(self.seen[0]) - 1, WINDOW)
         if self.whole:
             note_products(self.F, self.last, update, weight)
@@ -104,6 +107,8 @@ class ScatterMatrix(NamedTuple):
         if before == 0:
             self.last[:] = update
             return
+        # v of a plain mean while updates are few, then of an exponential one.  Update and mean count as
+        # independent, so the expectation of x x' is 1 + v times the covariance of an update.
         variance = max(1.0 / before, RATE / (2.0 - RATE))
         rate = max(1.0 / (before + 1), RATE)
         note_deviation(self.F, self.last, update, 1.0 / min(before, WINDOW), 1.0 / (1.0 + variance), rate)
@@ -111,6 +116,7 @@ class ScatterMatrix(NamedTuple):
     def note_version(self, updates: Sequence[Array]) -> None:
         """Add the differences of the updates of all parts at one point: they differ by their rows alone."""
         if len(updates) > 1:
+            # Not the last update of the version before: theta has moved since, and the change is no scatter.
             self.last[:] = updates[0]
             self.seen[0] = max(int(self.seen[0]), 1)
             for update in updates[1:]:
@@ -128,10 +134,12 @@ class ScatterMatrix(NamedTuple):
         stiffest = float((np.diagonal(F) if self.whole else F[0]).max())
         if not 0.0 < stiffest < np.inf:
             return False
+        # Without the floor a coordinate that has not varied yet would get an infinite step.
         floor = stiffest / min(k, WINDOW) ** flattest
         if self.whole:
             share = 1.0 / (1.0 + (min(k, WINDOW) / F.shape[1]) ** p)
             shrink_products(F, share, floor, factor)
+            # Rounding can make F indefinite.  The share tends to 1, where only the positive diagonal is left.
             while not cholesky(factor):
                 share = 0.5 * (1.0 + share)
                 shrink_products(F, share, floor, factor)
@@ -152,6 +160,7 @@ class ScatterMatrix(NamedTuple):
         wide = s.astype(np.float64)
         if not self.whole:
             return float(dot(wide * wide, self.factor[0]))
+        # |L's|^2 with the lower factor L.  Not by `@`, which calls BLAS: its bits change with its threads.
         image = (np.tril(self.factor) * wide[:, None]).sum(axis=0)
         return float(dot(image, image))
 
@@ -190,6 +199,7 @@ class ScatterInverse(ScalarInverse):
     @classmethod
     def for_commit(cls, state: Any, updates: Updates, summary: Array | None, commit: Commit) -> Self:
         if all(update.finite for update in updates):
+            # In the order of parts, not of arrival, so that F does not depend on the speed of workers.
             state.note_version([update.g for update in sorted(updates, key=lambda update: update.part)])
         return cls(state)
 
@@ -198,8 +208,10 @@ class ScatterInverse(ScalarInverse):
 
     def times(self, memory: PairMemory, v: Array) -> npt.NDArray[np.float64]:
         """Return H v in double precision."""
+        # Another F asks for another c.  The cautious table keeps c until the next pair: see `follow`.
         if self.state.renew(self.belief, 1.5 if self.cautious else 2.0) and not self.cautious:
             self.follow(memory)
+        # The recursion computes in the precision of its output: F^-1 may be too ill-conditioned for float32.
         product: npt.NDArray[np.float64] = np.empty(v.size)
         memory.product(v, product, lambda rest: self.apply(memory, rest))
         return product
@@ -216,6 +228,7 @@ class ScatterInverse(ScalarInverse):
         """
         if not self.state.known:
             return 0.0
+        # (s'y)^2 is in both fits and cancels.
         s, y = s.astype(np.float64), y.astype(np.float64)
         image = y.copy()
         self.state.solve(image)
@@ -234,11 +247,12 @@ class ScatterInverse(ScalarInverse):
         size = dot(y, image)
         if 0.0 < size < math.inf:
             said, before = memory.products[0, newest] / size, float(memory.scale[0])
+            # Too large a c throws theta further out with every update, too small a one costs a few updates.
             rises = self.cautious and self.trusted and self.state.known and said > before
             # Two roots: the product of two large numbers may overflow.
             memory.scale[0] = math.sqrt(before) * math.sqrt(said) if rises else said
 
     def forget(self, memory: PairMemory) -> None:
-        """Keep c, which comes with the next pair, and the scatter, unless it may be at fault."""
+        """Keep c until the next pair sets it, and the scatter, unless it may be at fault."""
         if self.at_fault:
             self.state.drop()

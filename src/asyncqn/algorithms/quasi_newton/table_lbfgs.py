@@ -8,8 +8,8 @@ The rows are cut into P parts.  Each update is a commit: a worker receives the a
 update is oldest, and sends its gradient g with the point z where it took it.  The coordinator keeps the last
 (g_i, z_i) of every part and steps at once (`centred_table`).  Staleness does not shrink the step, and there
 is no step size.  Where U may not be convex, the first steps are stochastic ones (`stochastic_phase`).  To
-judge a point exactly, the coordinator holds theta until every part has answered at it (`endless_table`); only
-such a point says that a run has converged.
+judge a point exactly, the coordinator holds theta until every part has sent an update taken at it
+(`endless_table`); only such a point says that a run has converged.
 
 The idea of a centred table is that of incremental Newton methods (Rodomanov and Kropotov 2016; Mokhtari,
 Eisen and Ribeiro 2018, who keep a Hessian per part); one H from pairs of sums over parts, the growth, the
@@ -71,6 +71,7 @@ class TableLBFGS(QuasiNewton):
     memory: PairedMemorySize = 20
     stochastic: Annotated[bool, parameter("Whether the run begins with stochastic steps")] = False
 
+    # Only the state of H0 comes from here: `centred_table.initial_of` sets the belief and the caution.
     initial_inverse = ScatterInverse
 
     @classmethod
@@ -92,21 +93,23 @@ class TableLBFGS(QuasiNewton):
 
     @property
     def evaluate_every(self) -> int:
+        # P commits are about a pass, which is what an evaluation costs.
         return max(GROWING_EVALUATE, self.parts)
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
         return {**super().counters(iterate, locals_), "turns": iterate.course.progress.turns}
 
 
-MESSAGES, MASTERS = 4.0, 1.0
-"""The time of a part's gradient: so many messages, and so many times what the master needs for W updates."""
+MESSAGES_PER_PART, ROUNDS_PER_PART = 4.0, 1.0
+"""Least time of a part's gradient: this number of messages, so that workers compute most of the time; and
+this number of rounds at the master, each an update of all W workers, so that none waits for the master."""
 ROWS_PER_NUMBER = 10
 """Rows of the active parts for every number in theta, so that the scatter says something about curvature."""
-FEW_ROWS = 25
-"""With fewer rows than this for every number in theta, growth helps little, and stochastic steps come first
-where U may not be convex.  On the laboratory's network, which has 330 rows for every number, they made the
-first levels no faster, and the last one slower (draw 0)."""
-ENOUGH_PARTS, PARTS_PER_WORKER = 64, 4
+MIN_ROWS = 25
+"""Rows for every number in theta from which on growth pays.  With fewer it helps little, and stochastic steps
+come first where U may not be convex.  On the laboratory's network, which has 330 rows for every number,
+they made the first levels no faster, and the last one slower (draw 0)."""
+MIN_PARTS, PARTS_PER_WORKER = 64, 4
 """Stochastic steps, and the table as the default method, need at least this many parts, in all and per
 worker: with fewer, updates are older than a quarter of a pass.  A table has `PARTS_PER_WORKER` parts per
 worker even where messages ask for fewer and longer ones.  In the laboratory with messages of 1000 rows (draw
@@ -117,12 +120,13 @@ MasterCost = Annotated[float, parameter("Of an update at the master", unit="row 
 
 def worthwhile_parts(n_data: int, workers: int, message: float, master: float) -> int:
     """Return into how many parts rows can be cut so that each is worth its message and its commit."""
-    return int(n_data / max(1.0, MESSAGES * message, MASTERS * workers * master))
+    # The largest of these is the least number of rows of a part, in units of one row's gradient.
+    return int(n_data / max(1.0, MESSAGES_PER_PART * message, ROUNDS_PER_PART * workers * master))
 
 
 def enough_parts(parts: int, workers: int) -> bool:
-    """Return whether updates are young enough: see `ENOUGH_PARTS`."""
-    return parts >= max(ENOUGH_PARTS, PARTS_PER_WORKER * workers)
+    """Return whether updates are young enough: see `MIN_PARTS`."""
+    return parts >= max(MIN_PARTS, PARTS_PER_WORKER * workers)
 
 
 @checked
@@ -161,9 +165,13 @@ def table_algorithm(
     """
     n, d = int(problem.n_data), int(problem.dim)
     worthwhile = worthwhile_parts(n, workers, message, master)
+    # 16 bytes: a number of g and one of z, in double precision, as in `endless_table.check_table`.
     most = min(n, LARGEST_TABLE // (16 * max(1, d)))
     parts = max(1, min(max(worthwhile, PARTS_PER_WORKER * workers), most))
-    if enough_parts(min(worthwhile, most), workers) and n < FEW_ROWS * d and not extra(problem, "convex"):
+    # `worthwhile`, not `parts`: the latter was raised to `PARTS_PER_WORKER` and would always seem enough.
+    if enough_parts(min(worthwhile, most), workers) and n < MIN_ROWS * d and not extra(problem, "convex"):
+        # Rows are so few that the rule below would activate more than two fifths of all parts at the start.
         return TableLBFGS(parts, workers, stochastic=True)
+    # The active parts have first n / P rows, which are then `ROWS_PER_NUMBER` d at least.
     first = max(workers, math.ceil(ROWS_PER_NUMBER * d * parts / n))
     return TableLBFGS(parts, min(first, parts))
