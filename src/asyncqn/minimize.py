@@ -12,14 +12,14 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from asyncqn.algorithms.defaults import TOLERANCE, Waits, default_algorithm, default_evaluate, most_commits
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.stability import warnings_before
-from asyncqn.checks.costs import relative_costs
+from asyncqn.checks.costs import measured_costs, stated_costs
 from asyncqn.checks.first_calls import check_first_calls
 from asyncqn.core.problem import check_members
 from asyncqn.core.request import Request
@@ -219,7 +219,8 @@ def minimize(
 
         engine = Threads(os.cpu_count() or 1)
     if algorithm is None:
-        algorithm = choose_algorithm(problem, engine, theta0, seed, waits)
+        algorithm, checked_already = choose_algorithm(problem, engine, theta0, seed, waits, check)
+        check = check and not checked_already
     require(
         waits or not any(stage.waits for stage in algorithm.stages),
         f"waits=False, but {type(algorithm).__name__} waits for slow workers: leave one of the two out.",
@@ -262,21 +263,41 @@ PROHIBITIVE_COST = 1e12
 """Row gradients: messages so dear that no problem has rows enough for them."""
 
 
-def choose_algorithm(
-    problem: Problem, engine: Engine, theta0: RealArray | None = None, seed: int = 0, waits: bool = True
-) -> Algorithm:
-    """Return the default algorithm for a problem on an engine, whose messages and commits have their costs.
+class Choice(NamedTuple):
+    """The default algorithm, and whether the first calls of the problem were checked on the way."""
 
-    On a real engine the costs are measured, unless the choice does not depend on them.
+    algorithm: Algorithm
+    checked: bool
+
+
+def choose_algorithm(
+    problem: Problem,
+    engine: Engine,
+    theta0: RealArray | None = None,
+    seed: int = 0,
+    waits: bool = True,
+    check: bool = True,
+) -> Choice:
+    """Choose the default algorithm for a problem on an engine, whose messages and commits have their costs.
+
+    On a real engine the costs are measured, unless the choice does not depend on them.  With `check`, the
+    problem's functions are compared before they are timed, so that a mistake in them gets its sentence.
     """
     free, dear = (
         default_algorithm(problem, engine.workers, waits=waits, message=cost, master=cost)
         for cost in (0.0, PROHIBITIVE_COST)
     )
     if free == dear:
-        return free
-    costs = relative_costs(problem, starting_point(problem, theta0, seed), engine)
-    return default_algorithm(problem, engine.workers, waits=waits, **costs._asdict())
+        return Choice(free, checked=False)
+    costs = stated_costs(engine)
+    measure = costs is None
+    if costs is None:
+        start = starting_point(problem, theta0, seed)
+        if check:
+            check_first_calls(problem, start)
+        costs = measured_costs(problem, start, engine)
+    chosen = default_algorithm(problem, engine.workers, waits=waits, **costs._asdict())
+    return Choice(chosen, checked=check and measure)
 
 
 def _length(

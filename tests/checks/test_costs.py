@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
-from asyncqn.checks.costs import Costs, relative_costs
+from asyncqn.checks.costs import Costs, measured_costs, stated_costs
 
 PROBLEM = aq.LogisticRegression.random(n_data=4000, dim=5, seed=0)
 
@@ -16,11 +16,12 @@ PROBLEM = aq.LogisticRegression.random(n_data=4000, dim=5, seed=0)
 def test_a_cluster_states_its_costs_by_rows() -> None:
     # Two workers at 1 and 3 rows' time: together they compute as two with 1.5 each.
     cluster = aq.Cluster(2, (2.0, 6.0), message=48.0, master=6.0, rows=2)
-    costs = relative_costs(PROBLEM, np.zeros(5), aq.Simulator(cluster))
+    costs = stated_costs(aq.Simulator(cluster))
     assert costs == Costs(message=32.0, master=4.0)
     slowed = aq.Threads(timing_model=cluster, time_unit=1e-3)
-    assert relative_costs(PROBLEM, np.zeros(5), slowed) == costs
-    assert relative_costs(PROBLEM, np.zeros(5), aq.Simulator(aq.Cluster(2))) == Costs()
+    assert stated_costs(slowed) == costs
+    assert stated_costs(aq.Simulator(aq.Cluster(2))) == Costs()
+    assert stated_costs(aq.Threads(2)) is None
 
 
 def test_a_slow_gradient_makes_messages_cheap() -> None:
@@ -31,7 +32,7 @@ def test_a_slow_gradient_makes_messages_cheap() -> None:
             return super().grad_with_value(theta, rows, out)
 
     slow = Slow(PROBLEM.X, PROBLEM.y)
-    costs = [relative_costs(problem, np.zeros(5), aq.Threads(2)) for problem in (slow, PROBLEM)]
+    costs = [measured_costs(problem, np.zeros(5), aq.Threads(2)) for problem in (slow, PROBLEM)]
     assert 100.0 * costs[0].message < costs[1].message
     assert 100.0 * costs[0].master < costs[1].master
 
@@ -52,10 +53,10 @@ def test_an_engine_says_what_a_message_takes() -> None:
     class Silent(Own):
         message_seconds = None
 
-    quick, slow = (relative_costs(PROBLEM, np.zeros(5), Own(seconds)) for seconds in (1e-5, 1.0))
+    quick, slow = (measured_costs(PROBLEM, np.zeros(5), Own(seconds)) for seconds in (1e-5, 1.0))
     assert quick.message < 1e-3 * slow.message
     # Without a word of the engine, a message takes a millisecond.
-    assert quick.message < relative_costs(PROBLEM, np.zeros(5), Silent(0.0)).message < slow.message
+    assert quick.message < measured_costs(PROBLEM, np.zeros(5), Silent(0.0)).message < slow.message
     run = aq.minimize(PROBLEM, engine=Silent(0.0), waits=False)
     assert isinstance(run.algorithm, aq.TableLBFGS)
 
@@ -65,7 +66,7 @@ def test_the_numbers_that_an_engine_agrees_on_are_used() -> None:
         def agreed(self, numbers: Sequence[float]) -> Sequence[float]:
             return (0.0, 1.0, 32.0)
 
-    assert relative_costs(PROBLEM, np.zeros(5), Agreed(2)).message == 32.0
+    assert measured_costs(PROBLEM, np.zeros(5), Agreed(2)).message == 32.0
 
 
 @pytest.mark.parametrize("engine", [aq.Threads(3), aq.Processes(2)], ids=lambda e: type(e).__name__)

@@ -72,9 +72,9 @@ def measure(name: str, turns: int) -> list[dict[str, Any]]:
     # A logistic model starts at zero; a network there would stay on a saddle.
     initial = extra(model, "initial")
     theta0 = np.zeros(model.dim) if initial is None else initial(np.random.default_rng(5))
-    chosen = choose_algorithm(model, engine, theta0)
+    chosen = choose_algorithm(model, engine, theta0).algorithm
     waiting = aq.default_algorithm(model, WORKERS, message=PROHIBITIVE_COST, master=PROHIBITIVE_COST)
-    methods = {"waits": waiting, "table": choose_algorithm(model, engine, theta0, waits=False)}
+    methods = {"waits": waiting, "table": choose_algorithm(model, engine, theta0, waits=False).algorithm}
     seconds: dict[str, list[float]] = {method: [] for method in methods}
     ends: dict[str, aq.Run] = {}
     # In turns, so that other load on the machine falls on all methods alike.  The first turn compiles.

@@ -39,13 +39,23 @@ class Costs(NamedTuple):
     """A commit at the master."""
 
 
-def relative_costs(problem: Problem, theta0: Array, engine: Engine) -> Costs:
-    """Return the costs of a message and of a commit on an engine.
+def stated_costs(engine: Engine) -> Costs | None:
+    """Return the costs that the cluster of an engine states; None where they have to be measured.
+
+    They are the defaults where a cluster does not state its times by rows.
+    """
+    # A cluster that states its times is believed: under a timing model even a real engine follows it.
+    cluster = getattr(engine, "cluster", None) or getattr(engine, "timing_model", None)
+    return _stated(cluster) if isinstance(cluster, Cluster) else None
+
+
+def measured_costs(problem: Problem, theta0: Array, engine: Engine) -> Costs:
+    """Return the costs of a message and of a commit on an engine, as measured now.
 
     Parameters
     ----------
     problem : Problem
-        The problem.  On a real engine its gradient is called eight times, on one row or on `TIMED_ROWS`.
+        The problem.  Its gradient is called eight times, on one row or on `TIMED_ROWS`.
     theta0 : array of dim numbers
         The point at which the gradient is timed.
     engine : Engine
@@ -54,15 +64,11 @@ def relative_costs(problem: Problem, theta0: Array, engine: Engine) -> Costs:
     Returns
     -------
     Costs
-        The defaults where a cluster does not state its times by rows.
+        In units of the time of a row's gradient.
     """
-    # A cluster that states its times is believed: under a timing model even a real engine follows it.
-    cluster = getattr(engine, "cluster", None) or getattr(engine, "timing_model", None)
-    if isinstance(cluster, Cluster):
-        return _stated(cluster)
     # A call costs something however few its rows: the difference of two sizes is the time of a row.
     rows = min(TIMED_ROWS, int(problem.n_data))
-    one, many = (_seconds(problem, theta0, count) for count in (1, rows))
+    one, many = _seconds(problem, theta0, 1), _seconds(problem, theta0, rows)
     row = max((many - one) / max(1, rows - 1), MIN_ROW_SECONDS)
     # An engine is any object with two members, so this one may be missing.
     measure = getattr(engine, "message_seconds", None)

@@ -50,7 +50,6 @@ def plan(
 
     The predicted times are for workers that each have a processor like the recorded ones to themselves.
     """
-    from asyncqn.algorithms.defaults import default_algorithm
     from asyncqn.cli.jobfile import load_job
     from asyncqn.engines.named import engine_class
     from asyncqn.lab.plan import CANDIDATES, planned
@@ -62,10 +61,7 @@ def plan(
     goal = target if target is not None else given.run.target
     if goal is None:
         raise BadInput("plan needs a target: give --target, or target in the section [run] of the job.")
-    known = {
-        **CANDIDATES,
-        "job": lambda problem, workers: given.algorithm or default_algorithm(problem, workers),
-    }
+    known = {**CANDIDATES, "job": given.algorithm or CANDIDATES["default"]}
     names = list(CANDIDATES) if algorithms == "all" else algorithms.split(",")
     for name in names:
         require(name in known, f"--algorithms: there is no {name!r}; there are {', '.join(known)}.")

@@ -129,7 +129,7 @@ def run(
     workers.
     """
     from asyncqn.cli.jobfile import job_schema, load_job
-    from asyncqn.minimize import choose_algorithm, minimize
+    from asyncqn.minimize import Choice, choose_algorithm, minimize
 
     if schema:
         typer.echo(dumps(job_schema(), indent=1))  # always JSON, whether --json is given or not
@@ -157,10 +157,11 @@ def run(
         result = Result(theta, coefficients)
         result.check(job.problem)
         engine = make_engine(job, real.slow)
-    algorithm = job.algorithm or choose_algorithm(job.problem, engine, seed=job.run.seed)
+    given = Choice(job.algorithm, checked=False) if job.algorithm else None
+    algorithm, checked = given or choose_algorithm(job.problem, engine, seed=job.run.seed)
     out.say(f"{algorithm}\n{engine}")
     arguments = {**options.checkpoints(), **vars(job.run)}
-    go = partial(minimize, job.problem, algorithm, engine=engine, **arguments)
+    go = partial(minimize, job.problem, algorithm, engine=engine, check=not checked, **arguments)
     raise typer.Exit(
         show_run(go, job.run.commits, options.save, out, mistakes_at_rank_0, further=result.write)
     )
