@@ -68,7 +68,8 @@ class DifferencedHessian(SampledMetric):
     def evaluate(cls, problem: Any, theta: Array, at: Sampled, summary: Array) -> Evaluated:
         # Share 1, because `scaled` below multiplies gradient, U and summary by the share.
         g, value, finite = share_of(problem, theta, at.rows, 1.0)
-        # Every part thins its own rows by the same stride: all parts together use about 20 d rows.
+        # Every part thins its own rows by the same stride.  As that is rounded down, all parts together use
+        # from 20 d to about 40 d rows, or the whole sample where it has fewer.
         if finite and summary.size:
             differences(problem, theta, at.rows[:: stride_of(at.sample, theta.size)], summary)
         return scaled(g, value, finite, at.share, summary)

@@ -333,8 +333,8 @@ class StochasticStart(Plan):
         lower = whole and value <= warm_up.loss * float(summary[-1])
         if iterate.trial.kept == 0 and warm_up.starts and not lower:
             iterate.theta[...] = iterate.base  # the warm-up did harm: begin again where it began
-            # `starts` = 0 keeps the next pass, at theta0 itself, from being judged again.
             curvature[...] = 0.0
+            # Without `starts` the next pass, which is at theta0 itself, is not judged by the warm-up again.
             return iterate._replace(course=warm_up._replace(starts=0))
         initial = StructuredMetric(iterate.initial, summary, bool(foreign))
         inverse = InverseHessian(iterate.memory, initial, method.rule)
