@@ -23,6 +23,7 @@ from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
 from asyncqn.parameters import parameter
 from asyncqn.types import Problem
 
+# The kinds of H0 that need nothing of the problem beyond gradients; `GrowingLBFGS` offers the same two.
 H0 = Annotated[
     Literal["pairs", "scatter"],
     parameter("What H0 is made of: stored pairs, or the scatter of the pieces' gradients"),
@@ -42,7 +43,7 @@ class BlockLBFGS(QuasiNewton):
     memory : int, default 20
         M: largest number of curvature pairs in the memory.
     backup_after : float, optional
-        A block that is this many times later than usual is handed to idle workers too; infinity means
+        Idle workers receive a block, too, once it is this many times later than usual; infinity means
         never. By default 3 for blocks in one piece and 2 for others, because a piece computed in vain costs
         less.
     conjugacy : float, default 0.03
@@ -75,10 +76,12 @@ class BlockLBFGS(QuasiNewton):
     @classmethod
     def example(cls, problem: Problem) -> BlockLBFGS:
         """Small parameters that run on any problem, for tests."""
+        # A block needs at least one row.
         return cls(blocks=min(4, problem.n_data))
 
     @cached_property
     def plan(self) -> Samples:
+        # Cached, because every update asks the plan for its stage; a new plan would build all stages again.
         return Samples((ALL_ROWS,), self.blocks, self.pieces, self.backup_after)
 
     @property
@@ -87,4 +90,5 @@ class BlockLBFGS(QuasiNewton):
 
     @cached_property
     def rule(self) -> PairRule:
+        # epsilon = 0, because it bounds a curvature, which has the units of U; the cosine has no units.
         return PairRule(0.0, COSINE, self.conjugacy)

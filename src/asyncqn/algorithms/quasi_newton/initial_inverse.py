@@ -3,16 +3,12 @@
 An L-BFGS matrix is the BFGS update of an initial inverse H0 by the stored pairs.  The better H0 approximates
 the inverse Hessian, the fewer pairs are needed.  The kinds of H0:
 
-====================  ==========================================================  ======================
-kind                  what it is made of                                          file
-====================  ==========================================================  ======================
-`ScalarInverse`       the newest pair: c I                                        this one
-`LearnedDiagonal`     all stored pairs: c D                                       this one
-`ScatterInverse`      differences of the updates: c F^-1                          `scatter_inverse`
-`SampledMetric`       curvature of the model, summed over a sample                `metric_lbfgs`
-`DifferencedHessian`  differences of gradients on a sample                        `difference_lbfgs`
-`StructuredMetric`    curvature of a factorization, applied by the workers        `stochastic_start`
-====================  ==========================================================  ======================
+- `ScalarInverse` (in this file): c I, from the newest pair.
+- `LearnedDiagonal` (in this file): c D, from all stored pairs.
+- `ScatterInverse` (`scatter_inverse`): c F^-1, from differences of the updates.
+- `SampledMetric` (`metric_lbfgs`): from the curvature of the model, summed over a sample.
+- `DifferencedHessian` (`difference_lbfgs`): from differences of gradients on a sample.
+- `StructuredMetric` (`stochastic_start`): from the curvature of a factorization; the workers apply it.
 
 A kind states what it needs: of a problem (`requires`), and of an update (`summary_size` numbers beside the
 gradient, which `evaluate` computes at the worker).  Its state is a NamedTuple in the iterate; an object of
@@ -36,9 +32,10 @@ from asyncqn.types import Array, Commit, Rows, extra
 
 COSINE = 1e-5
 """Least cosine of the angle between s and y.  Pairs of any scale are admitted, so this alone decides."""
-LEAD, FADING = 3.0, 0.9
+# The pairs together must favour D by e^3, a factor of 20; with a decay of 0.9 about the last ten pairs count.
+MIN_LEAD, LEAD_DECAY = 3.0, 0.9
 """Value of the sum of logarithms above which D is used, and its decay with every new pair."""
-WIDEST = 1e12
+MAX_RATIO = 1e12
 """Largest factor between an entry of D and the geometric mean of all."""
 
 
@@ -50,13 +47,15 @@ Evaluated = tuple[Array, float, bool]
 
 
 class Sampled(NamedTuple):
-    """What a worker evaluates: `rows` of a sample of `sample` rows, of which they are a `share`."""
+    """Rows that a worker evaluates: `rows`, a `share` of a sample of `sample` rows."""
 
     rows: Rows
     sample: int
 
     @property
     def share(self) -> float:
+        # The shares of all parts of a sample sum to 1, so that the prior, which is in every estimate, counts
+        # once.
         return self.rows.size / self.sample
 
 
@@ -94,6 +93,7 @@ class ScalarInverse:
     @classmethod
     def check(cls, problem: Any, summary_size: int) -> None:
         """Raise `BadInput` where the problem's summaries of the curvature have another size."""
+        # Kinds that ask for no summary accept any size: they compare it with itself.
         own = extra(problem, "curvature_size") if "curvature_size" in cls.requires else summary_size
         require(summary_size == own, f"curvature must be the problem's {own}, not {summary_size}.")
 
@@ -128,10 +128,12 @@ class ScalarInverse:
 
     def apply(self, memory: PairMemory, v: Array) -> None:
         """Replace v by H0 v."""
+        # In the precision of theta: `scale` is float64.
         v *= v.dtype.type(memory.scale[0])
 
     def product(self, memory: PairMemory, at: Array, out: Array) -> None:
         """Write H g into `out`; at: the gradient, and what else the kind needs of the point, row by row."""
+        # The recursive form of the memory applies H0 between its two loops.
         memory.product(at[0], out, lambda v: self.apply(memory, v))
 
     def offer(self, memory: PairMemory, s: Array, y: Array) -> bool:
@@ -140,6 +142,7 @@ class ScalarInverse:
 
     def follow(self, memory: PairMemory) -> None:
         """Take account of the newest pair, which has just been admitted."""
+        # An admitted pair has s'y > 0, and so y'y > 0.
         sy, _, yy = memory.products[:, memory.newest].tolist()
         memory.scale[0] = sy / yy
 
@@ -181,18 +184,21 @@ class LearnedDiagonal(ScalarInverse):
         fit(D) = (s'y)^2 / (s'D^-1 s  y'D y) <= 1
 
     is 1.  D of the earlier pairs is compared with I: the logarithms of fit(D) / fit(I) are summed, older ones
-    fading, and D = I is used as long as the sum is below `LEAD`.  D, the test and the constants are our own.
+    fading, and D = I is used as long as the sum is below `MIN_LEAD`.  D, the test and the constants are our
+    own.
     """
 
     state: Diagonal
 
     @classmethod
     def empty(cls, theta0: Array, summary_size: int) -> Diagonal:
+        # An array even for the one number, because the state is written in place.
         return Diagonal(np.ones_like(theta0), np.zeros(1))
 
     @property
     def _in_use(self) -> bool:
-        return bool(self.state.lead[0] > LEAD)
+        # D is fitted whether it is in use or not: otherwise it could never win the lead.
+        return bool(self.state.lead[0] > MIN_LEAD)
 
     def apply(self, memory: PairMemory, v: Array) -> None:
         scale = v.dtype.type(memory.scale[0])
@@ -202,18 +208,26 @@ class LearnedDiagonal(ScalarInverse):
         """Test whether D of the pairs so far fits this one better than I does."""
         # Before the first pair D says nothing that could be tested.
         if memory.stored > 0:
+            # D does not contain this pair yet, as `follow` comes after admission: a D fitted to the pair
+            # would be favoured by the test.
             (_, sDs), (yDy, _) = weighed(s, self.state.D), weighed(y, self.state.D)
+            # fit(D) / fit(I): (s'y)^2 cancels.
             gain = (dot(s, s) / sDs) * (dot(y, y) / yDy) if sDs > 0.0 and yDy > 0.0 else 0.0
+            # A pair whose products overflow or vanish tells nothing.
             if 0.0 < gain < math.inf:
-                self.state.lead[0] = FADING * self.state.lead[0] + math.log(gain)
+                self.state.lead[0] = LEAD_DECAY * self.state.lead[0] + math.log(gain)
         return True
 
     def follow(self, memory: PairMemory) -> None:
         D, (sy, _, yy) = self.state.D, memory.products[:, memory.newest].tolist()
-        fit_diagonal(memory.pairs, memory.products[0], WIDEST, D, np.zeros(D.size), np.zeros(D.size))
+        # From all stored pairs anew, because the oldest may just have made room.  The two arrays of zeros are
+        # room for sums.
+        fit_diagonal(memory.pairs, memory.products[0], MAX_RATIO, D, np.zeros(D.size), np.zeros(D.size))
+        # c must belong to the H0 in use: either s'y / y'D y or s'y / y'y.
         memory.scale[0] = sy / (weighed(memory.pairs[1, memory.newest], D)[0] if self._in_use else yy)
 
     def forget(self, memory: PairMemory) -> None:
+        # D with its lead: it was fitted to the pairs that were just removed.
         self.state.D[...], self.state.lead[0], memory.scale[0] = 1.0, 0.0, 1.0
 
 
@@ -235,13 +249,15 @@ class InverseHessian:
 
     def learn(self, s: Array, change: Array) -> bool:
         """Offer the pair (s, change of `at`), which may be overwritten; return whether it was admitted."""
+        # H0 sees the pair first, because `admit` may overwrite s and y to make them conjugate.  Where `offer`
+        # refuses, the pair does not count as rejected.
         if not (self.initial.offer(self.memory, s, change[0]) and self.memory.admit(self.rule, s, *change)):
             return False
         self.initial.follow(self.memory)
         return True
 
     def fits(self, s: Array, y: Array) -> bool:
-        """Whether one quadratic fits this pair and all stored ones, of which there are at least two."""
+        """Return whether one quadratic fits this pair and all stored ones, at least two of them."""
         return self.initial.slopes_suffice and self.memory.fits(s, y)
 
     def forget(self) -> None:
@@ -265,6 +281,7 @@ def share_of(problem: Any, theta: Array, rows: Rows, share: float) -> Evaluated:
     """
     g, value = np.empty_like(theta), math.nan
     both, value_rows = (extra(problem, name) for name in ("grad_with_value", "value_rows"))
+    # One pass over the rows for both where the problem offers it; `value_rows` costs a second one.
     if both is not None:
         value = share * float(both(theta, rows, g))
     else:
@@ -272,6 +289,7 @@ def share_of(problem: Any, theta: Array, rows: Rows, share: float) -> Evaluated:
         if value_rows is not None:
             value = share * float(value_rows(theta, rows))
     g *= share
+    # Without a value U is NaN by design, which does not mean that theta is bad.
     silent = both is None and value_rows is None
     finite = math.isfinite(sum_of_squares(g)) and (silent or math.isfinite(value))
     if not finite:  # the coordinator must hear of it, to turn back

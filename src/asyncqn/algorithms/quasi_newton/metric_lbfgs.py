@@ -5,11 +5,15 @@ quarter of a pass per version and brings less than that).  With every update of 
 of the curvature, which adds up over the rows as the gradient does and of which H0 is made (`SampledMetric`).
 
 When the sample grows, H0 is made anew and pairs are forgotten: over an H0 that is nearly right, those of a
-smaller sample do harm.  The first sample serves `versions` versions and asks for a summary at those of
-`renewals`, the others three with one summary each, all rows as many as it takes, with a summary at the
-versions of `last_renewals` and at every sixteenth; all this is fixed beforehand, so that schedules do not
-depend on numbers.  A trial is judged by `algorithms.safeguard`, and its summary is used only where it is
-accepted.
+smaller sample do harm.  The timetable is fixed beforehand, so that schedules do not depend on the numbers
+computed:
+
+- The first sample serves `versions` versions and asks for a summary at those of `renewals`.
+- Each further sample serves three versions, with a summary at the first.
+- All rows serve as many versions as it takes, with a summary at those of `last_renewals` and at every
+  sixteenth.
+
+A trial is judged by `algorithms.safeguard`, and its summary is used only where it is accepted.
 
 The timetable and the constants are our own; sums of a subsample in the place of the Hessian are those of
 subsampled Newton methods (Byrd, Chin, Neveitt and Nocedal 2011; Erdogdu and Montanari 2015).
@@ -75,20 +79,26 @@ class SampledMetric(ScalarInverse):
     fresh: Array | None
     make: Callable[[Array], Any]
 
+    # Without `sampled_metric` the summary of a sample would not serve for all rows: `StructuredMetric` is for
+    # those problems.
     requires = (*SUMMARIES, "sampled_metric")
     slopes_suffice = False
 
     @classmethod
     def empty(cls, theta0: Array, summary_size: int) -> Summary:
+        # In float64 whatever the precision of theta, because the coordinator factorizes it.
         return Summary(np.zeros(summary_size))
 
     @classmethod
     def _maker(cls, commit: Commit) -> Callable[[Array], Any]:
+        # The coordinator's copy of the problem's function remembers its last result, so that H0 is factorized
+        # once per summary and not at every product.
         assert commit.inverse_metric_from is not None
         return commit.inverse_metric_from
 
     @classmethod
     def for_commit(cls, state: Any, updates: Updates, summary: Array | None, commit: Commit) -> Self:
+        # Tested here, because a summary of which no H0 can be made must not replace one that works.
         make = cls._maker(commit)
         return cls(state, None if summary is None or make(summary) is None else summary, make)
 
@@ -96,11 +106,13 @@ class SampledMetric(ScalarInverse):
     def evaluate(cls, problem: Any, theta: Array, at: Sampled, summary: Array) -> Evaluated:
         g = np.empty_like(theta)
         value = float(problem.grad_with_curvature(theta, at.rows, g, summary, at.sample))
+        # One test for all three: whichever is infinite or NaN, so is the sum.
         finite = math.isfinite(value + sum_of_squares(g) + sum_of_squares(summary))
         return scaled(g, value, finite, at.share, summary)
 
     @property
     def _from_summary(self) -> bool:
+        # The last entry counts rows (in `DifferencedHessian` it is 1), so that 0 means that there is none.
         return bool(self.state.summary[-1] > 0.0)
 
     def known(self, memory: PairMemory) -> bool:
@@ -110,20 +122,24 @@ class SampledMetric(ScalarInverse):
         if not self._from_summary:
             super().apply(memory, v)
             return
+        # Into a second array, because a problem's `apply(v, out)` need not allow `out` to be v.
         image = np.empty_like(v)
         self.make(self.state.summary).apply(v, image)
         v[...] = image
 
     def accept(self, memory: PairMemory) -> None:
+        # Not earlier: the summary belongs to the trial, and after a failure the base needs its own H0.
         if self.fresh is not None:
             self.state.summary[...] = self.fresh
 
     def grow(self, memory: PairMemory) -> None:
         """Remove the pairs: over an H0 that is nearly right, those of a smaller sample do harm."""
+        # Without an H0 of summaries the pairs are all that is known, and they stay, as in `GrowingLBFGS`.
         if self.fresh is not None or self._from_summary:
             memory.forget()
 
     def forget(self, memory: PairMemory) -> None:
+        # H0 may have been at fault; until the next summary the pairs build on a scalar.
         self.state.summary[...] = 0.0
 
 
@@ -160,7 +176,7 @@ class MetricLBFGS(QuasiNewton):
         Number of pieces into which each block is cut, so that idle workers can help with a slow block.
         Every piece costs one update of theta's length.
     backup_after : float, optional
-        A block that is this many times later than usual is handed to idle workers too; infinity means
+        Idle workers receive a block, too, once it is this many times later than usual; infinity means
         never. By default as in `BlockLBFGS`.
 
     Examples
@@ -175,6 +191,7 @@ class MetricLBFGS(QuasiNewton):
 
     blocks: Blocks
     curvature: CurvatureSize
+    # The largest stride is 4^(samples + 1), that of 15 levels of `GrowingLBFGS`.
     samples: Annotated[int, parameter("How many samples come before all rows", ge=0, le=14)] = 0
     versions: Annotated[int, parameter("How many versions the first sample serves", ge=2, le=2**31 - 1)] = 12
     renewals: Annotated[Versions, parameter("Versions of the first sample that renew the metric")] = (
@@ -193,6 +210,7 @@ class MetricLBFGS(QuasiNewton):
     def example(cls, problem: Problem) -> MetricLBFGS:
         """Small parameters that run on any problem with a sampled metric, for tests."""
         return cls(
+            # The first sample, one row of 16, must have a row for every block.
             blocks=min(3, max(1, problem.n_data // GROWTH**2)),
             curvature=extra(problem, "curvature_size"),
             samples=1,
@@ -201,31 +219,37 @@ class MetricLBFGS(QuasiNewton):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        # Pairs are forgotten when a sample begins, so that it must begin with a new H0.
         for name in ("renewals", "last_renewals"):
             versions = getattr(self, name)
             require(0 in versions, f"{name} must be versions, one of them 0, not {versions!r}.")
 
     @cached_property
     def plan(self) -> Samples:
+        # 4^(J + 1), ..., 64, 16: one row of four is left out.
         strides = [GROWTH ** (j + 1) for j in range(self.samples, 0, -1)]
         growing = [Sample(stride, LATER_VERSIONS, (0,)) for stride in strides]
+        # Slices, because there may be no sample before all rows.
         growing[:1] = [first._replace(commits=self.versions, renewals=self.renewals) for first in growing[:1]]
+        # Where no sample comes first, all rows take its place and its renewals, too.
         last = self.last_renewals if growing else (*self.last_renewals, *self.renewals)
         fewer = "use fewer samples or blocks."
         samples = (*growing, Sample(renewals=last, period=RENEWAL_PERIOD))
         return Samples(samples, self.blocks, self.pieces, self.backup_after, fewer)
 
 
-SMALLEST, ROWS_PER_NUMBER, ROWS_PER_WORKER = 1000, 10, 100
+MIN_SAMPLE, ROWS_PER_NUMBER, ROWS_PER_WORKER = 1000, 10, 100
 """Rows that the first sample has at least: in all, for every number in theta, and for every worker."""
-LONG = 300
-"""The length of theta from which a summary costs more than the versions it saves."""
+MAX_DIM_FOR_RENEWALS = 300
+"""Largest length of theta at which H0 is renewed often: beyond it a summary costs more than the versions it
+saves."""
 
 
 def samples_before_all(n: int, dim: int, workers: int) -> int:
-    """As many as leave the first one enough rows."""
-    least = max(SMALLEST, ROWS_PER_NUMBER * dim, ROWS_PER_WORKER * workers)
+    """Return the largest number of samples that leaves the first one enough rows."""
+    least = max(MIN_SAMPLE, ROWS_PER_NUMBER * dim, ROWS_PER_WORKER * workers)
     samples = 0
+    # One sample more would have the stride 4^(samples + 2), as `plan` begins with 16 and not with 4.
     while n // GROWTH ** (samples + 2) >= least:
         samples += 1
     return samples
@@ -243,6 +267,7 @@ def default_metric_algorithm(problem: Any, workers: int, pieces: int) -> MetricL
     algorithm = MetricLBFGS(min(workers, n), size, samples, pieces=pieces)
     if size <= 2 * dim:
         return replace(algorithm, renewals=(0,))  # there is no first sample: those of all rows alone
-    if dim <= LONG:
+    if dim <= MAX_DIM_FOR_RENEWALS:
         return algorithm
+    # The matrix of a summary costs d^2 operations per row of S, a gradient d: one summary for each sample.
     return replace(algorithm, versions=8, renewals=(0,), last_renewals=(0,))

@@ -37,6 +37,7 @@ from asyncqn.errors import require
 from asyncqn.kernels.shuffling import fill_strata
 from asyncqn.types import Array, Commit, Counters, Problem, Rows, Standing, Task
 
+# U over all rows at a point, as the coordinator evaluates it.
 Ask: TypeAlias = Callable[[Array], float]
 GROWTH = 4
 """Factor by which a sample grows.  With four, all smaller samples together cost a third of the next one."""
@@ -55,6 +56,7 @@ class Sample(NamedTuple):
 
     def asks(self, version: int) -> bool:
         """Return whether the updates on its version bring a summary of the curvature."""
+        # `version` counts from the first version on this sample.
         return version in self.renewals or (self.period is not None and version % self.period == 0)
 
 
@@ -74,7 +76,7 @@ class Update(NamedTuple):
 
 
 class Course(NamedTuple):
-    """How far the samples have grown."""
+    """Progress through the samples: the state of the plan."""
 
     stage: int = -1
     """The stage on whose sample `base` was judged; -1: none yet."""
@@ -114,6 +116,7 @@ class Samples(Plan):
         # A piece computed in vain costs less than a whole block, so backups may start earlier.
         chosen = 3.0 if self.pieces == 1 else 2.0
         late = chosen if self.backup_after is None else self.backup_after
+        # `share` tells a simulator that a computation takes that part of the time of one on all rows.
         return tuple(
             blocks(self.blocks, late, self.pieces, share=1.0 / sample.stride, commits=sample.commits)
             for sample in self.samples
@@ -122,6 +125,7 @@ class Samples(Plan):
     @cached_property
     def _begins(self) -> list[int]:
         """The first version of every stage."""
+        # Without the last entry, which is infinite: the stage of all rows has no end.
         return [0, *(int(version) for version in last_versions(self.stages)[:-1])]
 
     def asks(self, read: int) -> bool:
@@ -130,6 +134,8 @@ class Samples(Plan):
         return self.samples[stage].asks(read - self._begins[stage])
 
     def check(self, problem: Problem) -> None:
+        # The first sample is the smallest.  Rounded down, where `rows` rounds up: where the last stratum is
+        # short, this refuses one part that would still have a row.
         n = problem.n_data // self.samples[0].stride
         what = "a sample of " if len(self.samples) > 1 else ""
         require(
@@ -146,6 +152,7 @@ class Samples(Plan):
         sample = -(-n // stride)
         assert part is not None
         first, last = part * sample // self.parts, (part + 1) * sample // self.parts
+        # Numbers of rows where all are used; otherwise numbers of strata, which are overwritten below.
         rows = np.arange(first, last)
         if stride > 1:
             # One random row of every stratum, by the seed alone: all workers agree on the sample without a
@@ -154,6 +161,8 @@ class Samples(Plan):
         return Sampled(rows, sample)
 
     def step(self, method: Any, view: Iterate, problem: Any, task: Task) -> Update:
+        # Updates of a method have one size, so that a summary which is not asked for travels as zeros; the
+        # empty view tells `evaluate` to leave it out.
         summary = np.zeros(method.summary_size)
         asked = summary if self.asks(task.read) else summary[:0]
         at = self.rows(problem.n_data, task)
@@ -165,6 +174,7 @@ class Samples(Plan):
         """Judge the trial by the gradient and U on the sample of the version read; set the next one."""
         # All updates of a commit are of one version: it closes when every part has arrived.
         read = updates[0].read
+        # None where a part was not finite: the safeguard then takes theta for a failure.
         at, value = whole_sum(updates, self.parts)
         summary: Any = None
         # Summed in the order of the parts, so that the bits do not depend on the order of arrival.
@@ -175,15 +185,19 @@ class Samples(Plan):
         stage, course, trial = stage_index(self.stages, read), iterate.course, iterate.trial
         # The coordinator can evaluate U on all rows, but not on a sample.
         ask = commit.value if stage == len(self.stages) - 1 else None
+        # Set once, on the first sample: after a return to the start `kept` is 0 again, but the value stays.
         if trial.kept == 0 and math.isnan(course.first_value):
             course = course._replace(first_value=value)
+        # A trial on the sample on which its base was judged, or the start, of which there is no base yet.
         if stage == course.stage or trial.kept == 0:
             course = course._replace(stage=stage)
             iterate = iterate._replace(course=course, trial=advance(iterate, inverse, at, value, ask))
         # The sample has grown: this version was the accepted point, evaluated again on the larger sample.
         elif iterate.theta.tobytes() == iterate.base.tobytes():
+            # Before the next step is aimed, which must not use pairs that do not serve any more.
             initial.grow(iterate.memory)
             iterate = _grown(iterate, inverse, at, value, ask)
+            # Where it was not finite, the stage stays, so that the point halfway back is evaluated next.
             if at is not None:
                 iterate = iterate._replace(course=course._replace(stage=stage))
         # The next version is on a larger sample: evaluate the accepted point there before any new trial.
@@ -201,6 +215,7 @@ class Samples(Plan):
 
     def sample_sizes(self, n_data: int, read: Counters) -> Rows:
         """Return how many rows the sample of each version has."""
+        # `stage_index` for many versions at once.
         stage = np.searchsorted(self._begins[1:], read, "right")
         stride = np.array([sample.stride for sample in self.samples])[stage]
         sizes: Rows = -(-n_data // stride)
@@ -222,6 +237,8 @@ def _grown(iterate: Iterate, H: InverseHessian, at: Array | None, value: float, 
     if at is None:
         iterate.base[...] = 0.5 * (iterate.base + iterate.start)
         return iterate
+    # Without a value only the last sample, all rows, can be compared.  Two evaluations of U, once in a run; a
+    # U that is NaN counts as worse.
     if math.isnan(value):
         worse = ask is not None and not ask(iterate.base) <= ask(iterate.start)
     else:
@@ -229,6 +246,7 @@ def _grown(iterate: Iterate, H: InverseHessian, at: Array | None, value: float, 
     if not worse:
         return iterate._replace(trial=rebase(iterate, H, at, value, ask))
     iterate.theta[...] = iterate.base[...] = iterate.start
+    # The pairs led here.  `first_norm` stays: the tolerance is relative to the largest |g| of any start.
     H.forget()
     recent = (-math.inf,) * len(iterate.trial.recent)
     return iterate._replace(trial=Trial(recent, first_norm=iterate.trial.first_norm))

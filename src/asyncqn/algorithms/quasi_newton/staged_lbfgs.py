@@ -43,7 +43,7 @@ class StagedLBFGS(QuasiNewton):
     batch_blocks : int, optional
         Blocks of a batch where `in_step` is True; by default as many as those of an exact pass.
     backup_after : float, default 5.0
-        A block that is this many times later than usual is handed to idle workers too; infinity means
+        Idle workers receive a block, too, once it is this many times later than usual; infinity means
         never.
 
     Examples
@@ -69,8 +69,10 @@ class StagedLBFGS(QuasiNewton):
     ] = None
     backup_after: BackupAfter = 5.0
 
+    # Workers apply H0, so that its state travels with theta.
     sent = ("theta", "initial")
     initial_inverse = StructuredMetric
+    # Monotone: beyond rounding, no accepted point lies above the one before.
     recent_values = 1
 
     @classmethod
@@ -96,6 +98,8 @@ class StagedLBFGS(QuasiNewton):
     @checked
     def commits_for(self, epochs: Annotated[float, parameter("Passes over the data", gt=0.0)]) -> int:
         """Return how many commits make `epochs` passes over the data: batches first, then whole passes."""
+        # During the warm-up a commit is a batch, afterwards a whole pass.  1e-9 keeps the rounding of the
+        # quotient from adding a pass.
         warm = min(self.warmup, round(epochs * self.batches))
         return max(1, warm + math.ceil(epochs - self.warmup / self.batches - 1e-9))
 
@@ -107,9 +111,12 @@ def default_factorization_algorithm(problem: Any, workers: int) -> StagedLBFGS:
     less than 8 points each; then exact passes in as many blocks as workers.
     """
     n = int(problem.n_data)
+    # 32 W up to W = 5, then 160 up to W = 10, then 16 W.  W - 1 commits of staleness are thus at most a
+    # sixteenth of a pass, unless rows are few.
     batches = max(1, min(max(min(32 * workers, 160), 16 * workers), n // 8))
     return StagedLBFGS(
         batches=batches,
+        # The first W updates all read theta0: of 2 W batches or fewer, that is half of the warm-up or more.
         warmup=batches if batches > 2 * workers else 0,
         blocks=min(workers, n),
         curvature=int(problem.curvature_size),

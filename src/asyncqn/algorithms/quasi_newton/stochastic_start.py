@@ -11,9 +11,9 @@ data, from blocks that are summed in their own order:
     g = sum_b (n_b / n) grad_b(theta),  s = theta - base,  y = g - g_base
     base <- theta,  theta <- base - H g       H of the last M pairs on top of H0
 
-In step, a batch of the warm-up is cut into blocks, as a pass is, and its commit waits for all of them:
-nothing is stale, and as blocks are summed in their own order, no bit of the result depends on the schedule:
-it is the same on any number of workers.  The coordinator then makes the images, one a commit.
+In step, a batch of the warm-up is cut into blocks, as a pass is, and its commit waits for all of them, so
+that nothing is stale.  Blocks are summed in their own order: no bit of the result depends on the schedule or
+on the number of workers.  The coordinator then computes the images H0 g, one per commit.
 
 Our own choices: the constants; gradients of the warm-up are stale, those of the passes never; a warm-up that
 did harm is undone.
@@ -46,8 +46,8 @@ NEWEST_WEIGHT = 0.1
 """The least weight of the newest summary in the average."""
 
 
-MOVED = 0.5
-"""A summary that differs by this share from the one in use calls for a new H0."""
+MAX_CHANGE = 0.5
+"""A summary that differs by more than this share from the one in use calls for a new H0."""
 
 
 class Structured(NamedTuple):
@@ -88,6 +88,7 @@ class StructuredMetric(ScalarInverse):
     slopes_suffice = False
 
     def __post_init__(self) -> None:
+        # `|=`, because base or trial alone suffices to spoil the pair.
         self.state.blind[0] |= self.foreign
 
     @classmethod
@@ -96,15 +97,20 @@ class StructuredMetric(ScalarInverse):
 
     @classmethod
     def empty_memory(cls, size: int, theta0: Array) -> PairMemory:
+        # The compact form needs only H0 v and the stored H0 y; the recursion would apply H0 between its two
+        # loops, at the coordinator.
         return PairMemory.compact(size, theta0)
 
     def known(self, memory: PairMemory) -> bool:
+        # The image H0 g comes with every gradient.
         return True
 
     def product(self, memory: PairMemory, at: Array, out: Array) -> None:
         g, image = at
         memory.product(g, out, image=image)
         if not dot(g, out) > 0.0:  # the blocks' own metrics disagreed
+            # Down the gradient, as far as the image is long: the sum of images under different H0 need not
+            # be a direction of descent.
             norm = math.sqrt(sum_of_squares(g))
             out[...] = g * (math.sqrt(sum_of_squares(image)) / norm if norm > 0.0 else 0.0)
 
@@ -115,17 +121,19 @@ class StructuredMetric(ScalarInverse):
         """Nothing: H0 has no factor of its own."""
 
     def accept(self, memory: PairMemory) -> None:
-        """Where the curvature has changed much, start again."""
+        """Start again with a new H0 where the curvature has changed much."""
         curvature, blind = self.state
+        # The trial becomes the base, and its image the one with which the next pair is formed.
         blind[0] = self.foreign
-        if sum_of_squares(self.summary - curvature) > MOVED**2 * sum_of_squares(curvature):
+        if sum_of_squares(self.summary - curvature) > MAX_CHANGE**2 * sum_of_squares(curvature):
             curvature[...] = self.summary
+            # The stored H0 y and the image at the new base were made by the old H0.
             memory.forget()
             blind[0] = True
 
 
 class WarmUp(NamedTuple):
-    """How the stochastic steps before the passes went."""
+    """Record of the stochastic steps before the passes."""
 
     commits: int = 0
     turned: int = 0
@@ -139,7 +147,7 @@ class WarmUp(NamedTuple):
 
 
 class Update(NamedTuple):
-    """Of a batch: estimates for all data; of a block: its share.  `value` is inf where g is not finite."""
+    """Estimates for all data from a batch, or a block's share.  `value` is inf where g is not finite."""
 
     g: Array
     image: Array
@@ -187,6 +195,7 @@ class StochasticStart(Plan):
 
     def check(self, problem: Problem) -> None:
         n, most = problem.n_data, max(self.batches, self.blocks)
+        # In step the parts are blocks of batches, of which each needs a row.
         if self.in_step and self.warmup:
             most = max(self.blocks, self.batches * self.batch_blocks)
         require(most <= n, f"{n} data points cannot be cut into {most} parts: use fewer.")
@@ -195,10 +204,12 @@ class StochasticStart(Plan):
         return WarmUp()
 
     def step(self, method: Any, view: Iterate, problem: Any, task: Task) -> Update:
+        # `read` is the version and also the number of commits so far: it tells the stage.
         exact, part, average = task.read >= self.warmup, task.part, view.initial.curvature
         assert part is not None
         first, last, n = self._rows(problem.n_data, task.read, part)
         g = np.empty_like(view.theta)
+        # In step the coordinator makes the image, and an update has about half the length.
         image: Array = np.empty(0, g.dtype) if self.in_step else np.empty_like(g)
         curvature = np.empty_like(average)
         value = problem.grad_with_curvature(view.theta, np.arange(first, last), g, curvature)
@@ -206,12 +217,18 @@ class StochasticStart(Plan):
             g[...] = image[...] = curvature[...] = 0.0  # the coordinator must hear of it, to turn back
             return Update(g, image, curvature, math.inf, part, task.read, last - first)
         if not exact and not self.in_step:
+            # A worker cannot know how stale its update will be, nor the gain: the damping of H0 uses the step
+            # size that is expected, and the coordinator scales the step by the true one.
             h = self._step_size(task.read, self.delay)
+            # With its own summary in the average, which is zeros before the first commit.
             known = _averaged(average, curvature, task.read)
             problem.inverse_metric_from(known, h, last - first).apply(g, image)
             return Update(g, image, curvature, value, part, task.read, last - first)
         if not self.in_step:
+            # Not damped, for the gradient is exact.  The average is the same for all blocks, a block's own
+            # summary is not: images of the latter kind are `foreign`.
             problem.inverse_metric_from(average if average[-1] > 0 else curvature).apply(g, image)
+        # Every block estimates sums over all data, prior included; the shares of the blocks add up to 1.
         share = (last - first) / n
         for shared in (g, image, curvature):
             shared *= shared.dtype.type(share)
@@ -221,6 +238,7 @@ class StochasticStart(Plan):
         """Return first and last row of a part, and of how many rows it is a part."""
         begin, end, parts = 0, n_data, self.blocks
         if read < self.warmup and self.in_step:
+            # In step a commit is a batch, so that the version tells which one, and the part is a block of it.
             batch = read % self.batches
             begin, end = batch * n_data // self.batches, (batch + 1) * n_data // self.batches
             parts = self.batch_blocks
@@ -232,6 +250,7 @@ class StochasticStart(Plan):
     def apply(self, method: Any, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         if updates[0].read >= self.warmup:
             return self._take_pass(method, iterate, sorted(updates, key=lambda u: u.part), commit)
+        # Sorted, so that sums do not depend on the order of arrival.
         if self.in_step:
             updates = [self._batch(iterate, sorted(updates, key=lambda update: update.part), commit)]
         for update in updates:
@@ -243,6 +262,7 @@ class StochasticStart(Plan):
         average = iterate.initial.curvature
         g, curvature = np.zeros_like(iterate.theta), np.zeros_like(average)
         whole = len({block.part for block in blocks}) == self.batch_blocks
+        # Infinite where any block's is, and then the step is not taken.
         value = sum(block.value for block in blocks) if whole else math.inf
         for block in blocks:
             add_one(g, block.g)
@@ -251,11 +271,14 @@ class StochasticStart(Plan):
         if value < math.inf:
             assert commit.inverse_metric_from is not None
             rows = sum(block.rows for block in blocks)
+            # Staleness 0: `_step_size` still takes `delay` where that is larger.
             known = _averaged(average, curvature, k)
             commit.inverse_metric_from(known, self._step_size(k, 0), rows).apply(g, image)
         return Update(g, image, curvature, value, 0, blocks[0].read)
 
     def _step_size(self, k: int, staleness: int) -> float:
+        # Half a step of H0, shared by the 1 + l updates under way, until k + 1 = 5 (1 + l); from there on
+        # falling as 1 / (k + 1), so that the noise of the batches averages out.
         return min(0.5 / (1 + max(staleness, self.delay)), 2.5 / (k + 1))
 
     def _warm_up(self, iterate: Iterate, update: Update) -> WarmUp:
@@ -266,16 +289,22 @@ class StochasticStart(Plan):
         warm_up = warm_up._replace(commits=k + 1)
         if update.read < warm_up.turned:
             return warm_up  # from a theta that was given up
+        # Per weight (per rating, say), because batches differ in their weights; an update that is not finite
+        # has an infinite loss.
         loss = update.value / max(float(update.curvature[-1]), 1e-30)
+        # The first W updates or so read theta0: their mean is the yardstick for all later ones.
         if update.read == 0 and loss < math.inf:
             starts = warm_up.starts + 1
             warm_up = warm_up._replace(starts=starts, loss=warm_up.loss + (loss - warm_up.loss) / starts)
+        # `not <=` also catches NaN.
         elif not loss <= HARM * warm_up.loss:
             iterate.theta[...] = iterate.base
+            # Updates under way were computed where theta no longer is: `turned` makes them void.
             return warm_up._replace(gain=0.5 * warm_up.gain, turned=k + 1)
         if loss == math.inf:
             return warm_up
         curvature[...] = _averaged(curvature, update.curvature, k)
+        # Commit numbers and versions agree in the warm-up, so that k - read is the staleness.
         h = warm_up.gain * self._step_size(k, k - update.read)
         add_scaled(iterate.theta, -h, update.image)
         return warm_up
@@ -292,22 +321,28 @@ class StochasticStart(Plan):
                 add_one(at[1], update.image)
         whole = len({update.part for update in updates}) == self.blocks and math.isfinite(value)
         foreign = curvature[-1] == 0  # every block used its own H0
+        # From the next pass on all blocks use the summary of all rows.
         if whole and foreign:
             curvature[...] = summary
         if self.in_step and whole:
             assert commit.inverse_metric_from is not None
             commit.inverse_metric_from(curvature).apply(at[0], at[1])
+            # The sum of the gradients was mapped by one H0.
             foreign = False
+        # In the same units: the mean loss at the start times the weight of all rows.
         lower = whole and value <= warm_up.loss * float(summary[-1])
         if iterate.trial.kept == 0 and warm_up.starts and not lower:
             iterate.theta[...] = iterate.base  # the warm-up did harm: begin again where it began
             curvature[...] = 0.0
+            # Without `starts` the next pass, which is at theta0 itself, is not judged by the warm-up again.
             return iterate._replace(course=warm_up._replace(starts=0))
         initial = StructuredMetric(iterate.initial, summary, bool(foreign))
         inverse = InverseHessian(iterate.memory, initial, method.rule)
+        # U comes with every gradient, so that the safeguard never has to ask for it.
         return iterate._replace(trial=advance(iterate, inverse, at if whole else None, value, None))
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
+        # `_rows` for many computations at once.
         if self.in_step:
             batch = rows_of_parts(n_data, np.full_like(read, self.batches), read % self.batches)
             warm = read < self.warmup
@@ -319,5 +354,6 @@ class StochasticStart(Plan):
 
 def _averaged(average: Array, newest: Array, k: int) -> Array:
     """Return the average after the k-th summary: a plain mean at first, then over the last ten or so."""
+    # The summary of commit 0 has weight 1, and so replaces the zeros of `StructuredMetric.empty`.
     weight = max(1.0 / (k + 1), NEWEST_WEIGHT)
     return average + (newest - average) * newest.dtype.type(weight)
