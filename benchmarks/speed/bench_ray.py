@@ -18,6 +18,7 @@ import numpy as np
 
 import asyncqn as aq
 from asyncqn.core.stages import ASYNCHRONOUS
+from asyncqn.engines.round_trip import Nothing
 from asyncqn.types import Array, Commit, Problem, Progress, Task
 
 Record = dict[str, Any]
@@ -30,21 +31,6 @@ SIZES = {1_000: 100, 49_615: 50}
 class Pair(NamedTuple):
     theta: Array
     u: Array
-
-
-class Nothing:
-    """A problem that costs nothing to evaluate."""
-
-    n_data = 1
-
-    def __init__(self, dim: int) -> None:
-        self.dim = dim
-
-    def value(self, theta: Array) -> float:
-        return 0.0
-
-    def grad(self, theta: Array, rows: Any, out: Array) -> None:
-        out[...] = 0.0
 
 
 class Echo:
