@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 import msgspec
 
@@ -47,7 +47,10 @@ from asyncqn.parameters import (
 from asyncqn.published import PROBLEM, SETTINGS, VARIANCE, timing
 from asyncqn.storage import read_input
 from asyncqn.storage.serialise import is_own
-from asyncqn.types import Algorithm, Problem, extra
+from asyncqn.types import Algorithm, Engine, Problem, extra
+
+if TYPE_CHECKING:
+    from asyncqn.minimize import Choice
 
 Section = Mapping[str, Any]
 MAX_JOB_BYTES = 1 << 24
@@ -126,6 +129,15 @@ class Job:
     cluster: Cluster
     run: RunOptions
     engine: Section
+
+    def choose(self, engine: Engine) -> Choice:
+        """Return the algorithm of the job, or the one that `minimize` chooses on this engine."""
+        # Imported here: other commands read job files without running anything.
+        from asyncqn.minimize import Choice, choose_algorithm
+
+        if self.algorithm is not None:
+            return Choice(self.algorithm, checked=False)
+        return choose_algorithm(self.problem, engine, seed=self.run.seed)
 
 
 def load_job(

@@ -129,7 +129,7 @@ def run(
     workers.
     """
     from asyncqn.cli.jobfile import job_schema, load_job
-    from asyncqn.minimize import Choice, choose_algorithm, minimize
+    from asyncqn.minimize import minimize
 
     if schema:
         typer.echo(dumps(job_schema(), indent=1))  # always JSON, whether --json is given or not
@@ -157,8 +157,9 @@ def run(
         result = Result(theta, coefficients)
         result.check(job.problem)
         engine = make_engine(job, real.slow)
-    given = Choice(job.algorithm, checked=False) if job.algorithm else None
-    algorithm, checked = given or choose_algorithm(job.problem, engine, seed=job.run.seed)
+    # The choice may call the problem's functions, and a mistake in them is reported once.
+    with mistakes_at_rank_0():
+        algorithm, checked = job.choose(engine)
     out.say(f"{algorithm}\n{engine}")
     arguments = {**options.checkpoints(), **vars(job.run)}
     go = partial(minimize, job.problem, algorithm, engine=engine, check=not checked, **arguments)

@@ -39,7 +39,7 @@ def simulate(
     """
     from asyncqn.cli.jobfile import load_job, paper_sections
     from asyncqn.engines.simulator import Simulator
-    from asyncqn.minimize import Choice, choose_algorithm, minimize
+    from asyncqn.minimize import minimize
 
     sections = None
     if paper is not None:
@@ -49,8 +49,7 @@ def simulate(
     check_run_folder(options.save)  # before the run, so that no work is lost
     # The default depends on workers and messages, so it is chosen after the cluster is known.
     engine = Simulator(job.cluster)
-    given = Choice(job.algorithm, checked=False) if job.algorithm else None
-    algorithm, checked = given or choose_algorithm(job.problem, engine, seed=job.run.seed)
+    algorithm, checked = job.choose(engine)
     out.say(f"{algorithm}\n{job.cluster}")
     arguments = {**options.checkpoints(), **vars(job.run)}
     go = partial(minimize, job.problem, algorithm, engine=engine, check=not checked, **arguments)
