@@ -9,12 +9,13 @@ from asyncqn.kernels.jit import kernel
 def replace_entry(gradients, points, sums, part, g, z, first):
     """Replace a part's entry by (g, z), and update `sums`: of g, of z, and of the changes of z and g.
 
-    `first` says that the part has no entry yet.  Returns whether z has moved since the old entry, and by how
-    much the part's share of U has risen since then, by the trapezoidal rule.
+    `first` says that the part has no entry yet.  Returns by how much the part's share of U has risen since
+    the old entry, by the trapezoidal rule, and the squares of the changes of z and g; that of z is 0 where z
+    has not moved.
     """
     old_g, old_z = gradients[part], points[part]
     g_sum, z_sum, S, Y = sums
-    moved, rise = False, 0.0
+    rise, ss, yy = 0.0, 0.0, 0.0
     for j in range(g.size):
         new_g, new_z = float(g[j]), float(z[j])
         if first:
@@ -27,7 +28,8 @@ def replace_entry(gradients, points, sums, part, g, z, first):
             z_sum[j] += s
             S[j] += s
             Y[j] += y
-            moved |= s != 0.0
+            ss += s * s
+            yy += y * y
             rise += 0.5 * s * (new_g + float(old_g[j]))
         old_g[j], old_z[j] = g[j], z[j]
-    return moved, rise
+    return rise, ss, yy

@@ -35,7 +35,7 @@ This file has the table and its steps; the plan that uses it is in `endless_tabl
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -127,6 +127,9 @@ class Progress(NamedTuple):
     slopes: float = 0.0
     bend: float = 0.0
     """The sum of the rises by slopes, without signs, and of what these differ by from those by values."""
+    changes: float = 0.0
+    responses: float = 0.0
+    """The sums of |z - z_i|^2 and of |g - g_i|^2: their ratio is the squared curvature of a part."""
     bent: bool = False
     """Whether values and slopes disagreed in the last window."""
     stride: float = 0.0
@@ -176,12 +179,12 @@ def enter(table: Table, progress: Progress, update: Update) -> Progress:
     part = update.part
     new = bool(table.read[part] < 0)
     sums = table.g_sum, table.z_sum, table.S, table.Y
-    moved, slope = replace_entry(table.g, table.z, sums, part, update.g, update.z, new)
+    slope, ss, yy = replace_entry(table.g, table.z, sums, part, update.g, update.z, new)
     before = 0.0 if new else float(table.values[part])
     table.values[part], table.read[part] = update.value, update.read
     progress = progress._replace(seen=progress.seen + new, value=progress.value + (update.value - before))
     # A first entry cannot be compared with anything, and one with s = 0 tells neither a rise nor curvature.
-    if not moved:
+    if ss == 0.0:
         return progress
     # A problem offers values always or never, so `before` is a number wherever the new value is.
     rise = slope if math.isnan(update.value) else update.value - before
@@ -191,6 +194,15 @@ def enter(table: Table, progress: Progress, update: Update) -> Progress:
         squares=progress.squares + rise * rise,
         slopes=progress.slopes + abs(slope),
         bend=progress.bend + abs(rise - slope),
+        changes=progress.changes + ss,
+        responses=progress.responses + yy,
+    )
+
+
+def next_window(progress: Progress, **changed: Any) -> Progress:
+    """Return the record with the sums of another window, which are zeros."""
+    return progress._replace(
+        moved=0, rise=0.0, squares=0.0, slopes=0.0, bend=0.0, changes=0.0, responses=0.0, **changed
     )
 
 
@@ -240,10 +252,7 @@ def close(iterate: Iterate, table: Table, progress: Progress) -> tuple[Progress,
     if progress.rise <= 0.0:
         table.harmless[...] = table.z_sum / progress.seen
     stride = max(progress.stride, progress.longest)
-    closed = progress._replace(
-        moved=0, rise=0.0, squares=0.0, slopes=0.0, bend=0.0, stride=stride, longest=0.0
-    )
-    return closed, admitted
+    return next_window(progress, stride=stride, longest=0.0), admitted
 
 
 def aim(

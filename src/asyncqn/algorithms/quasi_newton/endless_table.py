@@ -5,8 +5,9 @@ Each update is a commit, and the steps are those of `centred_table`.  On top of 
 start
     Where U may not be convex, a stochastic phase comes first (`stochastic_phase`).
 growth
-    `first` parts are active at the start; after three updates for each of them every second update makes one
-    more active, and from a quarter of all parts on every update does.
+    `first` parts are active at the start; after three updates for each of them (one where the steps are
+    stochastic) every second update makes one more active, and from a quarter of all parts on every update
+    does.
 trust
     Where values and slopes disagreed in the last window, U bends, and a step is at most twice as long as the
     longest of that window.
@@ -82,6 +83,9 @@ LARGEST_TABLE = 2**30
 """Largest size of the table at the coordinator, in bytes; more parts than fit are refused."""
 QUICK_GROWTH_DIVISOR = 4
 """Once one part in this number is active, every update activates another one: see `core.stages.Growth`."""
+ROUNDS, STOCHASTIC_ROUNDS = 3, 1
+"""Updates of each part that is active at the start, before others join: the table's steps need the curvature
+of a sample first, while stochastic steps fit the sample too well."""
 GOLDEN_RATIO = 0.6180339887498949
 """(sqrt 5 - 1) / 2: multiples of this share of a circle cover it about evenly, however few they are."""
 MAX_DISAGREEMENT = 1e-4
@@ -160,7 +164,8 @@ class EndlessTable(Plan):
     def stages(self) -> Stages:
         # A point is judged when all parts have been evaluated at it: exact steps must not wait for growth.
         first = self.parts if self.parts < MIN_TABLE_PARTS else self.first
-        return (batches(self.parts, None, Order.BY_AGE, growth_of(self.parts, first)),)
+        growth = growth_of(self.parts, first, STOCHASTIC_ROUNDS if self.stochastic else ROUNDS)
+        return (batches(self.parts, None, Order.BY_AGE, growth),)
 
     def check(self, problem: Problem) -> None:
         check_table(problem, self.parts, self.parts)
@@ -436,9 +441,9 @@ def _whole(table: Table) -> tuple[Array, float]:
     return (table.g_sum / parts).astype(table.g.dtype)[None], value / parts
 
 
-def growth_of(parts: int, first: int) -> Growth:
+def growth_of(parts: int, first: int, rounds: int) -> Growth:
     """Return how the parts of a table become active."""
-    return Growth(first, quick=max(first, parts // QUICK_GROWTH_DIVISOR))
+    return Growth(first, rounds, quick=max(first, parts // QUICK_GROWTH_DIVISOR))
 
 
 def check_table(problem: Problem, parts: int, most: int) -> None:

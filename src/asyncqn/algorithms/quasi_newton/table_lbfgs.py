@@ -109,6 +109,9 @@ MIN_ROWS = 25
 """Rows for every number in theta from which on growth pays.  With fewer it helps little, and stochastic steps
 come first where U may not be convex.  On the laboratory's network, which has 330 rows for every number,
 they made the first levels no faster, and the last one slower (draw 0)."""
+STOCHASTIC_DIVISOR = 8
+"""One part in this number is active at the start where the first steps are stochastic: a sample large enough
+not to be fitted too well, and small enough that its parts soon send second updates, which tell the step."""
 MIN_PARTS, PARTS_PER_WORKER = 64, 4
 """Stochastic steps, and the table as the default method, need at least this many parts, in all and per
 worker: with fewer, updates are older than a quarter of a pass.  A table has `PARTS_PER_WORKER` parts per
@@ -171,7 +174,7 @@ def table_algorithm(
     # `worthwhile`, not `parts`: the latter was raised to `PARTS_PER_WORKER` and would always seem enough.
     if enough_parts(min(worthwhile, most), workers) and n < MIN_ROWS * d and not extra(problem, "convex"):
         # Rows are so few that the rule below would activate more than two fifths of all parts at the start.
-        return TableLBFGS(parts, workers, stochastic=True)
+        return TableLBFGS(parts, max(workers, parts // STOCHASTIC_DIVISOR), stochastic=True)
     # The active parts have first n / P rows, which are then `ROWS_PER_NUMBER` d at least.
     first = max(workers, math.ceil(ROWS_PER_NUMBER * d * parts / n))
     return TableLBFGS(parts, min(first, parts))
