@@ -38,30 +38,42 @@ def test_it_is_chosen_where_rows_are_few_unless_the_problem_is_convex_or_parts_a
         assert not aq.table_algorithm(convex, 4, message=0.5).stochastic
 
 
-def test_the_step_follows_from_curvature_staleness_and_parts() -> None:
-    # On U with Hessian B = diag(b), parts alike, Y = B S: in the norms of D, |Y| / |S| is at most max(b / D).
-    parts, b, metric = 240, np.array([2.0, 8.0, 4.0]), np.array([1.0, 2.0, 4.0])
+def window(parts: int, changes: float, responses: float) -> tuple[Table, Progress]:
+    """The sums of a window on a U with Hessian diag(2, 8, 4)."""
     table = Table.empty(parts, np.zeros(3))
     table.S[:] = [1.0, -2.0, 0.5]
-    table.Y[:] = b * table.S
-    change = math.sqrt((table.S**2 * metric).sum())
-    expected = math.sqrt((table.Y**2 / metric).sum()) / change
-    progress = Progress(seen=parts, moved=40, rise=-80.0)
-    for staleness, wait in ((5.0, parts / NOISE), (99.0, 100.0)):
+    table.Y[:] = np.array([2.0, 8.0, 4.0]) * table.S
+    return table, Progress(seen=parts, moved=40, rise=-80.0, changes=changes, responses=responses)
+
+
+def test_the_step_follows_from_curvature_staleness_and_the_curvature_of_parts() -> None:
+    # |Y| / |S| is a curvature along the way: between 2 and 8.  A part's own curvature is 30 here.
+    table, progress = window(240, changes=2.0, responses=2.0 * 30.0**2)
+    expected = np.linalg.norm(table.Y) / np.linalg.norm(table.S)
+    assert 2.0 < expected < 8.0
+    for staleness, stiffness in ((5.0, NOISE * 30.0), (199.0, expected * 200.0 / SAFETY)):
+        table, progress = window(240, changes=2.0, responses=2.0 * 30.0**2)
         before = Phase(active=True, staleness=staleness)
-        copy = Table.empty(parts, np.zeros(3))
-        copy.S[:], copy.Y[:] = table.S, table.Y
-        after, phase = stochastic_phase._learn_step(copy, progress, before, metric)
-        assert phase.curvature == pytest.approx(expected, rel=1e-12)
-        assert phase.curvature <= (b / metric).max() * (1.0 + 1e-12)
-        assert phase.step == pytest.approx(SAFETY / (expected * wait), rel=1e-12)
-        assert (phase.fall, phase.compared, after.moved, after.rise) == (80.0, 40, 0, 0.0)
-        assert not copy.S.any()
-    # A step doubles at most, and an estimate of the curvature fades slowly.
-    small = Phase(active=True, curvature=100.0 * expected, step=1e-6)
-    _, phase = stochastic_phase._learn_step(table, progress, small, metric)
-    assert phase.curvature == pytest.approx(90.0 * expected, rel=1e-12)
+        after, phase = stochastic_phase._learn_step(table, progress, before)
+        assert phase.stiffness == pytest.approx(stiffness, rel=1e-12)
+        assert phase.step == pytest.approx(1.0 / stiffness, rel=1e-12)
+        assert (phase.fall, phase.compared) == (80.0, 40)
+        assert (after.moved, after.rise, after.changes, after.responses) == (0, 0.0, 0.0, 0.0)
+        assert not table.S.any()
+    # A step doubles at most, and the largest 1 / h fades slowly.
+    table, progress = window(240, changes=2.0, responses=2.0 * 30.0**2)
+    small = Phase(active=True, stiffness=100.0 * NOISE * 30.0, step=1e-6)
+    _, phase = stochastic_phase._learn_step(table, progress, small)
+    assert phase.stiffness == pytest.approx(90.0 * NOISE * 30.0, rel=1e-12)
     assert phase.step == 2e-6
+
+
+def test_a_window_without_curvature_or_with_an_overflow_sets_no_step() -> None:
+    for responses, Y in ((0.0, 0.0), (math.inf, 1.0)):
+        table, progress = window(240, changes=2.0, responses=responses)
+        table.Y[:] = Y
+        _, phase = stochastic_phase._learn_step(table, progress, Phase(active=True))
+        assert (phase.stiffness, phase.step) == (0.0, 0.0)
 
 
 def test_a_half_pass_that_falls_far_less_than_the_best_one_ends_it() -> None:

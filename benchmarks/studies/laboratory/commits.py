@@ -38,9 +38,12 @@ FAMILIES = ("linear", "logistic", "network", "convolution", "profiled", "factori
 
 
 def method_of(algorithm: Algorithm) -> str:
-    """Return the name under which commits are charged: the kind, and whether a scatter is kept."""
+    """Return the name under which commits are charged: the kind, whether a scatter is kept, and how often a
+    table steps."""
     kind = ALGORITHMS.name_of(type(algorithm)) or type(algorithm).__name__
     by_scatter = getattr(algorithm, "scatter", False) or getattr(algorithm, "initial_scale", "") == "scatter"
+    every = getattr(algorithm, "every", 1)
+    kind = f"{kind} every {every}" if every > 1 else kind
     return f"{kind} by scatter" if by_scatter is True else kind
 
 
@@ -91,8 +94,10 @@ def _cases(family: str, model: Any) -> Iterator[tuple[int, Any, int]]:
     for workers in (4, 16, 40, 400) if n >= 20_000 else (4, 16, 40):
         for method, algorithm in our_methods(model, workers, 10.0).items():
             single = method == "table"
-            if workers == 40 or not single:
-                yield workers, algorithm, min(few, 4 * algorithm.parts) if single else 40
+            if workers >= 40 or not single:
+                # Long enough for a memory that is full, so that the steps cost what they do in a run.
+                most = 120 if family == "movielens" else 4 * algorithm.parts
+                yield workers, algorithm, most if single else 40
 
 
 def measure() -> list[dict[str, Any]]:

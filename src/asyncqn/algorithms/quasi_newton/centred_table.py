@@ -45,7 +45,7 @@ from asyncqn.algorithms.quasi_newton.composition import Iterate
 from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, InverseHessian
 from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
 from asyncqn.algorithms.safeguard import FIRST, STEP_GROWTH
-from asyncqn.kernels.table import replace_entry
+from asyncqn.kernels.table import replace_entry, step_from, table_means
 from asyncqn.kernels.vectors import dot, sum_of_squares
 from asyncqn.types import Array, Commit
 
@@ -182,13 +182,14 @@ def enter(table: Table, progress: Progress, update: Update) -> Progress:
     slope, ss, yy = replace_entry(table.g, table.z, sums, part, update.g, update.z, new)
     before = 0.0 if new else float(table.values[part])
     table.values[part], table.read[part] = update.value, update.read
-    progress = progress._replace(seen=progress.seen + new, value=progress.value + (update.value - before))
+    change = update.value - before
     # A first entry cannot be compared with anything, and one with s = 0 tells neither a rise nor curvature.
     if ss == 0.0:
-        return progress
+        return progress._replace(seen=progress.seen + new, value=progress.value + change)
     # A problem offers values always or never, so `before` is a number wherever the new value is.
-    rise = slope if math.isnan(update.value) else update.value - before
+    rise = slope if math.isnan(change) else change
     return progress._replace(
+        value=progress.value + change,
         moved=progress.moved + 1,
         rise=progress.rise + rise,
         squares=progress.squares + rise * rise,
@@ -259,46 +260,45 @@ def aim(
     iterate: Iterate, table: Table, progress: Progress, version: int, bound: float = math.inf
 ) -> Progress:
     """Set theta = mean z - H mean g, the step no longer than `bound`; turn back where that is too far."""
-    memory = iterate.memory
-    g, z = table.g_sum / progress.seen, table.z_sum / progress.seen
+    memory, d = iterate.memory, iterate.theta.size
+    # In double precision, as the sums are.
+    g, z = np.empty(d), np.empty(d)
+    norm, far = map(math.sqrt, table_means(table.g_sum, table.z_sum, progress.seen, g, z))
     known = memory.stored > 0
     # With V the covariance of one row's gradient, n V is the Hessian B (`scatter_inverse`).  The gradient of
     # n / P rows, scaled up by P, has the covariance P n V: F is about P B, and c = P.
     if not known:
         memory.scale[0] = len(table.read)
     step = initial_of(iterate, progress).times(memory, g)
-    step *= 0.5**progress.turns
-    length, far, norm = (math.sqrt(sum_of_squares(v)) for v in (step, z, g))
-    progress = progress._replace(norm=norm)
+    halving = 0.5**progress.turns
+    length = halving * math.sqrt(sum_of_squares(step))
     # A zero gradient leaves theta where it is, and norm = 0 makes `endless_table` hold it.
     if not (0.0 < length < math.inf and norm < math.inf):
-        return progress
+        return progress._replace(norm=norm)
     # As the safeguard bounds its steps; no bound before a window has closed without harm.
     most = math.inf if progress.stride == 0.0 else STEP_GROWTH * max(progress.stride, far)
     most = min(most, bound)
     if not known:
         # The decrease on the quadratic whose Hessian is H^-1.
-        promised = 0.5 * dot(g, step)
+        promised = 0.5 * halving * dot(g, step)
         if not (iterate.initial.known and progress.scattered) or math.isnan(progress.value):
             # Without F, or without U to limit the promise: the length of the first step in `safeguard._aim`.
             most = min(most, max(1.0 / norm, FIRST * far), max(1.0, far))
         # A promise of more than half of |U| is taken as a sign that F is too small.
         elif promised > 0.0:
             most = min(most, length * 0.5 * abs(progress.value / progress.seen) / promised)
-    if length > most:
-        step *= most / length
-        length = most
-    # Negated, so that a point that is not a number turns back too.
-    limit = MAX_DISTANCE * (1.0 + float(np.abs(iterate.start).max(initial=0.0)))
-    if not float(np.abs(z - step - iterate.start).max(initial=0.0)) <= limit:
-        return turn_back(iterate, table, progress, version)
+    scale = halving if length <= most else halving * (most / length)
     # From the mean z, not from theta: see the top of this file.
-    iterate.theta[...] = z - step
+    away, size = step_from(iterate.theta, z, step, scale, iterate.start)
+    # Negated, so that a point that is not a number turns back too.
+    if not away <= MAX_DISTANCE * (1.0 + size):
+        return turn_back(iterate, table, progress._replace(norm=norm), version)
+    longest = max(progress.longest, min(length, most))
     # Theta does not move before its first step, so these are estimates at the start, with which later
     # points are compared.
     if progress.first_norm == 0.0:
         progress = progress._replace(first_norm=norm, first_value=progress.value / progress.seen)
-    return progress._replace(longest=max(progress.longest, length))
+    return progress._replace(norm=norm, longest=longest)
 
 
 def turn_back(iterate: Iterate, table: Table, progress: Progress, version: int) -> Progress:

@@ -154,11 +154,14 @@ class EndlessTable(Plan):
         See `TableLBFGS`.
     stochastic : bool
         Whether the run begins with stochastic steps (`stochastic_phase`).
+    every : int
+        Updates from one step of the table to the next.
     """
 
     parts: int
     first: int
     stochastic: bool
+    every: int = 1
 
     @cached_property
     def stages(self) -> Stages:
@@ -204,7 +207,7 @@ class EndlessTable(Plan):
         """Enter an update, set theta, and see whether it is to be held."""
         table, progress, hold, phase = iterate.course
         # Void and overtaken updates count too: `updates` is a measure of time.
-        hold = hold._replace(judged=False, updates=hold.updates + 1)
+        updates = hold.updates + 1
         if update.read >= max(progress.turned, int(table.read[update.part])):  # else void or overtaken
             if phase.active:
                 progress, phase = self._stochastic_step(iterate, progress, phase, update, commit.version)
@@ -212,7 +215,7 @@ class EndlessTable(Plan):
                 progress = self._step(iterate, progress, update, commit.version)
         # Only `turn_back` in this very commit sets `turned` to its version.
         turned = progress.turned == commit.version
-        hold = hold._replace(turns=hold.turns + turned)
+        hold = hold._replace(judged=False, updates=updates, turns=hold.turns + turned)
         if turned and hold.turns > (TURNS if iterate.trial.kept == 0 else 0):
             # Theta is the harmless point now.  It is held, and exact steps start from it once it is judged.
             hold = hold._replace(since=commit.version, arrived=0, exact=True, trial=False, turns=0)
@@ -248,7 +251,8 @@ class EndlessTable(Plan):
         if progress.unpaired > MAX_UNPAIRED * self.parts:
             iterate.initial.drop()
             return turn_back(iterate, table, progress, version)
-        if not may_step(progress, self.first):
+        # The product with H is the dearest part of a commit; all other updates only enter the table.
+        if version % self.every or not may_step(progress, self.first):
             return progress
         trusted = progress.bent and progress.last_stride > 0.0
         return aim(iterate, table, progress, version, STRETCH * progress.last_stride if trusted else math.inf)
