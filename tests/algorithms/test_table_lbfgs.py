@@ -257,3 +257,41 @@ def test_one_part_has_no_scatter() -> None:
     assert run.status == "converged"
     with pytest.raises(aq.BadInput, match="initial_scale must be"):
         aq.BlockLBFGS(1, initial_scale="diagonal")
+
+
+def test_theta_is_set_anew_every_few_updates_and_all_of_them_enter_the_table() -> None:
+    rng = np.random.default_rng(0)
+    algorithm, minima = aq.TableLBFGS(parts=9, first=2, every=3), rng.standard_normal((9, 3))
+    it = algorithm.init(np.zeros(3))
+    moved = []
+    for version in range(1, 31):
+        before = it.theta.copy()
+        # Parts with curvature 2 and minima of their own: no update gives a reason to turn back.
+        z = it.theta + 0.1 * rng.standard_normal(3)
+        it = _send(algorithm, it, version % 9, 2.0 * (z - minima[version % 9]), z, version)
+        if not np.array_equal(it.theta, before):
+            moved.append(version)
+        known = it.course.table.read >= 0
+        assert np.allclose(it.course.table.g_sum, it.course.table.g[known].sum(axis=0), atol=1e-12)
+    assert len(moved) > 5 and all(version % 3 == 0 for version in moved)
+
+
+@pytest.mark.parametrize("every", [1, 7])
+def test_a_run_with_fewer_steps_than_updates_converges(every: int) -> None:
+    problem = aq.LogisticRegression.random(n_data=4000, dim=5, seed=0)
+    algorithm = aq.TableLBFGS(parts=80, first=16, every=every)
+    run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=16)))
+    assert run.status == "converged"
+    g = np.empty(5)
+    problem.grad(run.theta, np.arange(4000), g)
+    assert np.linalg.norm(g) <= 1e-6 * abs(run.fun)
+
+
+def test_many_workers_get_fewer_steps_and_a_slow_master_longer_parts() -> None:
+    problem = aq.LogisticRegression.random(n_data=60_000, dim=5, seed=0)
+    few, many = (aq.table_algorithm(problem, workers, master=0.3) for workers in (40, 400))
+    assert (few.every, many.every) == (1, 10)
+    assert (few.parts, many.parts) == (1500, 1500)
+    # Four parts per worker where the master keeps up, one at least where it does not.
+    assert aq.table_algorithm(problem, 400, master=0.01).parts == 1600
+    assert aq.table_algorithm(problem, 400, master=3.0).parts == 400
