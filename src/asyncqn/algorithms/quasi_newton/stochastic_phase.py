@@ -18,7 +18,7 @@ next.  No number is set by hand for a problem.
 Progress is the fall of the parts' own values, each compared with its update before.  After a half pass whose
 fall is below a quarter of the best one, or after `MAX_PASSES` passes, the phase ends and the table continues
 from its entries.  Where U has risen since the start, or is not finite, the table turns back to the start, and
-h is halved.
+h is halved: after a half pass, and where it has risen by the share `HARM` of |U| at once.
 
 Learning both curvatures from parts evaluated again is our own, and so are all constants.  They were chosen on
 draw 0 of the laboratory (`benchmarks.studies.laboratory`).  There steps scaled by the scatter of the updates,
@@ -31,6 +31,7 @@ import math
 from typing import NamedTuple
 
 from asyncqn.algorithms.quasi_newton.centred_table import (
+    MAX_DISTANCE,
     Progress,
     Table,
     Update,
@@ -40,7 +41,8 @@ from asyncqn.algorithms.quasi_newton.centred_table import (
     turn_back,
 )
 from asyncqn.algorithms.quasi_newton.composition import Iterate
-from asyncqn.kernels.vectors import add_scaled, sum_of_squares
+from asyncqn.kernels.table import step_from
+from asyncqn.kernels.vectors import sum_of_squares
 
 WINDOW = 40
 """Updates of parts that had an entry at another point, between two estimates of the curvature."""
@@ -52,6 +54,8 @@ fast."""
 DECAY = 0.9
 """1 / h falls by this factor at most from one window to the next: S and Y are sums over parts, in which the
 stiffest direction may cancel by chance."""
+HARM = 0.5
+"""Rise of the parts' own values since the start, as a share of |U| there, after which theta returns at once."""
 FALL = 0.25
 """The phase ends after a half pass in which U falls by less than this share of the best one."""
 MAX_PASSES = 12
@@ -109,6 +113,9 @@ def stochastic_step(
     phase = _note_update(phase, version - 1 - update.read)
     if progress.moved >= WINDOW:
         progress, phase = _learn_step(table, progress, phase)
+        # A start that throws theta far out is not given the half pass.
+        if phase.gained + phase.fall / phase.compared < -HARM * abs(progress.first_value):
+            return turn_back(iterate, table, progress, version), _from_start(phase)
         # Half passes are counted in parts compared, not in updates: a first entry has no fall.
         if 2 * phase.compared >= parts:
             phase = _judge_half_pass(phase)
@@ -128,7 +135,10 @@ def stochastic_step(
         return progress, phase
     h = phase.step * 0.5**progress.turns
     # From theta, not from mean z: this is SGD, and noise is what leaves the plateau.
-    add_scaled(iterate.theta, -h, update.g)
+    away, size = step_from(iterate.theta, iterate.theta, update.g, h, iterate.start)
+    # Negated, so that a point that is not a number turns back too.
+    if not away <= MAX_DISTANCE * (1.0 + size):
+        return turn_back(iterate, table, progress, version), _from_start(phase)
     length = h * math.sqrt(sum_of_squares(update.g))
     # An infinite norm: `endless_table` must not hold a point because |mean g| over scattered points is small.
     return progress._replace(norm=math.inf, longest=max(progress.longest, length)), phase

@@ -120,9 +120,10 @@ MAX_SWEEP = 3.0
 On the laboratory's network with W = 400 (draw 0), 652 parts reach 5 % in 33 passes, 434 in 40, 1,086 in 47."""
 STEPS_PER_ROUND = 40
 """Steps of the master in the time in which every worker sends an update."""
-STOCHASTIC_DIVISOR = 8
-"""One part in this number is active at the start where the first steps are stochastic: a sample large enough
-not to be fitted too well, and small enough that its parts soon send second updates, which tell the step."""
+STOCHASTIC_DIVISOR = 12
+"""Where the first steps are stochastic, one part in this number is active at the start, beside one for each
+worker: a sample large enough not to be fitted too well, and small enough that its parts soon send second
+updates, which tell the step."""
 MIN_PARTS, PARTS_PER_WORKER = 64, 4
 """Stochastic steps, and the table as the default method, need at least this many parts, in all and per
 worker: with fewer, updates are older than a quarter of a pass.  A table has `PARTS_PER_WORKER` parts per
@@ -188,7 +189,8 @@ def table_algorithm(
     every = max(1, workers // STEPS_PER_ROUND)
     if enough_parts(parts, workers) and n < MIN_ROWS * d and not extra(problem, "convex"):
         # Rows are so few that the rule below would activate more than two fifths of all parts at the start.
-        return TableLBFGS(parts, max(workers, parts // STOCHASTIC_DIVISOR), stochastic=True, every=every)
+        first = min(workers + parts // STOCHASTIC_DIVISOR, parts)
+        return TableLBFGS(parts, first, stochastic=True, every=every)
     # The active parts have first n / P rows, which are then `ROWS_PER_NUMBER` d at least.
     first = max(workers, math.ceil(ROWS_PER_NUMBER * d * parts / n))
     return TableLBFGS(parts, min(first, parts), every=every)
