@@ -9,8 +9,8 @@ import pytest
 
 import asyncqn as aq
 from asyncqn.algorithms.quasi_newton import stochastic_phase
-from asyncqn.algorithms.quasi_newton.centred_table import Progress, Table
-from asyncqn.algorithms.quasi_newton.stochastic_phase import FALL, NOISE, SAFETY, Phase
+from asyncqn.algorithms.quasi_newton.centred_table import Progress, Table, Update
+from asyncqn.algorithms.quasi_newton.stochastic_phase import FALL, NOISE, SAFETY, WINDOW, Phase
 from asyncqn_recommender import MatrixFactorization
 
 
@@ -130,3 +130,35 @@ def test_a_phase_that_makes_U_rise_turns_back_and_the_run_still_converges() -> N
     run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(4, 1.0, 0.5)), theta0=np.zeros(5))
     assert run.status == "converged"
     assert np.allclose(run.theta, 1.0, atol=1e-4)
+
+
+def test_a_start_that_throws_theta_far_out_is_given_up_at_once() -> None:
+    algorithm = aq.TableLBFGS(parts=400, first=40, stochastic=True)
+    iterate = algorithm.init(np.zeros(3))
+    table, progress = window(400, changes=2.0, responses=2.0)
+    table.z[:], table.read[:] = 0.0, 0
+    table.harmless[:] = iterate.start
+    update = Update(np.ones(3), np.zeros(3), 1.0, 0, True, 0)
+    for rise, returns in ((0.4, False), (0.6, True)):
+        iterate.theta[...] = 5.0
+        # Mean rises of 0.4 and 0.6 of U at the start, in less than half a pass.
+        here = progress._replace(moved=WINDOW, rise=WINDOW * rise * 100.0, first_value=100.0)
+        after, phase = stochastic_phase.stochastic_step(
+            iterate, table, here, Phase(active=True, stiffness=1.0, step=1e-3), update, 7, 40
+        )
+        assert (after.turned == 7) == returns
+        assert phase.active
+        assert bool((iterate.theta == iterate.start).all()) == returns
+
+
+def test_a_step_out_of_all_bounds_returns_to_the_start() -> None:
+    algorithm = aq.TableLBFGS(parts=400, first=40, stochastic=True)
+    for size in (1e9, math.nan):
+        iterate = algorithm.init(np.zeros(3))
+        table = Table.empty(400, np.zeros(3))
+        update = Update(np.array([1.0, size, 1.0]), np.zeros(3), 1.0, 0, True, 0)
+        progress, _ = stochastic_phase.stochastic_step(
+            iterate, table, Progress(), Phase(active=True, stiffness=1.0, step=1.0), update, 7, 40
+        )
+        assert (progress.turned, progress.turns) == (7, 1)
+        assert not iterate.theta.any()

@@ -273,7 +273,8 @@ def test_theta_is_set_anew_every_few_updates_and_all_of_them_enter_the_table() -
             moved.append(version)
         known = it.course.table.read >= 0
         assert np.allclose(it.course.table.g_sum, it.course.table.g[known].sum(axis=0), atol=1e-12)
-    assert len(moved) > 5 and all(version % 3 == 0 for version in moved)
+    assert len(moved) > 5
+    assert all(version % 3 == 0 for version in moved)
 
 
 @pytest.mark.parametrize("every", [1, 7])

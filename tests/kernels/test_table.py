@@ -17,8 +17,10 @@ def test_replace_entry_keeps_the_sums_and_returns_what_changed(dtype: str) -> No
     y, s = new_g.astype(float) - g[1], new_z.astype(float) - z[1]
     expected = 0.5 * s @ (new_g.astype(float) + g[1]), s @ s, y @ y
     assert replace_entry(g, z, sums, 1, new_g, new_z, False) == pytest.approx(expected, rel=1e-12)
-    assert np.array_equal(g[1], new_g) and np.array_equal(z[1], new_z)
-    for total, whole in zip(sums, (g.sum(axis=0, dtype=float), z.sum(axis=0, dtype=float), s, y), strict=True):
+    assert np.array_equal(g[1], new_g)
+    assert np.array_equal(z[1], new_z)
+    expected_sums = g.sum(axis=0, dtype=float), z.sum(axis=0, dtype=float), s, y
+    for total, whole in zip(sums, expected_sums, strict=True):
         assert total == pytest.approx(whole, abs=1e-6)
     # The same point again: no way to compare.
     assert replace_entry(g, z, sums, 1, new_g, new_z, False)[1] == 0.0
