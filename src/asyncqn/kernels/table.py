@@ -24,7 +24,7 @@ def replace_entry(gradients, points, sums, part, g, z, first):
             g_sum[j] += new_g
             z_sum[j] += new_z
         else:
-            # In float64: differences of float32 gradients lose digits.  (`float` of a float32 stays one here.)
+            # In float64: differences of float32 gradients lose digits.  (`float` would keep them in float32.)
             before = np.float64(old_g[j])
             y, s = new_g - before, new_z - np.float64(old_z[j])
             g_sum[j] += y

@@ -2,18 +2,18 @@
 
 Where U is not convex, the start often lies on a plateau or beside a saddle.  There the steps of the table
 are slow, for each rests on gradients that are up to a pass old, and many small noisy steps leave it first.
-In this phase each update is one such step, theta <- theta - h g.  The table is filled all the while, and tells
-the step from parts that have sent a second update: the changes s and y of their points and gradients are on
-the same rows, so they measure curvature without the noise of sampling.  Over `WINDOW` such parts,
+In this phase each update is one such step, theta <- theta - h g.  The table is filled all the while.  Parts
+that have sent a second update determine h: the changes s and y of their points and gradients are on the same
+rows, so they measure curvature without the noise of sampling.  Over `WINDOW` such parts,
 
     L = |sum y| / |sum s|                    the curvature of U along the way
     Lambda = (sum |y|^2 / sum |s|^2)^1/2     the curvature of one part
     1 / h = max(L (1 + l) / SAFETY,  NOISE Lambda,  DECAY / h before)
 
-with l the mean staleness.  A delay of l updates needs h L l < 1; the noise of single steps grows where h exceeds
-a share of 1 / Lambda (the expected smoothness of Gower et al. 2019 is the mean of L and of the parts' largest
-curvature).  Few workers are limited by the second, many by the first.  h at most doubles from one window to the
-next.  No number is set by hand for a problem.
+with l the mean staleness.  A delay of l updates needs h L l < 1; the noise of single steps grows where h
+exceeds a share of 1 / Lambda (the expected smoothness of Gower et al. 2019 is the mean of L and of the parts'
+largest curvature).  Few workers are limited by the second, many by the first.  h at most doubles from one
+window to the next.  No number is set by hand for a problem.
 
 Progress is the fall of the parts' own values, each compared with its update before.  After a half pass whose
 fall is below a quarter of the best one, or after `MAX_PASSES` passes, the phase ends and the table continues
@@ -55,7 +55,7 @@ DECAY = 0.9
 """1 / h falls by this factor at most from one window to the next: S and Y are sums over parts, in which the
 stiffest direction may cancel by chance."""
 HARM = 0.5
-"""Rise of the parts' own values since the start, as a share of |U| there, after which theta returns at once."""
+"""Rise of the parts' own values since the start, as a share of |U| there, at which theta returns at once."""
 FALL = 0.25
 """The phase ends after a half pass in which U falls by less than this share of the best one."""
 MAX_PASSES = 12

@@ -116,8 +116,9 @@ MIN_ROWS = 25
 come first where U may not be convex.  On the laboratory's network, which has 330 rows for every number,
 they made the first levels no faster, and the last one slower (draw 0)."""
 MAX_SWEEP = 3.0
-"""Most passes in which the master takes an update of every part: where it is the bottleneck, parts are longer.
-On the laboratory's network with W = 400 (draw 0), 652 parts reach 5 % in 33 passes, 434 in 40, 1,086 in 47."""
+"""Most passes in which the master takes an update of every part; where it is the bottleneck, parts grow.
+On the laboratory's network with W = 400 (draw 0), 652 parts reach 5 % in 33 passes, 434 in 40 and 1,086 in
+47."""
 STEPS_PER_ROUND = 40
 """Steps of the master in the time in which every worker sends an update."""
 STOCHASTIC_DIVISOR = 12
