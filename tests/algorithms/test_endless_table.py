@@ -65,8 +65,8 @@ def test_where_U_bends_a_step_is_at_most_twice_the_longest_of_the_last_window() 
         progress = course.progress._replace(bent=bent, last_stride=1e-6)
         there = it._replace(course=course._replace(progress=progress), theta=it.theta.copy())
         there = quadratic(algorithm, there, PARTS + 3, 2, [6.9])
-        table, seen = there.course.table, there.course.progress.seen
-        length = abs(float(there.theta[0] - table.z_sum[0] / seen))
+        table = there.course.table
+        length = abs(float(there.theta[0] - table.z_sum[0] / table.counts.seen))
         assert (length <= STRETCH * 1e-6 * (1.0 + 1e-6)) == bent
 
 

@@ -11,6 +11,7 @@ import asyncqn as aq
 from asyncqn.algorithms.quasi_newton import stochastic_phase
 from asyncqn.algorithms.quasi_newton.centred_table import Progress, Table, Update
 from asyncqn.algorithms.quasi_newton.stochastic_phase import FALL, NOISE, SAFETY, WINDOW, Phase
+from asyncqn.kernels.table import CHANGES, MOVED, RESPONSES, RISE, SEEN
 from asyncqn_recommender import MatrixFactorization
 
 
@@ -38,41 +39,44 @@ def test_it_is_chosen_where_rows_are_few_unless_the_problem_is_convex_or_parts_a
         assert not aq.table_algorithm(convex, 4, message=0.5).stochastic
 
 
-def window(parts: int, changes: float, responses: float) -> tuple[Table, Progress]:
+def window(parts: int, changes: float, responses: float) -> Table:
     """The sums of a window on a U with Hessian diag(2, 8, 4)."""
     table = Table.empty(parts, np.zeros(3))
     table.S[:] = [1.0, -2.0, 0.5]
     table.Y[:] = np.array([2.0, 8.0, 4.0]) * table.S
-    return table, Progress(seen=parts, moved=40, rise=-80.0, changes=changes, responses=responses)
+    table.tally[SEEN], table.tally[MOVED], table.tally[RISE] = parts, 40.0, -80.0
+    table.tally[CHANGES], table.tally[RESPONSES] = changes, responses
+    return table
 
 
 def test_the_step_follows_from_curvature_staleness_and_the_curvature_of_parts() -> None:
     # |Y| / |S| is a curvature along the way: between 2 and 8.  A part's own curvature is 30 here.
-    table, progress = window(240, changes=2.0, responses=2.0 * 30.0**2)
+    table = window(240, changes=2.0, responses=2.0 * 30.0**2)
     expected = np.linalg.norm(table.Y) / np.linalg.norm(table.S)
     assert 2.0 < expected < 8.0
     for staleness, stiffness in ((5.0, NOISE * 30.0), (199.0, expected * 200.0 / SAFETY)):
-        table, progress = window(240, changes=2.0, responses=2.0 * 30.0**2)
+        table = window(240, changes=2.0, responses=2.0 * 30.0**2)
         before = Phase(active=True, staleness=staleness)
-        after, phase = stochastic_phase._learn_step(table, progress, before)
+        phase = stochastic_phase._learn_step(table, before)
         assert phase.stiffness == pytest.approx(stiffness, rel=1e-12)
         assert phase.step == pytest.approx(1.0 / stiffness, rel=1e-12)
         assert (phase.fall, phase.compared) == (80.0, 40)
-        assert (after.moved, after.rise, after.changes, after.responses) == (0, 0.0, 0.0, 0.0)
+        assert not table.tally[MOVED : RESPONSES + 1].any()
+        assert table.tally[SEEN] == 240
         assert not table.S.any()
     # A step doubles at most, and the largest 1 / h fades slowly.
-    table, progress = window(240, changes=2.0, responses=2.0 * 30.0**2)
+    table = window(240, changes=2.0, responses=2.0 * 30.0**2)
     small = Phase(active=True, stiffness=100.0 * NOISE * 30.0, step=1e-6)
-    _, phase = stochastic_phase._learn_step(table, progress, small)
+    phase = stochastic_phase._learn_step(table, small)
     assert phase.stiffness == pytest.approx(90.0 * NOISE * 30.0, rel=1e-12)
     assert phase.step == 2e-6
 
 
 def test_a_window_without_curvature_or_with_an_overflow_sets_no_step() -> None:
     for responses, Y in ((0.0, 0.0), (math.inf, 1.0)):
-        table, progress = window(240, changes=2.0, responses=responses)
+        table = window(240, changes=2.0, responses=responses)
         table.Y[:] = Y
-        _, phase = stochastic_phase._learn_step(table, progress, Phase(active=True))
+        phase = stochastic_phase._learn_step(table, Phase(active=True))
         assert (phase.stiffness, phase.step) == (0.0, 0.0)
 
 
@@ -135,14 +139,15 @@ def test_a_phase_that_makes_U_rise_turns_back_and_the_run_still_converges() -> N
 def test_a_start_that_throws_theta_far_out_is_given_up_at_once() -> None:
     algorithm = aq.TableLBFGS(parts=400, first=40, stochastic=True)
     iterate = algorithm.init(np.zeros(3))
-    table, progress = window(400, changes=2.0, responses=2.0)
+    table = window(400, changes=2.0, responses=2.0)
     table.z[:], table.read[:] = 0.0, 0
     table.harmless[:] = iterate.start
     update = Update(np.ones(3), np.zeros(3), 1.0, 0, True, 0)
     for rise, returns in ((0.4, False), (0.6, True)):
         iterate.theta[...] = 5.0
         # Mean rises of 0.4 and 0.6 of U at the start, in less than half a pass.
-        here = progress._replace(moved=WINDOW, rise=WINDOW * rise * 100.0, first_value=100.0)
+        table.tally[MOVED], table.tally[RISE] = WINDOW, WINDOW * rise * 100.0
+        here = Progress(first_value=100.0)
         after, phase = stochastic_phase.stochastic_step(
             iterate, table, here, Phase(active=True, stiffness=1.0, step=1e-3), update, 7, 40
         )

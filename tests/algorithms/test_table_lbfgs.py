@@ -51,7 +51,7 @@ def test_the_sums_are_those_of_the_table() -> None:
         known = it.course.table.read >= 0
         assert np.allclose(it.course.table.g_sum, it.course.table.g[known].sum(axis=0), atol=1e-12)
         assert np.allclose(it.course.table.z_sum, it.course.table.z[known].sum(axis=0), atol=1e-12)
-        assert it.course.progress.seen == known.sum()
+        assert it.course.table.counts.seen == known.sum()
 
 
 def test_an_update_that_is_older_than_the_entry_of_its_part_is_void() -> None:

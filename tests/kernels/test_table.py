@@ -5,30 +5,71 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asyncqn.kernels.table import replace_entry, step_from, table_means
+from asyncqn.algorithms.quasi_newton.centred_table import Tally
+from asyncqn.kernels.table import (
+    BEND,
+    CHANGES,
+    MOVED,
+    RESPONSES,
+    RISE,
+    SEEN,
+    SLOPES,
+    SQUARES,
+    UNPAIRED,
+    UPDATES,
+    VALUE,
+    replace_entry,
+    step_from,
+    table_means,
+)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_replace_entry_keeps_the_sums_and_returns_what_changed(dtype: str) -> None:
+def test_replace_entry_keeps_sums_and_tally(dtype: str) -> None:
     rng = np.random.default_rng(0)
-    g, z = (rng.standard_normal((3, 7)).astype(dtype) for _ in range(2))
-    sums = g.sum(axis=0, dtype=float), z.sum(axis=0, dtype=float), np.zeros(7), np.zeros(7)
+    entries = rng.standard_normal((2, 3, 7)).astype(dtype)
+    sums = np.zeros((4, 7))
+    sums[:2] = entries.sum(axis=1, dtype=float)
     new_g, new_z = (rng.standard_normal(7).astype(dtype) for _ in range(2))
-    y, s = new_g.astype(float) - g[1], new_z.astype(float) - z[1]
-    expected = 0.5 * s @ (new_g.astype(float) + g[1]), s @ s, y @ y
-    assert replace_entry(g, z, sums, 1, new_g, new_z, False) == pytest.approx(expected, rel=1e-12)
-    assert np.array_equal(g[1], new_g)
-    assert np.array_equal(z[1], new_z)
-    expected_sums = g.sum(axis=0, dtype=float), z.sum(axis=0, dtype=float), s, y
-    for total, whole in zip(sums, expected_sums, strict=True):
-        assert total == pytest.approx(whole, abs=1e-6)
-    # The same point again: no way to compare.
-    assert replace_entry(g, z, sums, 1, new_g, new_z, False)[1] == 0.0
+    old_g, old_z = entries[:, 1].astype(float)
+    y, s = new_g - old_g, new_z - old_z
+    slope = 0.5 * s @ (new_g + old_g)
+    for value, rise in ((5.5, 1.5), (np.nan, slope)):  # without a value, the slopes tell the rise
+        table, versions, values = entries.copy(), np.zeros(3, np.int64), np.full(3, 4.0)
+        totals, tally = sums.copy(), np.zeros(11)
+        tally[SEEN], tally[VALUE] = 3.0, 12.0
+        assert replace_entry(table, values, versions, totals, tally, 1, new_g, new_z, value, 9) == (1.0, 3.0)
+        expected = [rise, rise**2, abs(slope), abs(rise - slope), s @ s, y @ y]
+        assert tally[RISE : RESPONSES + 1] == pytest.approx(expected, rel=1e-12)
+        assert tally[VALUE] == pytest.approx(12.0 + value - 4.0, nan_ok=True)
+        assert (versions.tolist(), values[0]) == ([0, 9, 0], 4.0)
+        assert np.array_equal(table[:, 1], [new_g, new_z])
+        assert totals[:2] == pytest.approx(table.sum(axis=1, dtype=float), abs=1e-6)
+        assert totals[2:] == pytest.approx(np.array([s, y]))
+        # The same point again: no way to compare.
+        before = tally[RISE : RESPONSES + 1].tolist()
+        assert replace_entry(table, values, versions, totals, tally, 1, new_g, new_z, value, 10)[0] == 1.0
+        assert tally[RISE : RESPONSES + 1].tolist() == before
+
+
+def test_a_first_entry_is_seen_and_has_not_moved() -> None:
+    entries, values, versions = np.ones((2, 3, 2)), np.full(3, np.nan), np.full(3, -1, np.int64)
+    sums, tally, g, z = np.zeros((4, 2)), np.zeros(11), np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    assert replace_entry(entries, values, versions, sums, tally, 2, g, z, 7.0, 0) == (0.0, 1.0)
+    assert sums.tolist() == [[1.0, 2.0], [3.0, 4.0], [0.0, 0.0], [0.0, 0.0]]
+    assert tally[VALUE] == 7.0
+
+
+def test_the_tally_has_a_place_for_every_field() -> None:
+    places = SEEN, VALUE, MOVED, RISE, SQUARES, SLOPES, BEND, CHANGES, RESPONSES, UNPAIRED, UPDATES
+    names = ["seen", "value", "moved", "rise", "squares", "slopes", "bend", "changes", "responses", "unpaired", "updates"]
+    assert Tally._fields == tuple(names)
+    assert places == tuple(map(Tally._fields.index, names))
 
 
 def test_means_and_their_squares() -> None:
     g_sum, z_sum, g, z = np.array([2.0, 4.0]), np.array([6.0, 0.0]), np.empty(2), np.empty(2)
-    assert table_means(g_sum, z_sum, 2, g, z) == (5.0, 9.0)
+    assert table_means(g_sum, z_sum, 2.0, g, z) == (5.0, 9.0)
     assert (g.tolist(), z.tolist()) == ([1.0, 2.0], [3.0, 0.0])
 
 

@@ -41,27 +41,39 @@ def note_products(F, last, update, weight):
 
 
 @kernel
-def note_deviation(F, mean, update, weight, share, rate):
-    """F += weight (share x x' - F) in and below the diagonal, with x = update - mean; then mean += rate x.
+def note_deviation(F, mean, seen, update, window, least_rate):
+    """Add the deviation of an update from a running mean of those before it, which then follows it.
 
-    An F with one row holds the diagonal alone.
+        F += w (x x' / (1 + v) - F) in and below the diagonal,  x = update - mean;  mean += rate x
+
+    w is 1 / k, k updates having been seen, and at least 1 / window; rate is that of a plain mean, and at
+    least `least_rate`.  seen: shape (1,), k.  An F with one row holds the diagonal alone.
     """
-    d = mean.size
+    d, before = mean.size, seen[0]
+    seen[0] += 1
+    if before == 0:
+        for j in range(d):
+            mean[j] = update[j]
+        return
+    # v of a plain mean while updates are few, then of an exponential one.  Update and mean count as
+    # independent, so the expectation of x x' is 1 + v times the covariance of an update.
+    variance = max(1.0 / before, least_rate / (2.0 - least_rate))
+    rate = max(1.0 / (before + 1), least_rate)
+    weight, share = 1.0 / min(before, window), 1.0 / (1.0 + variance)
     if F.shape[0] < d:
         diagonal = F[0]
         for j in range(d):
-            away = float(update[j]) - mean[j]
+            away = np.float64(update[j]) - mean[j]
             mean[j] += rate * away
             diagonal[j] += weight * (share * away * away - diagonal[j])
         return
-    x = np.empty(d)
     for j in range(d):
-        x[j] = float(update[j]) - mean[j]
-        mean[j] += rate * x[j]
-    for j in range(d):
-        row, part = F[j], share * x[j]
+        row, part = F[j], share * (np.float64(update[j]) - mean[j])
         for k in range(j + 1):
-            row[k] += weight * (part * x[k] - row[k])
+            row[k] += weight * (part * (np.float64(update[k]) - mean[k]) - row[k])
+    # Not before: every row needs the whole deviation.
+    for j in range(d):
+        mean[j] += rate * (np.float64(update[j]) - mean[j])
 
 
 @kernel

@@ -6,18 +6,24 @@ import numpy as np
 
 from asyncqn.kernels.jit import kernel, reducing_kernel
 
+SEEN, VALUE, MOVED, RISE, SQUARES, SLOPES, BEND, CHANGES, RESPONSES, UNPAIRED, UPDATES = range(11)
+"""Places in the tally of a table, which `centred_table.Tally` explains."""
+
 
 @kernel
-def replace_entry(gradients, points, sums, part, g, z, first):
-    """Replace a part's entry by (g, z), and update `sums`: of g, of z, and of the changes of z and g.
+def replace_entry(entries, values, versions, sums, tally, part, g, z, value, version):
+    """Replace a part's entry by (g, z, value, version); update the sums of the table and its tally.
 
-    `first` says that the part has no entry yet.  Returns by how much the part's share of U has risen since
-    the old entry, by the trapezoidal rule, and the squares of the changes of z and g; that of z is 0 where z
-    has not moved.
+    entries: shape (2, P, d), gradients and points.  A version of -1 says that the part has no entry yet.
+    sums: shape (4, d), of g, of z, and of the changes of z and g.  The rise of a part is that of its value
+    or, where there is none, that by the trapezoidal rule.
+
+    Returns the number of parts that have moved in this window, and of those that have an entry.
     """
-    old_g, old_z = gradients[part], points[part]
-    g_sum, z_sum, S, Y = sums
-    rise, ss, yy = 0.0, 0.0, 0.0
+    old_g, old_z = entries[0, part], entries[1, part]
+    g_sum, z_sum, S, Y = sums[0], sums[1], sums[2], sums[3]
+    first = versions[part] < 0
+    slope, ss, yy = 0.0, 0.0, 0.0
     for j in range(g.size):
         new_g, new_z = np.float64(g[j]), np.float64(z[j])
         if first:
@@ -33,9 +39,25 @@ def replace_entry(gradients, points, sums, part, g, z, first):
             Y[j] += y
             ss += s * s
             yy += y * y
-            rise += 0.5 * s * (new_g + before)
+            slope += 0.5 * s * (new_g + before)
         old_g[j], old_z[j] = g[j], z[j]
-    return rise, ss, yy
+    change = value - (0.0 if first else values[part])
+    values[part], versions[part] = value, version
+    tally[VALUE] += change
+    if first:
+        tally[SEEN] += 1.0
+    # A first entry cannot be compared with anything, and one with s = 0 tells neither a rise nor curvature.
+    if ss != 0.0:
+        # A problem offers values always or never, so the old value is a number wherever the new one is.
+        rise = slope if np.isnan(change) else change
+        tally[MOVED] += 1.0
+        tally[RISE] += rise
+        tally[SQUARES] += rise * rise
+        tally[SLOPES] += abs(slope)
+        tally[BEND] += abs(rise - slope)
+        tally[CHANGES] += ss
+        tally[RESPONSES] += yy
+    return tally[MOVED], tally[SEEN]
 
 
 @reducing_kernel

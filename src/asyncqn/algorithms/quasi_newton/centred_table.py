@@ -35,7 +35,7 @@ This file has the table and its steps; the plan that uses it is in `endless_tabl
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +45,16 @@ from asyncqn.algorithms.quasi_newton.composition import Iterate
 from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, InverseHessian
 from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
 from asyncqn.algorithms.safeguard import FIRST, STEP_GROWTH
-from asyncqn.kernels.table import replace_entry, step_from, table_means
+from asyncqn.kernels.table import (
+    MOVED,
+    RESPONSES,
+    SEEN,
+    UPDATES,
+    VALUE,
+    replace_entry,
+    step_from,
+    table_means,
+)
 from asyncqn.kernels.vectors import dot, sum_of_squares
 from asyncqn.types import Array, Commit
 
@@ -73,63 +82,114 @@ laboratory's network (draw 0, W = 4, 16, 40) five turns left runs unfinished aft
 ends after 100 to 200."""
 
 
+class Tally(NamedTuple):
+    """The numbers that every update changes; `Table.tally` holds them in this order, written in place.
+
+    With many workers an update must cost the master little, and a new tuple for each would be half of it.
+    """
+
+    seen: float
+    """Parts that have an entry."""
+    value: float
+    """The sum of their values; NaN where none come."""
+    # Of the window under way, from here to `responses`.
+    moved: float
+    """Updates since the last pair whose part's point had moved."""
+    # Rises are per part, but in units of U: a part's estimate of U is scaled to all rows.
+    rise: float
+    squares: float
+    """The sum of their rises, and of the squares of these."""
+    slopes: float
+    bend: float
+    """The sum of the rises by slopes, without signs, and of what these differ by from those by values."""
+    changes: float
+    responses: float
+    """The sums of |z - z_i|^2 and of |g - g_i|^2: their ratio is the squared curvature of a part."""
+    unpaired: float
+    """Updates since the last pair that was admitted."""
+    updates: float
+    """Updates that the table has taken since a point was last held."""
+
+
 class Table(NamedTuple):
     """One entry per part, and sums over the entries."""
 
-    g: Array
-    """Shape (P, d): the newest gradient of every part."""
-    z: Array
-    """Shape (P, d): the point where it was taken."""
+    entries: Array
+    """Shape (2, P, d): the newest gradient of every part, and the point where it was taken."""
     values: npt.NDArray[np.float64]
     """Shape (P,): the part's estimate of U at z; NaN where there is none."""
     read: npt.NDArray[np.int64]
     """Shape (P,): the version whose theta is z; -1: there is no entry."""
-    # The sums are float64 whatever the dtype of theta: each update adds a small difference to a large sum.
-    g_sum: npt.NDArray[np.float64]
-    """Shape (d,): the sum of all g_i."""
-    z_sum: npt.NDArray[np.float64]
-    """Shape (d,): the sum of all z_i."""
-    S: npt.NDArray[np.float64]
-    """Shape (d,): the sum of the changes of z since the last pair."""
-    Y: npt.NDArray[np.float64]
-    """Shape (d,): the sum of the changes of g since the last pair."""
+    sums: npt.NDArray[np.float64]
+    """Shape (4, d): g_sum, z_sum, S and Y.  They are float64 whatever the dtype of theta: each update adds a
+    small difference to a large sum."""
+    tally: npt.NDArray[np.float64]
+    """Shape (11,): see `Tally`."""
     harmless: Array
     """Shape (d,): the last mean z up to which nothing had risen; the start before there is one."""
 
     @classmethod
     def empty(cls, parts: int, theta0: Array) -> Table:
         """Return a table without entries."""
-        entries = np.zeros((parts, theta0.size), theta0.dtype)
-        g_sum, z_sum, S, Y = (np.zeros(theta0.size) for _ in range(4))
+        entries = np.zeros((2, parts, theta0.size), theta0.dtype)
         values, read = np.full(parts, math.nan), np.full(parts, -1, np.int64)
-        return cls(entries, entries.copy(), values, read, g_sum, z_sum, S, Y, theta0.copy())
+        sums, tally = np.zeros((4, theta0.size)), np.zeros(len(Tally._fields))
+        return cls(entries, values, read, sums, tally, theta0.copy())
+
+    # Views: few arrays make a kernel quick to call.
+
+    @property
+    def g(self) -> Array:
+        """Shape (P, d): the newest gradient of every part."""
+        return self.entries[0, :]
+
+    @property
+    def z(self) -> Array:
+        """Shape (P, d): the point where it was taken."""
+        return self.entries[1, :]
+
+    @property
+    def g_sum(self) -> npt.NDArray[np.float64]:
+        """Shape (d,): the sum of all g_i."""
+        return self.sums[0, :]
+
+    @property
+    def z_sum(self) -> npt.NDArray[np.float64]:
+        """Shape (d,): the sum of all z_i."""
+        return self.sums[1, :]
+
+    @property
+    def S(self) -> npt.NDArray[np.float64]:
+        """Shape (d,): the sum of the changes of z since the last pair."""
+        return self.sums[2, :]
+
+    @property
+    def Y(self) -> npt.NDArray[np.float64]:
+        """Shape (d,): the sum of the changes of g since the last pair."""
+        return self.sums[3, :]
+
+    @property
+    def counts(self) -> Tally:
+        """Return the tally as it is now."""
+        return Tally(*self.tally.tolist())
+
+    def next_window(self) -> None:
+        """Begin another window, whose sums are zeros."""
+        self.sums[2:] = 0.0
+        self.tally[MOVED : RESPONSES + 1] = 0.0
 
     def clear(self) -> None:
         """Remove all entries."""
         # g and z keep their old numbers: `replace_entry` does not read them where `read` is -1.
         self.read[:], self.values[:] = -1, math.nan
-        self.g_sum[:], self.z_sum[:], self.S[:], self.Y[:] = 0.0, 0.0, 0.0, 0.0
+        self.sums[:] = 0.0
+        # `updates` is a measure of time, and goes on.
+        self.tally[:UPDATES] = 0.0
 
 
 class Progress(NamedTuple):
-    """Record of the steps on the table: sums over the window under way, and what earlier ones left."""
+    """Record of the steps on the table, which a step or the end of a window changes."""
 
-    seen: int = 0
-    """Parts that have an entry."""
-    value: float = 0.0
-    """The sum of their values; NaN where none come."""
-    moved: int = 0
-    """Updates since the last pair whose part's point had moved."""
-    # Rises are per part, but in units of U: a part's estimate of U is scaled to all rows.
-    rise: float = 0.0
-    squares: float = 0.0
-    """The sum of their rises, and of the squares of these."""
-    slopes: float = 0.0
-    bend: float = 0.0
-    """The sum of the rises by slopes, without signs, and of what these differ by from those by values."""
-    changes: float = 0.0
-    responses: float = 0.0
-    """The sums of |z - z_i|^2 and of |g - g_i|^2: their ratio is the squared curvature of a part."""
     bent: bool = False
     """Whether values and slopes disagreed in the last window."""
     stride: float = 0.0
@@ -149,8 +209,6 @@ class Progress(NamedTuple):
     """The version of the last turn: updates that read earlier ones are void."""
     windows: int = 0
     """Windows that did no harm since the last turn, or since a turn was forgiven."""
-    unpaired: int = 0
-    """Updates since the last pair that was admitted."""
     lead: float = 0.0
     """How much better F^-1 fits the pairs than I does: the sum of the logarithms, older ones fading."""
 
@@ -174,53 +232,28 @@ class Update(NamedTuple):
     """The version at which the worker took the gradient."""
 
 
-def enter(table: Table, progress: Progress, update: Update) -> Progress:
-    """Put an update in the place of its part's entry; return the sums with it."""
-    part = update.part
-    new = bool(table.read[part] < 0)
-    sums = table.g_sum, table.z_sum, table.S, table.Y
-    slope, ss, yy = replace_entry(table.g, table.z, sums, part, update.g, update.z, new)
-    before = 0.0 if new else float(table.values[part])
-    table.values[part], table.read[part] = update.value, update.read
-    change = update.value - before
-    # A first entry cannot be compared with anything, and one with s = 0 tells neither a rise nor curvature.
-    if ss == 0.0:
-        return progress._replace(seen=progress.seen + new, value=progress.value + change)
-    # A problem offers values always or never, so `before` is a number wherever the new value is.
-    rise = slope if math.isnan(change) else change
-    return progress._replace(
-        value=progress.value + change,
-        moved=progress.moved + 1,
-        rise=progress.rise + rise,
-        squares=progress.squares + rise * rise,
-        slopes=progress.slopes + abs(slope),
-        bend=progress.bend + abs(rise - slope),
-        changes=progress.changes + ss,
-        responses=progress.responses + yy,
-    )
+def enter(table: Table, update: Update) -> tuple[float, float]:
+    """Put an update in the place of its part's entry; return how many parts have moved and been seen."""
+    entries, values, read, sums, tally, _ = table
+    g, z, value, part, _, version = update
+    moved, seen = replace_entry(entries, values, read, sums, tally, part, g, z, value, version)
+    return moved, seen
 
 
-def next_window(progress: Progress, **changed: Any) -> Progress:
-    """Return the record with the sums of another window, which are zeros."""
-    return progress._replace(
-        moved=0, rise=0.0, squares=0.0, slopes=0.0, bend=0.0, changes=0.0, responses=0.0, **changed
-    )
-
-
-def window_is_full(iterate: Iterate, progress: Progress, first: int) -> bool:
+def window_is_full(iterate: Iterate, moved: float, seen: float, first: int) -> bool:
     """Return whether enough parts have moved for a pair; first: how many are active at the start."""
     # H is P F^-1 until the first pair and may be far too long, so that pair must not wait for a full window.
     if iterate.memory.stored > 0:
-        enough = max(WINDOW_SHARE * progress.seen, MIN_WINDOW_SHARE * min(first, iterate.theta.size))
+        enough = max(WINDOW_SHARE * seen, MIN_WINDOW_SHARE * min(first, iterate.theta.size))
     else:
         enough = WINDOW_SHARE * first
     # A standard error needs two.
-    return progress.moved >= max(enough, 2.0)
+    return moved >= max(enough, 2.0)
 
 
-def may_step(progress: Progress, first: int) -> bool:
+def may_step(seen: float, first: int) -> bool:
     """Return whether enough parts have an entry for a step."""
-    return progress.seen >= max(2.0, FIRST_STEP_SHARE * first)
+    return seen >= max(2.0, FIRST_STEP_SHARE * first)
 
 
 def initial_of(iterate: Iterate, progress: Progress) -> ScatterInverse:
@@ -228,32 +261,32 @@ def initial_of(iterate: Iterate, progress: Progress) -> ScatterInverse:
     return ScatterInverse(iterate.initial, BELIEF, cautious=True, trusted=progress.scattered)
 
 
-def harmful(iterate: Iterate, progress: Progress) -> bool:
+def harmful(iterate: Iterate, tally: Tally) -> bool:
     """Return whether the parts that have moved are worse off, beyond error and sampling."""
-    count, d = progress.moved, iterate.theta.size
+    count, d = tally.moved, iterate.theta.size
     # Means of differences of the same part: the differences between parts, which are far larger, cancel.
-    mean = progress.rise / count
-    error = math.sqrt(max(progress.squares / count - mean * mean, 0.0) / count)
+    mean = tally.rise / count
+    error = math.sqrt(max(tally.squares / count - mean * mean, 0.0) / count)
     # U exceeds its minimum by tr(H Cov(mean g)) / 2 on average; H = c F^-1 and Cov(mean g) = F / seen.
-    sampling = 0.5 * float(iterate.memory.scale[0]) * d / max(progress.seen, 1)
+    sampling = 0.5 * float(iterate.memory.scale[0]) * d / max(tally.seen, 1.0)
     # Negated, so that a mean that is not a number is harmful.
     return not (mean <= STANDARD_ERRORS * error or mean <= SAMPLING_FACTOR * sampling)
 
 
 def close(iterate: Iterate, table: Table, progress: Progress) -> tuple[Progress, bool]:
     """Learn a pair and begin another window; return whether the pair was admitted."""
-    kind = iterate.theta.dtype
+    kind, tally = iterate.theta.dtype, table.counts
     # A common factor of s and y changes nothing in H; means keep both within the range of float32.
-    s, y = ((total / progress.moved).astype(kind) for total in (table.S, table.Y))
+    s, y = ((total / tally.moved).astype(kind) for total in (table.S, table.Y))
     inverse = InverseHessian(iterate.memory, initial_of(iterate, progress), PairRule(0.0, COSINE))
     admitted = inverse.learn(s, y[None])
     # Also after a refusal: a sum that is not admitted would spoil the next window as well.
-    table.S[:], table.Y[:] = 0.0, 0.0
+    table.next_window()
     # Stricter than `harmful`: a point to return to must not have risen at all, not even within the error.
-    if progress.rise <= 0.0:
-        table.harmless[...] = table.z_sum / progress.seen
+    if tally.rise <= 0.0:
+        table.harmless[...] = table.z_sum / tally.seen
     stride = max(progress.stride, progress.longest)
-    return next_window(progress, stride=stride, longest=0.0), admitted
+    return progress._replace(stride=stride, longest=0.0), admitted
 
 
 def aim(
@@ -261,9 +294,10 @@ def aim(
 ) -> Progress:
     """Set theta = mean z - H mean g, the step no longer than `bound`; turn back where that is too far."""
     memory, d = iterate.memory, iterate.theta.size
+    seen, value = float(table.tally[SEEN]), float(table.tally[VALUE])
     # In double precision, as the sums are.
     g, z = np.empty(d), np.empty(d)
-    norm, far = map(math.sqrt, table_means(table.g_sum, table.z_sum, progress.seen, g, z))
+    norm, far = map(math.sqrt, table_means(table.g_sum, table.z_sum, seen, g, z))
     known = memory.stored > 0
     # With V the covariance of one row's gradient, n V is the Hessian B (`scatter_inverse`).  The gradient of
     # n / P rows, scaled up by P, has the covariance P n V: F is about P B, and c = P.
@@ -281,12 +315,12 @@ def aim(
     if not known:
         # The decrease on the quadratic whose Hessian is H^-1.
         promised = 0.5 * halving * dot(g, step)
-        if not (iterate.initial.known and progress.scattered) or math.isnan(progress.value):
+        if not (iterate.initial.known and progress.scattered) or math.isnan(value):
             # Without F, or without U to limit the promise: the length of the first step in `safeguard._aim`.
             most = min(most, max(1.0 / norm, FIRST * far), max(1.0, far))
         # A promise of more than half of |U| is taken as a sign that F is too small.
         elif promised > 0.0:
-            most = min(most, length * 0.5 * abs(progress.value / progress.seen) / promised)
+            most = min(most, length * 0.5 * abs(value / seen) / promised)
     scale = halving if length <= most else halving * (most / length)
     # From the mean z, not from theta: see the top of this file.
     away, size = step_from(iterate.theta, z, step, scale, iterate.start)
@@ -297,7 +331,7 @@ def aim(
     # Theta does not move before its first step, so these are estimates at the start, with which later
     # points are compared.
     if progress.first_norm == 0.0:
-        progress = progress._replace(first_norm=norm, first_value=progress.value / progress.seen)
+        progress = progress._replace(first_norm=norm, first_value=value / seen)
     return progress._replace(norm=norm, longest=longest)
 
 

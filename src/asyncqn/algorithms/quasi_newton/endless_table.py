@@ -76,6 +76,7 @@ from asyncqn.algorithms.safeguard import (
 from asyncqn.algorithms.safeguard import standing as safeguard_standing
 from asyncqn.core.stages import Growth, Order, Stages, batches
 from asyncqn.errors import require
+from asyncqn.kernels.table import MOVED, SEEN, UNPAIRED, UPDATES
 from asyncqn.kernels.vectors import add_one, sum_of_squares
 from asyncqn.types import Array, Commit, Counters, Problem, Rows, Standing, Task
 
@@ -125,8 +126,6 @@ class Hold(NamedTuple):
     """The exact phase ends when `Trial.kept` has reached this number."""
     phases: int = 0
     """Exact phases so far."""
-    updates: int = 0
-    """Updates that the table has taken since a point was last held."""
     checks: int = 0
     """How often a point was held because of them."""
     turns: int = 0
@@ -205,23 +204,28 @@ class EndlessTable(Plan):
 
     def _take(self, iterate: Iterate, update: Update, commit: Commit) -> Iterate:
         """Enter an update, set theta, and see whether it is to be held."""
-        table, progress, hold, phase = iterate.course
+        table, progress, hold, phase = course = iterate.course
+        version = commit.version
         # Void and overtaken updates count too: `updates` is a measure of time.
-        updates = hold.updates + 1
+        table.tally[UPDATES] += 1.0
         if update.read >= max(progress.turned, int(table.read[update.part])):  # else void or overtaken
             if phase.active:
-                progress, phase = self._stochastic_step(iterate, progress, phase, update, commit.version)
+                progress, phase = self._stochastic_step(iterate, progress, phase, update, version)
             else:
-                progress = self._step(iterate, progress, update, commit.version)
+                progress = self._step(iterate, progress, update, version)
+        if hold.judged:
+            hold = hold._replace(judged=False)
         # Only `turn_back` in this very commit sets `turned` to its version.
-        turned = progress.turned == commit.version
-        hold = hold._replace(judged=False, updates=updates, turns=hold.turns + turned)
-        if turned and hold.turns > (TURNS if iterate.trial.kept == 0 else 0):
-            # Theta is the harmless point now.  It is held, and exact steps start from it once it is judged.
-            hold = hold._replace(since=commit.version, arrived=0, exact=True, trial=False, turns=0)
+        if progress.turned == version:
+            hold = hold._replace(turns=hold.turns + 1)
+            if hold.turns > (TURNS if iterate.trial.kept == 0 else 0):
+                # Theta is the harmless point now.  It is held, and exact steps start from it once judged.
+                hold = hold._replace(since=version, arrived=0, exact=True, trial=False, turns=0)
         # While parts are still missing |mean g| is that of a sample, which may be small far from the minimum.
-        elif not turned and progress.seen == self.parts:
-            hold = self._hold_if_due(progress, hold, commit.version)
+        elif table.tally[SEEN] == self.parts:
+            hold = self._hold_if_due(table, progress, hold, version)
+        if progress is course.progress and hold is course.hold and phase is course.phase:
+            return iterate  # the update was entered into the table, in place, and that is all
         return iterate._replace(course=Course(table, progress, hold, phase))
 
     def _stochastic_step(
@@ -232,7 +236,7 @@ class EndlessTable(Plan):
         if not update.finite:
             return turn_back(iterate, table, progress, version), phase
         iterate.initial.note_deviation(update.g)
-        progress = enter(table, progress, update)
+        enter(table, update)
         return stochastic_step(iterate, table, progress, phase, update, version, self.first)
 
     def _step(self, iterate: Iterate, progress: Progress, update: Update, version: int) -> Progress:
@@ -241,55 +245,58 @@ class EndlessTable(Plan):
         if not update.finite:
             return turn_back(iterate, table, progress, version)
         iterate.initial.note_deviation(update.g)
-        progress = enter(table, progress, update)._replace(unpaired=progress.unpaired + 1)
-        if window_is_full(iterate, progress, self.first):
+        moved, seen = enter(table, update)
+        table.tally[UNPAIRED] += 1.0
+        if window_is_full(iterate, moved, seen, self.first):
             # The window before the first pair is not judged: that pair corrects the error of P F^-1.
-            if iterate.memory.stored > 0 and harmful(iterate, progress):
+            if iterate.memory.stored > 0 and harmful(iterate, table.counts):
                 return turn_back(iterate, table, progress, version)
             progress = self._close(iterate, progress)
         # Windows have passed without an admissible pair: the scatter is suspected of leading theta astray.
-        if progress.unpaired > MAX_UNPAIRED * self.parts:
+        if table.tally[UNPAIRED] > MAX_UNPAIRED * self.parts:
             iterate.initial.drop()
             return turn_back(iterate, table, progress, version)
         # The product with H is the dearest part of a commit; all other updates only enter the table.
-        if version % self.every or not may_step(progress, self.first):
+        if version % self.every or not may_step(seen, self.first):
             return progress
         trusted = progress.bent and progress.last_stride > 0.0
         return aim(iterate, table, progress, version, STRETCH * progress.last_stride if trusted else math.inf)
 
     def _close(self, iterate: Iterate, progress: Progress) -> Progress:
         """Close a window that did no harm."""
-        table, count = iterate.course.table, progress.moved
-        bent, longest = progress.bend > MAX_DISAGREEMENT * progress.slopes, progress.longest
+        table: Table = iterate.course.table
+        tally = table.counts
+        count, longest = tally.moved, progress.longest
+        bent = tally.bend > MAX_DISAGREEMENT * tally.slopes
         # Before `close`, which sets S and Y to zero.
         gain = initial_of(iterate, progress).gain(table.S / count, table.Y / count)
         progress, admitted = close(iterate, table, progress)
         # A refused pair says nothing of curvature, so it does not test the scatter either.
         if admitted:
             progress = _with_lead(iterate, progress, FADING * progress.lead + gain)
+            # Runs across windows until a pair is admitted.
+            table.tally[UNPAIRED] = 0.0
         forgiven = progress.windows + 1 >= WINDOWS_PER_HALVING
         return progress._replace(
             bent=bent,
             last_stride=longest,
             windows=0 if forgiven else progress.windows + 1,
             turns=max(0, progress.turns - 1) if forgiven else progress.turns,
-            # `unpaired` runs across windows until a pair is admitted.
-            unpaired=0 if admitted else progress.unpaired,
         )
 
-    def _hold_if_due(self, progress: Progress, hold: Hold, version: int) -> Hold:
+    def _hold_if_due(self, table: Table, progress: Progress, hold: Hold, version: int) -> Hold:
         """Hold theta where the slope has become small, or where the table has continued for long."""
         slope = FIRST_SLOPE * progress.first_norm if math.isnan(hold.slope) else hold.slope
-        long = hold.updates >= FIRST_CHECK * 2**hold.checks * self.parts
+        long = bool(table.tally[UPDATES] >= FIRST_CHECK * 2**hold.checks * self.parts)
         if progress.norm > slope and not long:
             return hold
+        table.tally[UPDATES] = 0.0
         return hold._replace(
             since=version,
             arrived=0,
             # A table that took this long and turned on the way gives exact steps their time.
             exact=long and hold.turns > 0,
             trial=False,
-            updates=0,
             checks=hold.checks + long,
             turns=0,
         )
@@ -305,7 +312,8 @@ class EndlessTable(Plan):
         if not late and update.finite:
             if not hold.exact:
                 iterate.initial.note_deviation(update.g)
-            progress, hold = enter(table, progress, update), hold._replace(arrived=hold.arrived + 1)
+            enter(table, update)
+            hold = hold._replace(arrived=hold.arrived + 1)
         iterate = iterate._replace(course=Course(table, progress, hold, phase))
         if late or (update.finite and hold.arrived < self.parts):
             return iterate
@@ -326,22 +334,19 @@ class EndlessTable(Plan):
         # unseen == 0: U of the base must be known, because that of the next held point is compared with it.
         if accepted and trial.kept >= hold.until and trial.unseen == 0 and self.parts >= MIN_TABLE_PARTS:
             # S and Y hold the changes between trials, of which `advance` has made its own pairs.
-            table.S[:], table.Y[:] = 0.0, 0.0
+            table.next_window()
+            table.tally[UNPAIRED] = table.tally[UPDATES] = 0.0
             table.harmless[...] = iterate.base
             # All entries were taken at the base.  The halvings end here (turns = 0), but updates from before
             # the last turn stay void.
             progress = Progress(
-                seen=self.parts,
-                value=progress.value,
                 stride=trial.stride,
                 first_norm=progress.first_norm,
                 first_value=progress.first_value,
                 turned=progress.turned,
                 lead=progress.lead,
             )
-            hold = hold._replace(
-                since=-1, exact=False, updates=0, slope=NEXT_SLOPE * _norm(iterate.at_base[0])
-            )
+            hold = hold._replace(since=-1, exact=False, slope=NEXT_SLOPE * _norm(iterate.at_base[0]))
         return iterate._replace(trial=trial, course=Course(table, progress, hold, phase))
 
     def _judge_arrival(self, iterate: Iterate, at: Array | None, value: float, commit: Commit) -> Iterate:
@@ -389,13 +394,14 @@ class EndlessTable(Plan):
         """Continue with the table from the point that was held, at which all entries are."""
         table, progress, hold, phase = iterate.course
         # The window under way ends here, because every entry has now been taken at the held point.
-        if progress.moved >= 2:
+        if table.tally[MOVED] >= 2.0:
             progress = self._close(iterate, progress)
         table.harmless[...] = iterate.base
         # mean z is the base, so this is an ordinary quasi-Newton step with the exact gradient.
         bound = STRETCH * progress.last_stride if progress.bent and progress.last_stride > 0.0 else math.inf
         progress = aim(iterate, table, progress, version, bound)
-        hold = hold._replace(since=-1, updates=0, slope=NEXT_SLOPE * _norm(iterate.at_base[0]))
+        table.tally[UPDATES] = 0.0
+        hold = hold._replace(since=-1, slope=NEXT_SLOPE * _norm(iterate.at_base[0]))
         return iterate._replace(course=Course(table, progress, hold, phase))
 
     def standing(self, iterate: Iterate) -> Standing | None:

@@ -102,16 +102,7 @@ class ScatterMatrix(NamedTuple):
 
     def note_deviation(self, update: Array) -> None:
         """Add the deviation of an update from the running mean; all updates must be scaled alike."""
-        before = int(self.seen[0])
-        self.seen[0] += 1
-        if before == 0:
-            self.last[:] = update
-            return
-        # v of a plain mean while updates are few, then of an exponential one.  Update and mean count as
-        # independent, so the expectation of x x' is 1 + v times the covariance of an update.
-        variance = max(1.0 / before, RATE / (2.0 - RATE))
-        rate = max(1.0 / (before + 1), RATE)
-        note_deviation(self.F, self.last, update, 1.0 / min(before, WINDOW), 1.0 / (1.0 + variance), rate)
+        note_deviation(self.F, self.last, self.seen, update, WINDOW, RATE)
 
     def note_version(self, updates: Sequence[Array]) -> None:
         """Add the differences of the updates of all parts at one point: they differ by their rows alone."""

@@ -37,11 +37,10 @@ from asyncqn.algorithms.quasi_newton.centred_table import (
     Update,
     aim,
     may_step,
-    next_window,
     turn_back,
 )
 from asyncqn.algorithms.quasi_newton.composition import Iterate
-from asyncqn.kernels.table import step_from
+from asyncqn.kernels.table import MOVED, SEEN, step_from
 from asyncqn.kernels.vectors import sum_of_squares
 
 WINDOW = 40
@@ -96,8 +95,8 @@ def stochastic_step(
 
     Parameters
     ----------
-    progress : Progress
-        The sums of the table, this update included.
+    table : Table
+        With the entry of this update.
     version : int
         The number of the commit under way.
     first : int
@@ -111,8 +110,8 @@ def stochastic_step(
     parts = len(table.read)
     # An update that read the version before this commit has the staleness 0.
     phase = _note_update(phase, version - 1 - update.read)
-    if progress.moved >= WINDOW:
-        progress, phase = _learn_step(table, progress, phase)
+    if table.tally[MOVED] >= WINDOW:
+        phase = _learn_step(table, phase)
         # A start that throws theta far out is not given the half pass.
         if phase.gained + phase.fall / phase.compared < -HARM * abs(progress.first_value):
             return turn_back(iterate, table, progress, version), _from_start(phase)
@@ -124,13 +123,13 @@ def stochastic_step(
                 return turn_back(iterate, table, progress, version), _from_start(phase)
             ends = phase.slowing or phase.updates > MAX_PASSES * parts
             # With parts missing, the first step of the table would follow the gradient of a sample.
-            if ends and progress.seen == parts:
+            if ends and table.tally[SEEN] == parts:
                 iterate.memory.forget()
-                table.harmless[...] = table.z_sum / progress.seen
+                table.harmless[...] = table.z_sum / parts
                 return progress, phase._replace(active=False)
     # Theta must move before two updates of a part can differ, so the table takes the first steps.
     if phase.stiffness == 0.0:
-        if may_step(progress, first):
+        if may_step(table.tally[SEEN], first):
             progress = aim(iterate, table, progress, version)
         return progress, phase
     h = phase.step * 0.5**progress.turns
@@ -151,26 +150,26 @@ def _note_update(phase: Phase, staleness: int) -> Phase:
     return phase._replace(updates=updates, staleness=phase.staleness + change)
 
 
-def _learn_step(table: Table, progress: Progress, phase: Phase) -> tuple[Progress, Phase]:
+def _learn_step(table: Table, phase: Phase) -> Phase:
     """Estimate the curvatures and set h, count the falls, and begin another window."""
+    tally = table.counts
     change, response = math.sqrt(sum_of_squares(table.S)), math.sqrt(sum_of_squares(table.Y))
     stiffness, step = phase.stiffness, phase.step
-    if change > 0.0 and math.isfinite(response + progress.responses):
+    if change > 0.0 and math.isfinite(response + tally.responses):
         delayed = (1.0 + phase.staleness) * response / change / SAFETY
-        noisy = NOISE * math.sqrt(progress.responses / progress.changes)
+        noisy = NOISE * math.sqrt(tally.responses / tally.changes)
         stiffness = max(delayed, noisy, DECAY * stiffness)
         # Shorter at once, longer by a factor of 2 at most.  A zero is a U without curvature so far.
         if stiffness > 0.0:
             step = 1.0 / stiffness if step == 0.0 else min(1.0 / stiffness, 2.0 * step)
     # The window of the table begins anew as well, but no pair is learned: h, not H, scales these steps.
-    table.S[:], table.Y[:] = 0.0, 0.0
-    phase = phase._replace(
+    table.next_window()
+    return phase._replace(
         stiffness=stiffness,
         step=step,
-        fall=phase.fall - progress.rise,
-        compared=phase.compared + progress.moved,
+        fall=phase.fall - tally.rise,
+        compared=phase.compared + int(tally.moved),
     )
-    return next_window(progress), phase
 
 
 def _judge_half_pass(phase: Phase) -> Phase:
