@@ -17,12 +17,15 @@ window to the next.  No number is set by hand for a problem.
 
 Progress is the fall of the parts' own values, each compared with its update before.  After a half pass whose
 fall is below a quarter of the best one, or after `MAX_PASSES` passes, the phase ends and the table continues
-from its entries.  Where U has risen since the start, or is not finite, the table turns back to the start, and
-h is halved: after a half pass, and where it has risen by the share `HARM` of |U| at once.
+from its entries.  On a plateau falls are small and of either sign, and in the first half pass theta recovers
+from the table's own first steps.  So the phase does not end before U has fallen by a share of |U| at the
+start, for some half passes at most.  Where U has risen since the start, or is not finite, the table turns
+back to the start, and h is halved: after a half pass, and at once where it has risen by |U|.
 
 Learning both curvatures from parts evaluated again is our own, and so are all constants.  They were chosen on
-draw 0 of the laboratory (`benchmarks.studies.laboratory`).  There steps scaled by the scatter of the updates,
-g / D, were slower: the first percent is lost along directions in which the gradients hardly vary.
+draws 0 and 10 to 19 of the laboratory (`benchmarks.studies.laboratory`).  There steps scaled by the scatter
+of the updates, g / D, were slower: the first percent is lost along directions in which the gradients hardly
+vary.
 """
 
 from __future__ import annotations
@@ -43,20 +46,24 @@ from asyncqn.algorithms.quasi_newton.composition import Iterate
 from asyncqn.kernels.table import MOVED, SEEN, step_from
 from asyncqn.kernels.vectors import sum_of_squares
 
-WINDOW = 40
+WINDOW = 20
 """Updates of parts that had an entry at another point, between two estimates of the curvature."""
 SAFETY = 0.6
 """Largest h L (1 + l): a delay of l updates requires it to be below 1."""
-NOISE = 16.0
-"""Smallest 1 / (h Lambda).  On *factorization* with W = 16 runs became unstable at 8; 12 and 16 are equally
-fast."""
+NOISE = 12.0
+"""Smallest 1 / (h Lambda).  Values from 10 to 16 differ little; *factorization* with W = 16 is unstable at
+8."""
 DECAY = 0.9
 """1 / h falls by this factor at most from one window to the next: S and Y are sums over parts, in which the
 stiffest direction may cancel by chance."""
-HARM = 0.5
-"""Rise of the parts' own values since the start, as a share of |U| there, at which theta returns at once."""
+HARM = 1.0
+"""Rise of the parts' own values since the start, as a share of |U| there, at which theta returns at once.
+The first steps, which are the table's, often make U rise by half of it, and the phase recovers from that."""
 FALL = 0.25
 """The phase ends after a half pass in which U falls by less than this share of the best one."""
+LEFT, MAX_WAIT = 0.3, 6
+"""It does not end before U has fallen by this share of |U| at the start, for this number of half passes.  On
+*factorization* with W = 40 (draws 10 to 19) that takes 6.1 passes to 5 % of the gap in place of 10.6."""
 MAX_PASSES = 12
 """Passes after which the phase ends in any case."""
 STALENESS_MEMORY = 200
@@ -84,6 +91,8 @@ class Phase(NamedTuple):
     """The largest mean fall of a half pass."""
     gained: float = 0.0
     """The sum of the mean falls of all half passes."""
+    halves: int = 0
+    """Half passes since the start."""
     slowing: bool = False
     """Whether U fell by less than the share `FALL` of that in the last half pass."""
 
@@ -121,7 +130,7 @@ def stochastic_step(
             # `harmless` is still the start, since no window of the table closes in this phase.
             if phase.gained < 0.0:
                 return turn_back(iterate, table, progress, version), _from_start(phase)
-            ends = phase.slowing or phase.updates > MAX_PASSES * parts
+            ends = (phase.slowing and _has_left(table, progress, phase)) or phase.updates > MAX_PASSES * parts
             # With parts missing, the first step of the table would follow the gradient of a sample.
             if ends and table.tally[SEEN] == parts:
                 iterate.memory.forget()
@@ -181,11 +190,19 @@ def _judge_half_pass(phase: Phase) -> Phase:
         compared=0,
         best=best,
         gained=phase.gained + fall,
+        halves=phase.halves + 1,
         # `<=`: in the first half pass a fall of zero is also the best one.
         slowing=fall <= FALL * best,
     )
 
 
+def _has_left(table: Table, progress: Progress, phase: Phase) -> bool:
+    """Return whether U is well below its value at the start, or has been given the time for it."""
+    tally, first = table.counts, progress.first_value
+    # Negated, so that a phase without values ends as soon as it slows.
+    return not first - tally.value / tally.seen < LEFT * abs(first) or phase.halves > MAX_WAIT
+
+
 def _from_start(phase: Phase) -> Phase:
     """Begin again, with what is known of the curvature; `Progress.turns` halves the step."""
-    return phase._replace(fall=0.0, compared=0, best=0.0, gained=0.0, slowing=False)
+    return phase._replace(fall=0.0, compared=0, best=0.0, gained=0.0, halves=0, slowing=False)
