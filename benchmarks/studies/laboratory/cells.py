@@ -30,7 +30,7 @@ from benchmarks.studies.laboratory.problems import CONVEX, FAMILIES, GAPS, Probl
 
 LAWS = ("lognormal", "speeds", "die", "pareto")
 MESSAGE, DEAR, MASTER, SPREAD = 10.0, 1000.0, 0.1, 0.3
-LENGTH = {"network": 60.0, "convolution": 60.0, "movielens": 20.0}
+LENGTH = {"network": 60.0, "convolution": 60.0, "movielens": 60.0}
 """Passes that every method is given, where it is not 12 (convex) or 100."""
 LOOKS, BETWEEN = 60, 16
 """Evaluations of U in a run, and iterates that are kept between two of them: those between the last
