@@ -10,8 +10,8 @@ import pytest
 import asyncqn as aq
 from asyncqn.algorithms.quasi_newton import stochastic_phase
 from asyncqn.algorithms.quasi_newton.centred_table import Progress, Table, Update
-from asyncqn.algorithms.quasi_newton.stochastic_phase import FALL, NOISE, SAFETY, WINDOW, Phase
-from asyncqn.kernels.table import CHANGES, MOVED, RESPONSES, RISE, SEEN
+from asyncqn.algorithms.quasi_newton.stochastic_phase import FALL, MAX_WAIT, NOISE, SAFETY, WINDOW, Phase
+from asyncqn.kernels.table import CHANGES, MOVED, RESPONSES, RISE, SEEN, VALUE
 from asyncqn_recommender import MatrixFactorization
 
 
@@ -89,6 +89,23 @@ def test_a_half_pass_that_falls_far_less_than_the_best_one_ends_it() -> None:
     assert phase.gained == pytest.approx(10.0 + 2.4 + 3.0 + 1.0 - 2.0)
 
 
+def test_it_does_not_end_on_a_plateau_and_not_wait_for_ever_either() -> None:
+    table = Table.empty(100, np.zeros(3))
+    table.tally[SEEN] = 100.0
+    for first, now, halves, left in (
+        (100.0, 71.0, 1, False),
+        (100.0, 69.0, 1, True),
+        (-100.0, -129.0, 1, False),
+        (-100.0, -131.0, 1, True),
+        (100.0, 99.0, MAX_WAIT, False),
+        (100.0, 99.0, MAX_WAIT + 1, True),
+        (math.nan, math.nan, 1, True),  # no values: nothing can be waited for
+    ):
+        table.tally[VALUE] = 100.0 * now
+        phase = Phase(active=True, halves=halves, slowing=True)
+        assert stochastic_phase._has_left(table, Progress(first_value=first), phase) == left
+
+
 @pytest.mark.parametrize("workers", [1, 5])
 def test_a_run_with_it_converges_to_a_stationary_point_below_the_start(workers: int) -> None:
     problem = ratings()
@@ -143,9 +160,9 @@ def test_a_start_that_throws_theta_far_out_is_given_up_at_once() -> None:
     table.z[:], table.read[:] = 0.0, 0
     table.harmless[:] = iterate.start
     update = Update(np.ones(3), np.zeros(3), 1.0, 0, True, 0)
-    for rise, returns in ((0.4, False), (0.6, True)):
+    for rise, returns in ((0.9, False), (1.1, True)):
         iterate.theta[...] = 5.0
-        # Mean rises of 0.4 and 0.6 of U at the start, in less than half a pass.
+        # Mean rises of 0.9 and 1.1 of U at the start, in less than half a pass.
         table.tally[MOVED], table.tally[RISE] = WINDOW, WINDOW * rise * 100.0
         here = Progress(first_value=100.0)
         after, phase = stochastic_phase.stochastic_step(
