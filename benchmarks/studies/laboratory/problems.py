@@ -53,7 +53,7 @@ def _rotated(draw: int) -> aq.LogisticRegression:
     return aq.LogisticRegression(plain.X @ turn, plain.y, plain.prior)
 
 
-def _ratings(draw: int) -> dict[str, Any]:
+def ratings(draw: int) -> dict[str, Any]:
     """300 users, 200 items, 20,000 ratings of a pattern of rank 2 with noise."""
     rng = np.random.default_rng(2 + draw)
     pairs = rng.choice(300 * 200, 20_000, replace=False)
@@ -87,9 +87,9 @@ def _movielens() -> MatrixFactorization:
 
 
 FAMILIES: dict[str, Callable[[int], Any]] = {
-    "factorization": lambda draw: MatrixFactorization(**_ratings(draw)),
+    "factorization": lambda draw: MatrixFactorization(**ratings(draw)),
     "network": lambda draw: TanhNetwork.random(20_000, inputs=10, hidden=5, seed=draw),
-    "profiled": lambda draw: ProfiledFactorization(**_ratings(draw)),
+    "profiled": lambda draw: ProfiledFactorization(**ratings(draw)),
     "linear": _linear,
     "logistic": lambda draw: _logistic(draw, 10.0, 0.5),
     "ill": lambda draw: _logistic(draw, 100.0, 0.9),

@@ -19,8 +19,8 @@ Progress is the fall of the parts' own values, each compared with its update bef
 fall is below a quarter of the best one, or after `MAX_PASSES` passes, the phase ends and the table continues
 from its entries.  On a plateau falls are small and of either sign, and in the first half pass theta recovers
 from the table's own first steps.  So the phase does not end before U has fallen by a share of |U| at the
-start, for some half passes at most.  Where U has risen since the start, or is not finite, the table turns
-back to the start, and h is halved: after a half pass, and at once where it has risen by |U|.
+start, for some half passes at most.  Where U is not finite, or has risen far since the start (after a half
+pass, or farther at once), the table turns back to the start, and h is halved.
 
 Learning both curvatures from parts evaluated again is our own, and so are all constants.  They were chosen on
 draws 0 and 10 to 19 of the laboratory (`benchmarks.studies.laboratory`).  There steps scaled by the scatter
@@ -56,9 +56,10 @@ NOISE = 12.0
 DECAY = 0.9
 """1 / h falls by this factor at most from one window to the next: S and Y are sums over parts, in which the
 stiffest direction may cancel by chance."""
-HARM = 1.0
-"""Rise of the parts' own values since the start, as a share of |U| there, at which theta returns at once.
-The first steps, which are the table's, often make U rise by half of it, and the phase recovers from that."""
+HARM, RISE = 1.0, 0.1
+"""Rises of the parts' own values since the start, as shares of |U| there, at which theta returns: at once, and
+after a half pass.  The first steps, which are the table's, often make U rise by half of it, and the phase
+recovers from that.  On a plateau the noise of the steps makes U rise by a percent or so."""
 FALL = 0.25
 """The phase ends after a half pass in which U falls by less than this share of the best one."""
 LEFT, MAX_WAIT = 0.3, 6
@@ -128,7 +129,7 @@ def stochastic_step(
         if 2 * phase.compared >= parts:
             phase = _judge_half_pass(phase)
             # `harmless` is still the start, since no window of the table closes in this phase.
-            if phase.gained < 0.0:
+            if phase.gained < -RISE * abs(progress.first_value):
                 return turn_back(iterate, table, progress, version), _from_start(phase)
             ends = (phase.slowing and _has_left(table, progress, phase)) or phase.updates > MAX_PASSES * parts
             # With parts missing, the first step of the table would follow the gradient of a sample.
