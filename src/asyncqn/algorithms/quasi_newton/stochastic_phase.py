@@ -57,7 +57,7 @@ DECAY = 0.9
 """1 / h falls by this factor at most from one window to the next: S and Y are sums over parts, in which the
 stiffest direction may cancel by chance."""
 HARM, RISE = 1.0, 0.1
-"""Rises of the parts' own values since the start, as shares of |U| there, at which theta returns: at once, and
+"""Rises of the parts' own values since the start, as shares of |U| there, at which theta returns: at once and
 after a half pass.  The first steps, which are the table's, often make U rise by half of it, and the phase
 recovers from that.  On a plateau the noise of the steps makes U rise by a percent or so."""
 FALL = 0.25
