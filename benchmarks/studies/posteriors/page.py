@@ -267,7 +267,11 @@ def few(results: Results) -> str:
     """The runs that only the clause on effective draws puts outside the margins."""
     runs = [r for r in results.rows if r["right"] and not right(r) and r["method"] not in RIVALS]
     names = {"sample": "`aq.sample`", "nuts-dense": "dense NUTS", "nuts-diagonal": "diagonal NUTS"}
-    return "; ".join(f"{names[r['method']]} on {r['posterior']}, seed {r['seed']}" for r in runs) or "none"
+    found: dict[tuple[str, str], int] = {}
+    for row in runs:
+        key = names[row["method"]], row["posterior"]
+        found[key] = found.get(key, 0) + 1
+    return "\n".join(f"- {method}, {name}: {count}" for (method, name), count in found.items()) or "- none"
 
 
 def rival_seeds(results: Results) -> str:
