@@ -127,7 +127,7 @@ class Hold(NamedTuple):
     phases: int = 0
     """Exact phases so far."""
     checks: int = 0
-    """How often a point was held because of them."""
+    """How often a point was held because of the number of updates."""
     turns: int = 0
     """Turns since a point was last held."""
     slope: float = math.nan
