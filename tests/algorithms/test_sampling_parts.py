@@ -13,6 +13,7 @@ from asyncqn.algorithms.sampling.step_size import first_constant, fit_constant, 
 from asyncqn.algorithms.sampling.target import Target
 from asyncqn.algorithms.sampling.trajectory import trajectory
 from asyncqn.checks import mixing
+from asyncqn.kernels.metric import kick_and_drift
 from tests.posterior_models import Model, gaussian, on_a_grid
 
 
@@ -131,6 +132,17 @@ def test_leapfrog_is_reversible_and_its_energy_is_that_of_the_inverse_metric() -
     assert end.acceptance == pytest.approx(min(1.0, math.exp(value - model.value(y) - kinetic)), rel=1e-6)
     back = trajectory(target, end.x, end.g, end.value, factor, 0.05, 7, np.linalg.solve(factor, -v))
     np.testing.assert_allclose(back.x, x, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dim", [1, 3, 17, 1000])
+def test_a_leapfrog_step_has_the_bits_of_its_formula_and_stops_where_the_gradient_does(dim: int) -> None:
+    g, Hg, x, v, w = np.random.default_rng(dim).standard_normal((5, dim))
+    w_1, v_1 = w + 0.5 * g, v - (0.5 * 0.3) * Hg
+    x_1 = x + 0.3 * v_1
+    assert kick_and_drift(0.3, 0.5, True, g, Hg, x, v, w)
+    g[-1] = np.nan
+    assert not kick_and_drift(0.3, 0.5, True, g, Hg, x, v, w)
+    assert [part.tobytes() for part in (x, v, w)] == [part.tobytes() for part in (x_1, v_1, w_1)]
 
 
 def test_a_trajectory_makes_as_many_gradients_wherever_it_goes() -> None:

@@ -80,6 +80,10 @@ class WorkerSteps:
         return self._learn(view, local, self.problem, task)
 
 
+_EXACT = frozenset((bool, int))
+"""Types of numbers that are always finite."""
+
+
 def _sound(part: Any, bound: float) -> bool:
     """Return whether all numbers of an update are finite, and its arrays within the bound on a mean square.
 
@@ -90,7 +94,9 @@ def _sound(part: Any, bound: float) -> bool:
         return part.dtype.kind != "f" or bool(sum_of_squares(part) <= bound * part.size)
     if isinstance(part, (float, np.floating)):
         return math.isfinite(part)
-    return not isinstance(part, (tuple, list)) or all(_sound(inner, bound) for inner in part)
+    if isinstance(part, (tuple, list)):
+        return all(_sound(inner, bound) for inner in part if type(inner) not in _EXACT)
+    return True
 
 
 def rounded(message: Any, fields: tuple[str, ...] | None = None) -> Any:

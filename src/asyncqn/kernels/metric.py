@@ -5,11 +5,12 @@ It uses no BLAS, whose bits change with the number of threads: every draw of a c
 
 import math
 
-from asyncqn.kernels.jit import kernel, reducing_kernel
+from asyncqn.kernels.jit import kernel, reducing_kernel, reducing_piece
+from asyncqn.kernels.vectors import sum_of_squares
 
 
-@reducing_kernel
-def apply_dense(F, g, work, out):
+@reducing_piece
+def _apply_dense(F, g, work, out):
     """out = F F'g; `work` has one entry per column of F."""
     for j in range(work.size):
         work[j] = 0.0
@@ -34,8 +35,8 @@ def multiply(F, z, out):
         out[i] = total
 
 
-@reducing_kernel
-def apply_low_rank(D, A, Q, g, work, out):
+@reducing_piece
+def _apply_low_rank(D, A, Q, g, work, out):
     """out = H g for H = A'A + (I - A'Q) D (I - Q'A), with r rows in A and Q; `work` has r numbers.
 
     With a = A g, t = D (g - Q'a) and b = Q t this is t + A'(a - b).
@@ -67,8 +68,36 @@ def apply_low_rank(D, A, Q, g, work, out):
 
 
 @reducing_kernel
+def apply(metric, g, work, out):
+    """out = H g; `work` has one entry per row of the metric's array, and ends with F'g where it is dense."""
+    rows = metric.shape[0]
+    if rows == g.size:
+        _apply_dense(metric, g, work, out)
+    else:
+        r = (rows - 1) // 2
+        _apply_low_rank(metric[0], metric[1 : r + 1], metric[r + 1 :], g, work[:r], out)
+
+
+@kernel
+def kick_and_drift(h, kick, drift, g, Hg, x, v, w):
+    """w += kick g, v -= kick h H g and, where `drift`, x += h v; return whether g and x are finite.
+
+    Nothing changes where g is not finite.
+    """
+    if not math.isfinite(sum_of_squares(g)):
+        return False
+    for i in range(x.size):
+        w[i] += kick * g[i]
+        v[i] -= (kick * h) * Hg[i]
+    if drift:
+        for i in range(x.size):
+            x[i] += h * v[i]
+    return math.isfinite(sum_of_squares(x))
+
+
+@reducing_kernel
 def draw_low_rank(D, A, Q, z, work, out):
-    """out ~ N(0, H) for the H of `apply_low_rank`: t + A'(z_1 - Q t) with t = D^1/2 z_2, z ~ N(0, I)."""
+    """out ~ N(0, H) for the H of `_apply_low_rank`: t + A'(z_1 - Q t) with t = D^1/2 z_2, z ~ N(0, I)."""
     for i in range(out.size):
         # z_1 are the first r normals, one for each row of A, and z_2 the rest.
         out[i] = math.sqrt(D[i]) * z[work.size + i]

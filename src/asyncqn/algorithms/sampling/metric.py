@@ -59,12 +59,7 @@ def metric_shape(dim: int) -> Shape:
 def apply(metric: Array, g: Array) -> Array:
     """H g."""
     out = np.empty(g.size)
-    rows = metric.shape[0]
-    if rows == g.size:
-        kernels.apply_dense(metric, g, np.empty(rows), out)
-    else:
-        r = (rows - 1) // 2
-        kernels.apply_low_rank(metric[0], metric[1 : r + 1], metric[r + 1 :], g, np.empty(r), out)
+    kernels.apply(metric, g, np.empty(metric.shape[0]), out)
     return out
 
 
@@ -87,7 +82,7 @@ def whitened(metric: Array, g: Array) -> Array:
     """
     work, out = np.empty(metric.shape[0]), np.empty(g.size)
     if metric.shape[0] == g.size:
-        kernels.apply_dense(metric, g, work, out)
+        kernels.apply(metric, g, work, out)
         return work
     return np.full(g.size, math.sqrt(max(float((g * apply(metric, g)).sum()), 0.0) / g.size))
 

@@ -77,20 +77,20 @@ class Facts(NamedTuple):
     """What the chain had done before this step."""
     chain: int
     gradients: int
-    counts: bool
+    counts: bool = False
     """Whether the draw counts: the chain has burned in, under the frozen metric."""
-    stage: int
+    stage: int = -1
     """How many times the metric that was used had been rebuilt."""
-    step: float
-    acceptance: float
-    accepted: bool
-    divergent: bool
-    finite: bool
+    step: float = 0.0
+    acceptance: float = 0.0
+    accepted: bool = False
+    divergent: bool = False
+    finite: bool = True
     """Whether U and its gradient were finite along the trajectory."""
-    mode: bool
+    mode: bool = False
     """Whether the update is the end of a search: its mode and the standard deviations there."""
-    evidence: float
-    moved: bool
+    evidence: float = 0.0
+    moved: bool = False
 
 
 class Update(NamedTuple):
@@ -196,37 +196,21 @@ class SharedMetricHMC(ChainMethod):
         i = task.stream.k % self.per_worker
         chain, state = task.worker * self.per_worker + i, int(local.state[i])
         target, rng = Target(problem, local.origin.dtype), task.stream.generator()
-        facts = Facts(
-            state,
-            chain,
-            gradients=0,
-            counts=False,
-            stage=-1,
-            step=0.0,
-            acceptance=0.0,
-            accepted=False,
-            divergent=False,
-            finite=True,
-            mode=False,
-            evidence=0.0,
-            moved=False,
-        )
         if state == NEW:
             local.x[i] = overdispersed(target, local.origin, rng)
             local.state[i] = PLACED
+            facts = Facts(state, chain, target.gradients)
         elif state == PLACED or self._hopeless(view, local, i):
-            facts = self._search(view, local, i, target, rng, facts)
+            facts = self._search(view, local, i, target, rng, chain)
             x = local.mode[i].astype(local.origin.dtype)
             return Update(x, marginal_scale(local.metric[i]), facts)
         else:
             if state == SEARCHED:
                 self._begin(local, i, target, rng)
-            facts = self._move(view, local, i, target, task, rng, facts)
-            facts = facts._replace(counts=self.counts(task.stream.k, task.read, local.origin.size))
+            facts = self._move(view, local, i, target, task, rng, state, chain)
         # After the warm-up the master learns nothing: zeros keep the message of one size.
-        g = np.zeros_like(local.g[i]) if facts.counts else local.g[i].copy()
-        x = local.x[i].astype(local.origin.dtype)
-        return Update(x, g, facts._replace(gradients=target.gradients))
+        g = np.zeros(local.origin.size) if facts.counts else local.g[i].copy()
+        return Update(local.x[i].astype(local.origin.dtype), g, facts)
 
     def _hopeless(self, view: Iterate, local: Worker, i: int) -> bool:
         """Return whether a chain's mode has negligible mass, while it may still go to a better one."""
@@ -235,21 +219,22 @@ class SharedMetricHMC(ChainMethod):
         return early and bool(local.evidence[i] < view.numbers[BEST] - NEGLIGIBLE)
 
     def _search(
-        self, view: Iterate, local: Worker, i: int, target: Target, rng: np.random.Generator, facts: Facts
+        self, view: Iterate, local: Worker, i: int, target: Target, rng: np.random.Generator, chain: int
     ) -> Facts:
         """Find the chain's mode; one that has left its own looks at the best of all."""
         shape = Shape(*local.metric.shape[1:])
-        moved = facts.state != PLACED
+        state = int(local.state[i])
+        moved = state != PLACED
         start = view.best.copy() if moved else local.x[i].copy()
         if moved:
             mode = nearest_mode(target, start, shape)
         else:
-            mode = find_mode(target, start, rng, shape, facts.chain, self.chains)
+            mode = find_mode(target, start, rng, shape, chain, self.chains)
         local.mode[i], local.metric[i], local.evidence[i] = mode.x, mode.metric, mode.evidence
         if moved:  # it will not look again, whatever it found
             local.evidence[i] = max(mode.evidence, float(view.numbers[BEST]))
         local.state[i] = SEARCHED
-        return facts._replace(gradients=target.gradients, mode=True, evidence=mode.evidence, moved=moved)
+        return Facts(state, chain, target.gradients, mode=True, evidence=mode.evidence, moved=moved)
 
     def _begin(self, local: Worker, i: int, target: Target, rng: np.random.Generator) -> None:
         """Place the chain near its mode, where U is finite."""
@@ -271,25 +256,31 @@ class SharedMetricHMC(ChainMethod):
         target: Target,
         task: Task,
         rng: np.random.Generator,
-        facts: Facts,
+        state: int,
+        chain: int,
     ) -> Facts:
         """One trajectory and its Metropolis test."""
         stage = int(view.numbers[STAGE])
         metric = local.metric[i] if stage == 0 else view.metric
-        length = float(view.numbers[LENGTH]) * rng.uniform(0.75, 1.25)
+        # `random` instead of `uniform`, which gives the same bits in four times the time.
+        length = float(view.numbers[LENGTH]) * (0.75 + 0.5 * rng.random())
         # n and h are drawn before the trajectory and do not depend on x: the kernel stays reversible, and the
         # time of a step says nothing about the place.
         n = min(math.ceil(length / float(view.numbers[STEP])), MOST_LEAPFROG_STEPS)
         h = min(length / n, float(view.numbers[STEP]))
-        if rng.uniform() < SHORT_SHARE:
-            h *= SHORTEST ** rng.uniform()
+        if rng.random() < SHORT_SHARE:
+            h *= SHORTEST ** rng.random()
         z = task.stream.normals(np.empty(Shape(*metric.shape).normals))
         end = trajectory(target, local.x[i], local.g[i], float(local.value[i]), metric, h, n, z)
-        accepted = rng.uniform() < end.acceptance
+        accepted = rng.random() < end.acceptance
         if accepted:
             local.x[i], local.g[i], local.value[i] = end.x, end.g, end.value
-        return facts._replace(
-            stage=stage,
+        return Facts(
+            state,
+            chain,
+            target.gradients,
+            self.counts(task.stream.k, task.read, local.origin.size),
+            stage,
             step=h,
             acceptance=end.acceptance,
             accepted=accepted,

@@ -46,12 +46,12 @@ class Target:
 
     def value_and_grad(self, x: Array, out: Array) -> float:
         """U and its gradient; U is infinite where either is not finite."""
+        self.gradients += 1
+        point = x.astype(self.dtype)
         if self._both is None:
-            self.grad(x, None, out)
-            self.gradients -= 1  # the value is counted in its place
-            value = self.value(x)
+            self.problem.grad(point, self._rows, self._g)
+            value = float(self.problem.value(point))
         else:
-            self.gradients += 1
-            value = float(self._both(x.astype(self.dtype), self._rows, self._g))
-            out[...] = self._g
+            value = float(self._both(point, self._rows, self._g))
+        out[...] = self._g
         return value if math.isfinite(value) and math.isfinite(sum_of_squares(out)) else math.inf

@@ -16,9 +16,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from asyncqn.algorithms.sampling.metric import apply, draw
+import numpy as np
+
+from asyncqn.algorithms.sampling.metric import draw
 from asyncqn.algorithms.sampling.target import Target
-from asyncqn.kernels.vectors import dot, sum_of_squares
+from asyncqn.kernels.metric import apply, kick_and_drift
+from asyncqn.kernels.vectors import dot
 from asyncqn.types import Array
 
 DIVERGENT = 1000.0
@@ -45,26 +48,19 @@ def trajectory(
     start, first = x, g
     x, g = x.copy(), g.copy()
     v = draw(metric, z)
-    v_0 = v.copy()
-    w = 0.5 * g
-    v -= (0.5 * h) * apply(metric, g)
+    v_0, w = v.copy(), np.zeros(x.size)
+    work, Hg = np.empty(metric.shape[0]), np.empty(x.size)
     lost, end = False, math.inf
-    for i in range(1, n + 1):
+    for i in range(n + 1):
+        if i == n:
+            end = target.value_and_grad(start if lost else x, g)
+        elif i > 0:
+            target.grad(start if lost else x, None, g)
         if not lost:
-            x += h * v
-            lost = not math.isfinite(sum_of_squares(x))
-        at = start if lost else x
-        if i < n:
-            target.grad(at, None, g)
-        else:
-            end = target.value_and_grad(at, g)
-        if lost or not math.isfinite(sum_of_squares(g)):
-            lost = True
-            continue
-        # Two half steps of the velocity between two moves are one, so that a step takes one gradient.
-        last = i == n
-        w += 0.5 * g if last else g
-        v -= (0.5 * h if last else h) * apply(metric, g)
+            apply(metric, g, work, Hg)
+            # Two half steps of the velocity between two moves are one, so that a step takes one gradient.
+            kick = 1.0 if 0 < i < n else 0.5
+            lost = not kick_and_drift(h, kick, i < n, g, Hg, x, v, w)
     # Kinetic energy lost until the last gradient that was finite.
     kinetic = 0.5 * h * (dot(w, v_0) + dot(w, v))
     error = math.inf if lost else end - value - kinetic
