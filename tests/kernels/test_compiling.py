@@ -48,7 +48,8 @@ from numba.core.runtime import rtsys
 import asyncqn as aq
 from engines.runs import EVERY, make_problem
 for name, algorithm in EVERY.items():
-    aq.minimize(make_problem(name), algorithm, engine=aq.Threads(1), commits=20, tol=None)
+    for engine in (aq.Threads(1), aq.Simulator(aq.Cluster(3))):  # the kernels of the simulator allocate
+        aq.minimize(make_problem(name), algorithm, engine=engine, commits=20, tol=None)
 gc.collect()
 counts = rtsys.get_allocation_stats()
 print(counts.alloc > 20, counts.alloc - counts.free, counts.mi_alloc - counts.mi_free)

@@ -7,11 +7,9 @@ on any engine, in any order.  That is why a replay draws the same rows and the s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-from numpy.random.bit_generator import ISeedSequence
 
 from asyncqn.core.problem import Array, Rows
 from asyncqn.kernels import random, shuffling
@@ -35,19 +33,6 @@ def shards_in(sampling: str) -> int | None:
     """Return the K of `"shards-K"`, or None for any other word."""
     number = sampling.removeprefix(_SHARDS) if sampling.startswith(_SHARDS) else ""
     return int(number) if number.isascii() and number.isdigit() and int(number) >= 1 else None
-
-
-class _Key(ISeedSequence):
-    """The two words of a Philox key, in the place of a seed.
-
-    A generator that is given only a key first asks the system for entropy, which it does not use.
-    """
-
-    def __init__(self, *words: int) -> None:
-        self.words = words
-
-    def generate_state(self, n_words: int, dtype: npt.DTypeLike = np.uint64) -> npt.NDArray[Any]:
-        return np.array(self.words, dtype)
 
 
 class Stream(NamedTuple):
@@ -80,5 +65,4 @@ class Stream(NamedTuple):
     def generator(self) -> np.random.Generator:
         """Return a NumPy generator for this stream, for anything else that an algorithm may draw."""
         # The key packs the worker's number and the step into one 64-bit word beside the seed.
-        key = _Key(self.seed, (self.worker << 32) | self.k)
-        return np.random.Generator(np.random.Philox(key))  # type: ignore[arg-type]
+        return np.random.Generator(np.random.Philox(key=[self.seed, (self.worker << 32) | self.k]))
