@@ -142,8 +142,8 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
     of three step sizes, means on a Gaussian were off by 0.43 standard deviations on one worker and 0.23 on
     16, and standard deviations were 0.78 to 1.13 of the exact ones; on a hierarchical model every step size
     diverged (`python -m benchmarks.studies.posteriors.at_beta_one`). On four of six posteriors of
-    posteriordb with four workers, means were off by 0.40 to 2.5 standard deviations, and standard
-    deviations were 0.22 to 1.21 of the right ones; on two every step diverged
+    posteriordb with four workers and three seeds, means were off by 0.40 to 2.5 standard deviations, and
+    standard deviations were 0.11 to 1.45 of the right ones; on two every step diverged
     (docs/results/posteriors.md).
 
     Examples

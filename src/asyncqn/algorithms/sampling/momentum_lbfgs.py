@@ -90,8 +90,8 @@ class MomentumLBFGS(OverlappingBatches, CompactMemories):
     gradients and the best of three step sizes, standard deviations on a Gaussian were 0.91 to 0.94 of the
     exact ones on one worker and 1.05 to 1.17 on 16; on a hierarchical model every step size diverged
     (`python -m benchmarks.studies.posteriors.at_beta_one`). On five of six posteriors of posteriordb with
-    four workers, means were off by 0.14 to 0.89 standard deviations, and standard deviations were 0.72 to
-    0.96 of the right ones; on eight schools every step diverged (docs/results/posteriors.md).
+    four workers and three seeds, means were off by 0.13 to 0.89 standard deviations, and standard deviations
+    were 0.64 to 1.17 of the right ones; on eight schools every step diverged (docs/results/posteriors.md).
 
     Examples
     --------
