@@ -183,7 +183,7 @@ class Table(NamedTuple):
         # g and z keep their old numbers: `replace_entry` does not read them where `read` is -1.
         self.read[:], self.values[:] = -1, math.nan
         self.sums[:] = 0.0
-        # `updates` is a measure of time, and goes on.
+        # `updates` is a measure of time, and continues.
         self.tally[:UPDATES] = 0.0
 
 
