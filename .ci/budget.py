@@ -3,7 +3,7 @@
     python .ci/budget.py [--lower] [ROOM ...]
 
 `.ci/budget.toml` holds what each room may have; tests/test_project.py fails when a room has more.  `--lower`
-writes the present numbers where they are lower, never higher.  It adds rooms that are new and drops rooms that
+writes the present numbers where they are lower, never higher.  It adds new rooms and drops rooms that
 are gone; with names of rooms it changes those alone.  The file also holds the targets, which are only shown.
 """
 

@@ -15,6 +15,7 @@ import pytest
 import asyncqn as aq
 from asyncqn.algorithms.sampling.metric import metric_shape
 from asyncqn.algorithms.sampling.search import find_mode
+from asyncqn.algorithms.sampling.shared_metric_hmc import BURN_IN, PREPARATIONS
 from asyncqn.algorithms.sampling.target import Target
 from asyncqn.algorithms.sampling.trajectory import trajectory
 from asyncqn.errors import BadInput, SamplingWarning
@@ -205,7 +206,7 @@ def test_a_worker_that_joins_late_burns_in_and_one_that_dies_keeps_its_past() ->
     schedule = samples.run.schedule
     made = int((schedule.worker == 3).sum())
     late = len(samples.chains[3])
-    assert late <= made - aq.SharedMetricHMC.burn_in - aq.SharedMetricHMC.preparations
+    assert late <= made - BURN_IN - PREPARATIONS
     assert 0 < len(samples.chains[0]) < len(samples.chains[1])
     assert sum(map(len, samples.chains)) == 3000
     model = gaussian(4)

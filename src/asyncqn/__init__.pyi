@@ -8,7 +8,6 @@ from .algorithms.paper.as_lbfgs import ASLBFGS
 from .algorithms.paper.async_sgd import AsyncSGD
 from .algorithms.paper.mb_lbfgs import MBLBFGS
 from .algorithms.quasi_newton.block_lbfgs import BlockLBFGS
-from .algorithms.quasi_newton.difference_lbfgs import DifferenceLBFGS
 from .algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
 from .algorithms.quasi_newton.metric_lbfgs import MetricLBFGS
 from .algorithms.quasi_newton.staged_lbfgs import StagedLBFGS
@@ -19,7 +18,6 @@ from .algorithms.rivals.lbfgs import LBFGS
 from .algorithms.rivals.rennala import Rennala
 from .algorithms.rivals.ringmaster import Ringmaster
 from .algorithms.rivals.sgd import SGD
-from .algorithms.sampling.minibatch_langevin import MinibatchLangevin
 from .algorithms.sampling.momentum_lbfgs import MomentumLBFGS
 from .algorithms.sampling.sgld import SGLD
 from .algorithms.sampling.shared_metric_hmc import SharedMetricHMC
@@ -87,7 +85,6 @@ __all__ = [
     "Constrained",
     "DamagedFile",
     "DelayAdaptiveSGD",
-    "DifferenceLBFGS",
     "Draws",
     "Engine",
     "Exponential",
@@ -99,7 +96,6 @@ __all__ = [
     "LogNormal",
     "LogisticRegression",
     "MetricLBFGS",
-    "MinibatchLangevin",
     "Mixture",
     "MomentumLBFGS",
     "Outcome",

@@ -9,9 +9,15 @@ from typing import Annotated
 
 import numpy as np
 
-from asyncqn.algorithms.sampling.chains import ChainCount, DrawCount
-from asyncqn.algorithms.sampling.minibatch_langevin import MinibatchLangevin
-from asyncqn.algorithms.sampling.shared_metric_hmc import Acceptance, SharedMetricHMC, WarmUp
+from asyncqn.algorithms.sampling.shared_metric_hmc import (
+    BURN_IN,
+    PREPARATIONS,
+    Acceptance,
+    ChainCount,
+    DrawCount,
+    SharedMetricHMC,
+    WarmUp,
+)
 from asyncqn.checks.observed_calls import MARK, NothingToJudge, ObservedCalls
 from asyncqn.core.stopping import MaxTime
 from asyncqn.errors import SamplingWarning, require
@@ -36,7 +42,6 @@ def sample(
     theta0: Start = None,
     warm_up: WarmUp = None,
     acceptance: Acceptance = 0.8,
-    minibatches: Annotated[bool, parameter("Whether to draw approximately from minibatches")] = False,
     max_time: MaxTime = None,
     checkpoint: CheckpointFolder = None,
     checkpoint_every: CheckpointEvery = 30.0,
@@ -70,9 +75,6 @@ def sample(
         Commits before the metric is frozen; by default 500 + 50 per chain + 10 per coordinate.
     acceptance : float, default 0.8
         Acceptance rate to which the step is tuned; raise it if trajectories diverge.
-    minibatches : bool, default False
-        Whether to draw approximately from minibatches (`MinibatchLangevin`), for sums over many rows;
-        `Samples.widening` estimates the error of the variances.
     max_time : float, optional
         Longest duration, on the engine's clock and in its unit; the draws made until then are returned.
     checkpoint : path, optional
@@ -120,18 +122,13 @@ def sample(
     # Equally many on every worker: which chain a step moves then follows from its number alone.
     per_worker = max(1, math.ceil(chains / engine.workers))
     chains = per_worker * engine.workers
-    algorithm: SharedMetricHMC | MinibatchLangevin = SharedMetricHMC(
-        draws, chains, per_worker, warm_up, acceptance
-    )
-    if minibatches:
-        require(warm_up is None, "warm_up does not go with minibatches: their metric is that of the mode.")
-        algorithm = MinibatchLangevin(draws, per_worker)
+    algorithm = SharedMetricHMC(draws, chains, per_worker, warm_up, acceptance)
     # Before any worker starts: a chain cannot leave a point of density zero.
     start = starting_point(problem, theta0, seed)
     _check_start(problem, start)
     before = algorithm.warm_up_commits(start.size)
     # Warm-up, draws, and for each chain the steps that do not count, with one to spare.
-    commits = math.ceil(_SPARE * (before + draws + chains * (algorithm.burn_in + algorithm.preparations + 1)))
+    commits = math.ceil(_SPARE * (before + draws + chains * (BURN_IN + PREPARATIONS + 1)))
     # The method itself ends the run at the last draw that counts; `commits` is an upper bound.
     total = before + draws
     with shown(progress, False, total, "sample") as advance:

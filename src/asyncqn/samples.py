@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.algorithms.sampling.chains import ChainMethod
+from asyncqn.algorithms.sampling.shared_metric_hmc import BURN_IN, PREPARATIONS, SharedMetricHMC
 from asyncqn.checks import mixing
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.errors import BadInput, MissingExtra, require
@@ -23,9 +23,6 @@ above it, the chains still depend on where they began."""
 MIN_ESS_PER_CHAIN, MIN_ESS = 100, 400
 """Effective draws per chain, and of all chains together, below which R-hat and quantiles are uncertain
 themselves.  400 is the recommendation of the same authors; fewer than four chains need 100 each."""
-MAX_WIDENING = 0.1
-"""Relative increase of variances by minibatches that is not worth a warning: standard deviations are then 5 %
-too large."""
 UNBOUNDED_ACCEPTANCE = 0.995
 """Share of accepted trajectories from which chains that disagree seem to meet no resistance: on a proper
 posterior, the step is tuned until some trajectories are rejected."""
@@ -94,14 +91,14 @@ class Samples:
         """
         algorithm = run.algorithm
         require(
-            isinstance(algorithm, ChainMethod),
-            "the run is not of a sampler such as SharedMetricHMC: its iterates are no chains.",
+            isinstance(algorithm, SharedMetricHMC),
+            "the run is not of a sampler, SharedMetricHMC: its iterates are no chains.",
         )
         require(
             run.keep is not None and run.keep.every == 1,
             "the run did not keep every iterate: replay(run, keep=1) makes it again with them.",
         )
-        assert isinstance(algorithm, ChainMethod)
+        assert isinstance(algorithm, SharedMetricHMC)
         assert run.keep is not None
         dim = run.theta0.size
         names = extra(run.problem, "names") if names is None else names
@@ -144,23 +141,18 @@ class Samples:
     @property
     def gradients(self) -> int:
         """Number of gradients over all data, including those of the searches and of the warm-up."""
-        return self.run.counters["gradients"] + self.run.counters.get("warm_up_gradients", 0)
+        return self.run.counters["gradients"] + self.run.counters["warm_up_gradients"]
 
     @property
     def accept(self) -> float:
-        """Share of accepted trajectories after the warm-up; NaN without a test or without draws."""
+        """Share of accepted trajectories after the warm-up; NaN without draws."""
         draws = self.run.counters["draws"]
-        return self.run.counters.get("accepted", math.nan) / draws if draws else math.nan
+        return self.run.counters["accepted"] / draws if draws else math.nan
 
     @property
     def step(self) -> float:
-        """Size of a leapfrog step, in units of the metric; NaN for a method whose step is a parameter."""
-        return float(self.run.results["step"][0]) if "step" in self.run.results else math.nan
-
-    @property
-    def widening(self) -> float:
-        """Largest relative increase of a variance by minibatches, as estimated; 0 for an exact method."""
-        return float(self.run.results["widening"].max()) if "widening" in self.run.results else 0.0
+        """Size of a leapfrog step, in units of the metric."""
+        return float(self.run.results["step"][0])
 
     @property
     def metric(self) -> Array:
@@ -169,7 +161,6 @@ class Samples:
         It has the shape (dim, dim).  For a long theta it consists of the rows D, A and Q of
         H = A'A + (I - A'Q) D (I - Q'A).
         """
-        require("metric" in self.run.results, "this run learned no metric: each chain has that of its mode.")
         stored = self.run.results["metric"]
         H: Array = stored @ stored.T if stored.shape[0] == stored.shape[1] else stored
         return H
@@ -197,10 +188,7 @@ class Samples:
             "ess": self.ess,
             "rhat": self.rhat,
         }
-        notes = [f"approximate: minibatches widen variances by about {self.widening:.1%}."]
-        # Infinity marks restarts of chains, about which `warnings` has its own sentence.
-        noisy = 0.0 < self.widening < math.inf
-        return Summary(self.names, columns, [*(notes if noisy else []), *self.warnings])
+        return Summary(self.names, columns, self.warnings)
 
     def to_arviz(self) -> Any:
         """Return the draws as an ArviZ data tree (group "posterior"); this needs the extra `arviz`.
@@ -272,7 +260,7 @@ def _short(column: str, x: float) -> str:
     return f"{x:.0f}" if column == "ess" else f"{x:.3f}" if column == "rhat" else f"{x:.4g}"
 
 
-def counted(schedule: Schedule, algorithm: ChainMethod, dim: int) -> list[Array]:
+def counted(schedule: Schedule, algorithm: SharedMetricHMC, dim: int) -> list[Array]:
     """Return, for every chain, the indices of its draws after the warm-up, in the order of commits.
 
     A draw counts if the version that it read is at or after the end of the warm-up, and if its chain has
@@ -289,7 +277,7 @@ def counted(schedule: Schedule, algorithm: ChainMethod, dim: int) -> list[Array]
     made[order] = np.arange(len(schedule)) - first
     chain = schedule.worker.astype(np.int64) * per_worker + made % per_worker
     good = (schedule.commit != DROPPED) & (schedule.read >= algorithm.warm_up_commits(dim))
-    good &= made // per_worker >= algorithm.preparations + algorithm.burn_in
+    good &= made // per_worker >= PREPARATIONS + BURN_IN
     # Commit n, counted from 1, is row n - 1 of `run.keep.theta`.
     place = schedule.commit.astype(np.int64) - 1
     return [np.sort(place[good & (chain == c)]) for c in np.unique(chain)]
@@ -367,14 +355,7 @@ def _about_draws(samples: Samples) -> list[str]:
     if counters["draws"] < asked:
         said.append(f"{counters['draws']} of {asked} draws were made: {samples.run.message}")
     if samples.divergent:
-        # An infinite widening is how `MinibatchLangevin` reports restarts.
-        share = f"{samples.divergent} of {counters['draws']}"
-        said.append(_restarted(share) if math.isinf(samples.widening) else _diverged(share, samples))
-    elif samples.widening > MAX_WIDENING:
-        said.append(
-            f"the noise of minibatches widens variances by about {samples.widening:.0%}: use larger batches, "
-            "or exact gradients (minibatches=False)."
-        )
+        said.append(_diverged(f"{samples.divergent} of {counters['draws']}", samples))
     # Where chains disagree, their effective sample size means nothing.
     few = min(MIN_ESS, MIN_ESS_PER_CHAIN * len(samples.chains))
     finite = samples.ess[np.isfinite(samples.ess)]
@@ -451,21 +432,8 @@ def _apart(chains: Sequence[Array], i: int) -> int:
     return places
 
 
-def _restarted(share: str) -> str:
-    """Return the sentence on draws from minibatches that followed a restart."""
-    return (
-        f"{share} draws were made after a restart at the mode, because gradients were not finite or "
-        "a chain ran away: these draws are not of the posterior; look for rows with NaN, or use exact "
-        "gradients (minibatches=False)."
-    )
-
-
 def failed(run: Run) -> BadInput | None:
     """Return the error of a run without draws of the posterior, or None for any other run."""
-    draws, divergent = run.counters.get("draws", 0), run.counters.get("divergent", 0)
-    # Without a Metropolis test nothing corrects draws after a restart; with most of them so, nothing is left.
-    if getattr(run.algorithm, "approximate", False) and 2 * divergent > draws:
-        return BadInput(_restarted(f"{divergent} of {draws}"))
     if run.status != "diverged":
         return None
     # The engine's message names the commit; what follows its colon is advice for an optimiser.

@@ -8,9 +8,8 @@ from oracles import Quadratic
 from scipy import sparse
 
 import asyncqn as aq
-from asyncqn import BlockLBFGS, DifferenceLBFGS, GrowingLBFGS, MetricLBFGS, TableLBFGS
+from asyncqn import BlockLBFGS, GrowingLBFGS, MetricLBFGS, TableLBFGS
 from asyncqn.algorithms.defaults import default_algorithm, growths, pieces_of_a_block
-from asyncqn.algorithms.quasi_newton.difference_lbfgs import curvature_size
 from asyncqn.minimize import choose_algorithm
 
 DEAR = {"message": 1e6, "master": 1e6}
@@ -109,9 +108,9 @@ def test_the_table_is_chosen_where_its_parts_are_worth_their_messages_and_commit
     # 100,000 rows in parts of four messages: 2500 of 40 rows, 64 of 1562, and 63 of 1587.
     assert default_algorithm(many, 4) == aq.table_algorithm(many, 4)
     assert default_algorithm(many, 4, message=100_000 / 64 / 4.0) == TableLBFGS(64, 4)
-    assert isinstance(default_algorithm(many, 4, message=100_000 / 63 / 4.0), DifferenceLBFGS)
+    assert isinstance(default_algorithm(many, 4, message=100_000 / 63 / 4.0), GrowingLBFGS)
     # The master needs 100 rows' time for an update: 40 workers may send one in 4000.
-    assert isinstance(default_algorithm(many, 40, master=100.0), DifferenceLBFGS)
+    assert isinstance(default_algorithm(many, 40, master=100.0), GrowingLBFGS)
     # Four parts per worker, however many these are.
     assert isinstance(default_algorithm(many, 625, master=0.0), TableLBFGS)
     assert not isinstance(default_algorithm(many, 626, master=0.0), TableLBFGS)
@@ -148,16 +147,6 @@ def test_costs_are_measured_only_where_the_choice_depends_on_them():
     assert isinstance(choose_algorithm(many, aq.Simulator(free)).algorithm, TableLBFGS)
     assert not isinstance(choose_algorithm(many, aq.Simulator(dear)).algorithm, TableLBFGS)
     assert many.calls == 0
-
-
-def test_a_hessian_by_differences_is_chosen_where_it_costs_a_pass_at_most():
-    class Large(Quadratic):
-        n_data = 1_000_000
-
-    most = Large(np.eye(223), np.zeros(223))  # 20 * 223^2 is just below a million
-    assert default_algorithm(most, 2, **DEAR) == DifferenceLBFGS(2, curvature_size(223), 3, pieces=4)
-    assert isinstance(default_algorithm(Large(np.eye(224), np.zeros(224)), 2, **DEAR), GrowingLBFGS)
-    assert isinstance(default_algorithm(most, 2500, **DEAR), BlockLBFGS)
 
 
 @pytest.mark.parametrize(("dim", "levels"), [(3329, 2), (16_000, 1), (17_000, 0)])

@@ -91,25 +91,6 @@ def test_the_long_logistic_posterior_is_a_product_of_its_groups() -> None:
     assert change[:10].any()
 
 
-def test_sums_over_rows_are_the_densities_of_the_study() -> None:
-    pytest.importorskip("jax")
-    from benchmarks.studies.posteriors import minibatches, others
-    from benchmarks.studies.posteriors.rows import Problem
-
-    rng = np.random.default_rng(0)
-    data = {"y": rng.standard_normal(30).tolist()}
-    by_rows, whole = minibatches.RowSum(minibatches.mixture(data)), Problem(others.mixture(data))
-    points = rng.standard_normal((2, 5))
-    a, b = (by_rows.value(x) - whole.value(x) for x in points)
-    assert a == pytest.approx(b, abs=1e-9)
-    g, part, expected = np.zeros(5), np.empty(5), np.empty(5)
-    for rows in np.array_split(np.arange(30), 3):
-        by_rows.grad(points[0], rows, part)
-        g += part / 3
-    whole.grad(points[0], None, expected)
-    np.testing.assert_allclose(g, expected, rtol=1e-8)
-
-
 def test_a_rival_gets_the_best_of_its_steps() -> None:
     pytest.importorskip("jax")
     from benchmarks.studies.posteriors import rivals

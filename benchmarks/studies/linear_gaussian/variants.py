@@ -39,7 +39,6 @@ METHODS = {
     "no help": lambda W: BlockLBFGS(W, backup_after=1e9),
     "M = 2": lambda W: BlockLBFGS(W, memory=2, pieces=4),
     "M = 10": lambda W: BlockLBFGS(W, memory=10, pieces=4),
-    "pairs as they are": lambda W: BlockLBFGS(W, conjugacy=0.0, pieces=4),
 }
 
 

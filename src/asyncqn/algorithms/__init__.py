@@ -38,9 +38,7 @@ ALGORITHMS = Registry(
         "momentum-lbfgs": "asyncqn.algorithms.sampling.momentum_lbfgs:MomentumLBFGS",
         "staged-lbfgs": "asyncqn.algorithms.quasi_newton.staged_lbfgs:StagedLBFGS",
         "metric-lbfgs": "asyncqn.algorithms.quasi_newton.metric_lbfgs:MetricLBFGS",
-        "difference-lbfgs": "asyncqn.algorithms.quasi_newton.difference_lbfgs:DifferenceLBFGS",
         "table-lbfgs": "asyncqn.algorithms.quasi_newton.table_lbfgs:TableLBFGS",
-        "minibatch-langevin": "asyncqn.algorithms.sampling.minibatch_langevin:MinibatchLangevin",
         "shared-metric-hmc": "asyncqn.algorithms.sampling.shared_metric_hmc:SharedMetricHMC",
     }
 )

@@ -7,8 +7,7 @@ The first line that applies decides:
 - If the problem has a structured metric: `StagedLBFGS`, stale stochastic batches and then exact passes.
 - If the rows make 64 parts, four per worker, each worth a message and a commit: `TableLBFGS`.
 - If all rows are at most four waves: `BlockLBFGS`, one block per worker, each in up to four pieces.
-- If a sample's Hessian costs a pass at most: `DifferenceLBFGS`, samples that grow to all rows.
-- Otherwise: `GrowingLBFGS`, the same without a Hessian.
+- Otherwise: `GrowingLBFGS`, the same on samples that grow to all rows.
 
 A wave is 1000 rows, or 100 rows per worker, or three rows for every two numbers of theta, whichever is most.
 All but `TableLBFGS` wait for slow workers, whom idle ones help.
@@ -22,7 +21,6 @@ from typing import Annotated
 
 from asyncqn.algorithms.fit import offers
 from asyncqn.algorithms.quasi_newton.block_lbfgs import H0, BlockLBFGS
-from asyncqn.algorithms.quasi_newton.difference_lbfgs import DifferenceLBFGS, default_difference_algorithm
 from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
 from asyncqn.algorithms.quasi_newton.metric_lbfgs import MetricLBFGS, SampledMetric, default_metric_algorithm
 from asyncqn.algorithms.quasi_newton.samples import GROWTH
@@ -100,7 +98,7 @@ def default_algorithm(
     waits: Waits = True,
     message: MessageCost = 10.0,
     master: MasterCost = 0.1,
-) -> BlockLBFGS | DifferenceLBFGS | GrowingLBFGS | MetricLBFGS | StagedLBFGS | TableLBFGS:
+) -> BlockLBFGS | GrowingLBFGS | MetricLBFGS | StagedLBFGS | TableLBFGS:
     """Return the algorithm that `minimize` uses when it is given none.
 
     Parameters
@@ -125,7 +123,7 @@ def default_algorithm(
     --------
     >>> import asyncqn as aq
     >>> aq.default_algorithm(aq.LinearGaussian.random(dim=10, n_data=300), workers=2)
-    BlockLBFGS(blocks=2, memory=100, backup_after=None, conjugacy=0.03, pieces=4, initial_scale='pairs')
+    BlockLBFGS(blocks=2, memory=100, backup_after=None, pieces=4, initial_scale='pairs')
     """
     if not waits:
         return table_algorithm(problem, workers, message, master)
@@ -143,10 +141,6 @@ def default_algorithm(
     # The first sample is the smallest, and all samples are cut into the same pieces.
     pieces = pieces_of_a_block(dim, n_data // GROWTH**levels, workers)
     memory = next((pairs for length, pairs in PAIRS_BY_LENGTH if dim <= length), PAIRS_OF_LONG_THETA)
-    # None where a Hessian by differences would cost more than a pass.
-    by_differences = default_difference_algorithm(problem, workers, pieces) if levels else None
-    if by_differences is not None:
-        return by_differences
     if levels:
         scattered = dim <= LONGEST_MATRIX and workers * pieces >= MIN_PIECES_FOR_SCATTER
         scale: H0 = "scatter" if scattered else "pairs"

@@ -56,9 +56,6 @@ class PairRule(NamedTuple):
     cosine : float, default 0
         The least cosine of the angle between s and y.  Our own option against pairs that a small sample
         makes wild.
-    conjugacy : float, default 0
-        How far from symmetric the pair and the stored ones may be, relative to their curvature, to be made
-        conjugate first (0: never).  Only `PairMemory.admit` does so.
 
     Notes
     -----
@@ -71,7 +68,6 @@ class PairRule(NamedTuple):
 
     epsilon: float
     cosine: float = 0.0
-    conjugacy: float = 0.0
 
 
 class PairMemory(NamedTuple):
@@ -169,8 +165,6 @@ class PairMemory(NamedTuple):
 
         Parameters
         ----------
-        rule : PairRule
-            Its `conjugacy` is not used.
         follow : bool
             Whether H0 = (s'y / y'y) I of this pair from now on.
 
@@ -181,15 +175,13 @@ class PairMemory(NamedTuple):
         """
         # Allocated for each pair: a pair costs two passes over theta, and this is M^2 numbers.
         work = pair_kernels.room(self.gram)
-        return bool(pair_kernels.consider(self.matrix, rule[:2], follow, theta, theta_old, g, g_old, *work))
+        return bool(pair_kernels.consider(self.matrix, rule, follow, theta, theta_old, g, g_old, *work))
 
     def admit(self, rule: PairRule, s: Array, y: Array, image: Array | None = None) -> bool:
         """Admit the pair (s, y) if the rule allows it; the oldest pair makes room.
 
         Parameters
         ----------
-        rule : PairRule
-            Where its `conjugacy` is positive, s and y may be overwritten.
         image : array, optional
             H0 y, for a compact memory whose H0 is a linear map that only the workers can apply; y'H0 y must
             then be positive and finite as well.
@@ -199,12 +191,6 @@ class PairMemory(NamedTuple):
         bool
             Whether the pair was admitted.
         """
-        if rule.conjugacy > 0.0:
-            own = self.products[0]
-            # Below this a pair is too short to be made conjugate without losing all its digits.
-            least = math.sqrt(np.finfo(s.dtype).eps)
-            room = np.zeros(own.size), np.zeros(own.size)
-            recursion.conjugate(self.pairs, own, s, y, rule.conjugacy, least, *room)
         ss, sy, yy = dot(s, s), dot(s, y), dot(y, y)
         # Rounding, or a map that is not quite linear, can make y'H0 y negative; such a pair would break H.
         mapped = image is None or 0.0 < dot(y, image) < math.inf

@@ -1,4 +1,4 @@
-"""H v by the two-loop recursion (Nocedal 1980), for an H0 that changes with every pair, and conjugate pairs.
+"""H v by the two-loop recursion (Nocedal 1980), for an H0 that changes with every pair.
 
 `pairs` is (2, M, d): S and Y in ring slots.  `own` is (M,): s'y of each slot, 0 where it is empty.
 
@@ -11,7 +11,7 @@ tiles are those of `vectors.dot`, so the bits are those of separate passes.
 import numpy as np
 
 from asyncqn.kernels.jit import reducing_kernel, reducing_piece
-from asyncqn.kernels.vectors import SUM_TILE, dot
+from asyncqn.kernels.vectors import SUM_TILE
 
 NO_SLOT = -1
 """In place of a ring slot: there is no pair before the first, or after the last."""
@@ -115,42 +115,3 @@ def weighed(v, diagonal):
         by += x * x * w
         over += x * x / w
     return by, over
-
-
-@reducing_kernel
-def conjugate(memory, products, s, y, tolerance, least, along_s, along_y):
-    """Remove from (s, y), in place, its part along the stored pairs, if they nearly fit one quadratic.
-
-    s <- s - sum_i s_i (y_i's)/(s_i'y_i),   y <- y - sum_i y_i (s_i'y)/(s_i'y_i)
-
-    For a quadratic s_i'y = y_i's.  The pair stays unchanged if any |s_i'y - y_i's| exceeds tolerance *
-    sqrt(s_i'y_i * s'y), or if less than the share `least` of s'y would remain, which would drown in rounding.
-    `products` has s_i'y_i of every slot, 0 where it is empty; `along_s` and `along_y` are zeros, one per
-    slot. Returns whether the pair was changed.
-    """
-    m = memory.shape[1]
-    sy = dot(s, y)
-    if not sy > 0.0:
-        return False
-    left = sy
-    for i in range(m):
-        own = products[i]
-        if not own > 0.0:
-            continue
-        # y_i's and s_i'y, which a quadratic makes equal.
-        a, b = dot(memory[1, i], s), dot(memory[0, i], y)
-        if not abs(a - b) <= tolerance * np.sqrt(own * sy):
-            return False
-        along_s[i], along_y[i] = a / own, b / own
-        # What remains of s'y; exact where the stored pairs are conjugate to each other.
-        left -= a * b / own
-    if not left >= least * sy:
-        return False
-    kind = memory.dtype.type
-    for i in range(m):
-        a, b = kind(along_s[i]), kind(along_y[i])
-        if a != 0.0 or b != 0.0:
-            for j in range(s.size):
-                s[j] -= a * memory[0, i, j]
-                y[j] -= b * memory[1, i, j]
-    return True

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Literal
 
-from asyncqn.algorithms.pair_memory import PairRule
 from asyncqn.algorithms.parameters import BackupAfter, Blocks, PairedMemorySize, Pieces
-from asyncqn.algorithms.quasi_newton.composition import CONJUGACY, QuasiNewton
-from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, LearnedDiagonal, ScalarInverse
+from asyncqn.algorithms.quasi_newton.composition import QuasiNewton
+from asyncqn.algorithms.quasi_newton.initial_inverse import LearnedDiagonal, ScalarInverse
 from asyncqn.algorithms.quasi_newton.samples import ALL_ROWS, Samples
 from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
 from asyncqn.parameters import parameter
@@ -46,8 +45,6 @@ class BlockLBFGS(QuasiNewton):
         Idle workers receive a block, too, once it is this many times later than usual; infinity means
         never. By default 3 for blocks in one piece and 2 for others, because a piece computed in vain costs
         less.
-    conjugacy : float, default 0.03
-        How far from symmetric the pairs may be to be made conjugate, in [0, 1]; 0 means never.
     pieces : int, default 1
         Number of pieces into which each block is cut, so that idle workers can help with a slow block.
         Every piece costs one update of theta's length.
@@ -67,9 +64,6 @@ class BlockLBFGS(QuasiNewton):
     blocks: Blocks
     memory: PairedMemorySize = 20
     backup_after: BackupAfter | None = None
-    conjugacy: Annotated[
-        float, parameter("How far from symmetric pairs may be to be made conjugate", ge=0.0, le=1.0)
-    ] = CONJUGACY
     pieces: Pieces = 1
     initial_scale: H0 = "pairs"
 
@@ -87,8 +81,3 @@ class BlockLBFGS(QuasiNewton):
     @property
     def initial_inverse(self) -> type[ScalarInverse]:
         return INITIAL_INVERSES[self.initial_scale]
-
-    @cached_property
-    def rule(self) -> PairRule:
-        # epsilon = 0, because it bounds a curvature, which has the units of U; the cosine has no units.
-        return PairRule(0.0, COSINE, self.conjugacy)

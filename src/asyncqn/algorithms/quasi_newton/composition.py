@@ -35,10 +35,6 @@ from asyncqn.types import Array, Commit, Counters, Problem, Rows, Standing, Task
 RECENT_VALUES = 5
 """A trial may lie above the last accepted point, but not above all of the last five: the non-monotone rule of
 `algorithms.safeguard`.  Our own choice."""
-CONJUGACY = 0.03
-"""Default of the largest asymmetry at which pairs are made conjugate.  Our own choice."""
-
-
 GROWING_EVALUATE = 25
 """Commits between two evaluations while samples grow: an evaluation uses all rows, and so costs as much as
 many versions on a small sample."""
@@ -111,6 +107,8 @@ class QuasiNewton(Checked, ABC):
     # Workers receive theta alone: base, pairs and table would cost many times as much to send.
     sent: ClassVar[tuple[str, ...]] = ("theta",)
     recent_values: ClassVar[int] = RECENT_VALUES
+    # The cosine alone decides: epsilon is a curvature, and no value of it would suit every problem.
+    rule: ClassVar[PairRule] = PairRule(0.0, COSINE)
 
     @property
     def summary_size(self) -> int:
@@ -132,12 +130,6 @@ class QuasiNewton(Checked, ABC):
     @abstractmethod
     def initial_inverse(self) -> type[ScalarInverse]:
         """The kind of H0."""
-
-    @property
-    def rule(self) -> PairRule:
-        """Return when a pair is admitted: its cosine decides alone, whatever its scale."""
-        # epsilon is a curvature, and no value of it would suit every problem.
-        return PairRule(0.0, COSINE)
 
     @property
     def requires(self) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ from asyncqn.algorithms.quasi_newton.centred_table import (
     turn_back,
     window_is_full,
 )
-from asyncqn.algorithms.quasi_newton.composition import CONJUGACY, Iterate, Plan
+from asyncqn.algorithms.quasi_newton.composition import Iterate, Plan
 from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, InverseHessian, share_of
 from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
 from asyncqn.algorithms.quasi_newton.stochastic_phase import Phase, stochastic_step
@@ -433,7 +433,7 @@ def _exact_inverse(iterate: Iterate) -> InverseHessian:
     """Return H for exact steps; where they keep failing, it may be the scatter's fault."""
     # Without the caution and the early belief of the table's steps: the safeguard judges each step by itself.
     initial = ScatterInverse(iterate.initial, at_fault=True, trusted=iterate.course.progress.scattered)
-    return InverseHessian(iterate.memory, initial, PairRule(0.0, COSINE, CONJUGACY))
+    return InverseHessian(iterate.memory, initial, PairRule(0.0, COSINE))
 
 
 def _whole(table: Table) -> tuple[Array, float]:

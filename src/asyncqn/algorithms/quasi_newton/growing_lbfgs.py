@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated
 
-from asyncqn.algorithms.pair_memory import PairRule
 from asyncqn.algorithms.parameters import BackupAfter, Blocks, PairedMemorySize, Pieces
 from asyncqn.algorithms.quasi_newton.block_lbfgs import H0, INITIAL_INVERSES
-from asyncqn.algorithms.quasi_newton.composition import CONJUGACY, GROWING_EVALUATE, QuasiNewton
-from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, ScalarInverse
+from asyncqn.algorithms.quasi_newton.composition import GROWING_EVALUATE, QuasiNewton
+from asyncqn.algorithms.quasi_newton.initial_inverse import ScalarInverse
 from asyncqn.algorithms.quasi_newton.samples import ALL_ROWS, GROWTH, Sample, Samples
 from asyncqn.parameters import parameter
 from asyncqn.types import Problem
@@ -78,8 +77,6 @@ class GrowingLBFGS(QuasiNewton):
     initial_scale: H0 = "pairs"
 
     evaluate_every = GROWING_EVALUATE
-    # Unlike in `BlockLBFGS`, conjugacy is no parameter here.
-    rule = PairRule(0.0, COSINE, CONJUGACY)
 
     @classmethod
     def example(cls, problem: Problem) -> GrowingLBFGS:

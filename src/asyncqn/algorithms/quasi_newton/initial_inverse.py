@@ -7,7 +7,6 @@ the inverse Hessian, the fewer pairs are needed.  The kinds of H0:
 - `LearnedDiagonal` (in this file): c D, from all stored pairs.
 - `ScatterInverse` (`scatter_inverse`): c F^-1, from differences of the updates.
 - `SampledMetric` (`metric_lbfgs`): from the curvature of the model, summed over a sample.
-- `DifferencedHessian` (`difference_lbfgs`): from differences of gradients on a sample.
 - `StructuredMetric` (`stochastic_start`): from the curvature of a factorization; the workers apply it.
 
 A kind states what it needs: of a problem (`requires`), and of an update (`summary_size` numbers beside the
@@ -248,9 +247,8 @@ class InverseHessian:
         return True
 
     def learn(self, s: Array, change: Array) -> bool:
-        """Offer the pair (s, change of `at`), which may be overwritten; return whether it was admitted."""
-        # H0 sees the pair first, because `admit` may overwrite s and y to make them conjugate.  Where `offer`
-        # refuses, the pair does not count as rejected.
+        """Offer the pair (s, change of `at`); return whether it was admitted."""
+        # Where `offer` refuses, the pair does not count as rejected.
         if not (self.initial.offer(self.memory, s, change[0]) and self.memory.admit(self.rule, s, *change)):
             return False
         self.initial.follow(self.memory)

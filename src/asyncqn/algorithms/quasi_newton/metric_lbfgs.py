@@ -90,16 +90,12 @@ class SampledMetric(ScalarInverse):
         return Summary(np.zeros(summary_size))
 
     @classmethod
-    def _maker(cls, commit: Commit) -> Callable[[Array], Any]:
+    def for_commit(cls, state: Any, updates: Updates, summary: Array | None, commit: Commit) -> Self:
         # The coordinator's copy of the problem's function remembers its last result, so that H0 is factorized
         # once per summary and not at every product.
-        assert commit.inverse_metric_from is not None
-        return commit.inverse_metric_from
-
-    @classmethod
-    def for_commit(cls, state: Any, updates: Updates, summary: Array | None, commit: Commit) -> Self:
+        make = commit.inverse_metric_from
+        assert make is not None
         # Tested here, because a summary of which no H0 can be made must not replace one that works.
-        make = cls._maker(commit)
         return cls(state, None if summary is None or make(summary) is None else summary, make)
 
     @classmethod
@@ -112,7 +108,7 @@ class SampledMetric(ScalarInverse):
 
     @property
     def _from_summary(self) -> bool:
-        # The last entry counts rows (in `DifferencedHessian` it is 1), so that 0 means that there is none.
+        # The last entry counts rows, so that 0 means that there is none.
         return bool(self.state.summary[-1] > 0.0)
 
     def known(self, memory: PairMemory) -> bool:

@@ -15,7 +15,6 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.sampling.chains import ChainCount, ChainMethod, DrawCount, PerWorker
 from asyncqn.algorithms.sampling.metric import Shape, draw, marginal_scale, metric_shape
 from asyncqn.algorithms.sampling.search import NEGLIGIBLE, find_mode, nearest_mode, overdispersed
 from asyncqn.algorithms.sampling.target import Target
@@ -34,14 +33,21 @@ from asyncqn.algorithms.sampling.warm_up import (
     note_mode,
     note_pair,
 )
-from asyncqn.parameters import parameter
+from asyncqn.core.stages import ASYNCHRONOUS
+from asyncqn.parameters import Checked, parameter
 from asyncqn.types import Array, Commit, Counters, Problem, Task
 
+DrawCount = Annotated[int, parameter("Draws after the warm-up, of all chains together", ge=1, le=2**30)]
+ChainCount = Annotated[int, parameter("Chains of all workers together", ge=1, le=10_000)]
+PerWorker = Annotated[int, parameter("Chains of each worker, moved in turn", ge=1, le=10_000)]
 WarmUp = Annotated[
     int | None, parameter("Commits before the metric is frozen; None: by chains and dim", ge=1, le=10_000_000)
 ]
 Acceptance = Annotated[float, parameter("The mean acceptance at which the step is set", gt=0.0, lt=1.0)]
 
+PREPARATIONS, BURN_IN = 2, 50
+"""Steps of a chain before its first draw, one for its start and one for its search; and draws that do not
+count, also of a chain that joins late."""
 NEAR_THE_MODE = 0.3
 """A chain begins at N(mode, 0.3^2 H); the full Laplace approximation may lie where nothing is accepted."""
 MOST_LEAPFROG_STEPS = 1024
@@ -115,7 +121,7 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SharedMetricHMC(ChainMethod):
+class SharedMetricHMC(Checked):
     """Hamiltonian Monte Carlo on asynchronous workers, right at beta = 1 at any staleness.
 
     Parameters
@@ -157,6 +163,7 @@ class SharedMetricHMC(ChainMethod):
     warm_up: WarmUp = None
     acceptance: Acceptance = 0.8
 
+    stages = ASYNCHRONOUS
     sent = ("metric", "best", "numbers")
 
     @classmethod
@@ -164,10 +171,29 @@ class SharedMetricHMC(ChainMethod):
         """Small parameters that run on any problem, for tests."""
         return cls(draws=10_000, chains=3, warm_up=20)
 
+    def check(self, problem: Problem) -> None:
+        pass
+
     def warm_up_commits(self, dim: int) -> int:
-        """The commits of the warm-up."""
+        """Return the number of commits of the warm-up; a draw that read an earlier version does not count."""
         default = 500 + 50 * self.chains + min(10 * dim, 2000)
         return default if self.warm_up is None else self.warm_up
+
+    def counts(self, k: int, read: int, dim: int) -> bool:
+        """Return whether the draw of a worker's k-th step counts, which read version `read`."""
+        # Both conditions follow from the schedule, never from the draws: choosing draws by their values would
+        # bias what is left.
+        settled = k // self.per_worker >= PREPARATIONS + BURN_IN
+        return settled and read >= self.warm_up_commits(dim)
+
+    def finished(self, iterate: Iterate) -> str | None:
+        """Return the reason to end the run before its last commit, or None to continue."""
+        draws = int(iterate.totals[DRAWS])
+        return f"{draws} draws were made" if draws >= self.draws else None
+
+    def temperature(self, k: int) -> float:
+        """Return infinity: a chain visits any U, so that a rise of U is no sign of divergence."""
+        return math.inf
 
     def init(self, theta0: Array) -> Iterate:
         dim = theta0.size
@@ -287,6 +313,12 @@ class SharedMetricHMC(ChainMethod):
             divergent=end.divergent,
             finite=end.finite,
         )
+
+    def learn(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Worker:
+        return local
+
+    def forget(self, local: Worker) -> Worker:
+        return local
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         warm_up = self.warm_up_commits(iterate.theta.size)
