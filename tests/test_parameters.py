@@ -28,7 +28,7 @@ from asyncqn_recommender import (
 
 PROBLEM = aq.LinearGaussian.random(dim=4, n_data=40, seed=0)
 MODELS = (
-    *(aq.HuberRegression, aq.LeastSquares, aq.LogisticRegression, aq.PoissonRegression, aq.RobustRegression),
+    *(aq.LeastSquares, aq.LogisticRegression, aq.PoissonRegression, aq.RobustRegression),
     aq.SoftmaxRegression,
 )
 FACTORIZATIONS = (MatrixFactorization, ProfiledFactorization, ImplicitFactorization)

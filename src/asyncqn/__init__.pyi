@@ -42,7 +42,6 @@ from .models.adapters.finite_sum import FiniteSum
 from .models.adapters.jax_loss import from_jax
 from .models.adapters.libsvm import read_libsvm
 from .models.adapters.torch_module import from_torch
-from .models.huber import HuberRegression
 from .models.least_squares import LeastSquares
 from .models.linear_gaussian import LinearGaussian
 from .models.logistic import LogisticRegression
@@ -90,7 +89,6 @@ __all__ = [
     "Exponential",
     "FiniteSum",
     "GrowingLBFGS",
-    "HuberRegression",
     "LeastSquares",
     "LinearGaussian",
     "LogNormal",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -12,7 +10,6 @@ import asyncqn as aq
 from asyncqn.checks.testing import IN_THIS_PROCESS, check_problem
 from asyncqn.errors import BadInput
 from asyncqn.models import PROBLEMS, rebuild
-from asyncqn.models.held_out import r2
 from asyncqn.models.linear_model import LinearModel
 from asyncqn.models.sampled_metric import DENSE, metric_of, rows_for_metric
 
@@ -283,19 +280,3 @@ def test_U_at_zero_is_that_of_the_gradients_pass(intercept):
     theta = np.zeros(p.dim)
     theta[5:] = 0.7  # the intercept
     assert p.value(theta) == p.grad_with_value(theta, np.arange(101), np.empty(p.dim))
-
-
-@pytest.mark.parametrize("intercept", [False, True])
-def test_the_scale_of_huber_regression_does_not_enter_its_score(tmp_path: Path, intercept: bool) -> None:
-    pytest.importorskip("pyarrow")
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal(60)
-    lines = [f"{a!r},{3.0 * a + b!r}" for a, b in zip(x.tolist(), rng.standard_normal(60).tolist())]
-    (tmp_path / "rows.csv").write_text("\n".join(["x,y", *lines]) + "\n")
-    problem = aq.HuberRegression.from_file(
-        tmp_path / "rows.csv", label="y", intercept=intercept, holdout=0.5, seed=1
-    )
-    held, theta = problem.held_out, np.array([3.0, 0.5, 9.0] if intercept else [3.0, 9.0])
-    assert held is not None
-    z = 3.0 * held.rows.X[:, 0] + (0.5 if intercept else 0.0)
-    assert problem.score(theta) == pytest.approx(r2(z, held.y))

@@ -23,8 +23,8 @@ X, Y = np.ones((4, 2)), np.array([0.0, 1.0, 1.0, 0.0])
             "SoftmaxRegression(4 rows, dim 9, 2 sparse features, 3 classes, prior 0.5, intercept)",
         ),
         (
-            aq.HuberRegression(X, Y, weights=Y, offset=Y),
-            "HuberRegression(4 rows, dim 3, 2 features, prior 1, epsilon 1.35, weights, offset)",
+            aq.RobustRegression(X, Y, weights=Y, offset=Y),
+            "RobustRegression(4 rows, dim 2, 2 features, prior 1, width 1, weights, offset)",
         ),
         (
             aq.LinearGaussian.random(dim=3, n_data=1200),

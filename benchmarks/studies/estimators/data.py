@@ -106,5 +106,4 @@ CASES: dict[str, Case] = {
         ("lbfgs", "newton-cholesky"),
         {"alpha": 1e-5},
     ),
-    "Huber, 1e5 x 20": Case(ours.HuberRegressor, lambda: synthetic(100_000, 20, "numbers"), ("",)),
 }

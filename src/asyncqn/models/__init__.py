@@ -29,7 +29,6 @@ PROBLEMS = Registry(
         "mixture": "asyncqn.models.mixture:Mixture",
         "poisson-regression": "asyncqn.models.poisson:PoissonRegression",
         "robust-regression": "asyncqn.models.robust:RobustRegression",
-        "huber-regression": "asyncqn.models.huber:HuberRegression",
         "least-squares": "asyncqn.models.least_squares:LeastSquares",
         "softmax-regression": "asyncqn.models.softmax:SoftmaxRegression",
     },

@@ -86,11 +86,6 @@ class NamedCoefficients:
         except ImportError:
             return table
 
-    @property
-    def further_names(self) -> tuple[str, ...]:
-        """Names of the numbers of theta that belong to no column of X."""
-        return ("(intercept)",) if self.intercept else ()
-
     def noise_variance(self, theta: npt.NDArray[Any]) -> float | None:
         """Return the factor that makes H^-1 the covariance of theta, or None if there is none."""
         return None
@@ -105,17 +100,13 @@ def coefficient_table(problem: LinearModel, theta: npt.NDArray[Any], standard_er
     )
     # Arrays have no names; x0, x1, ... number their columns.
     features = problem.feature_names or tuple(f"x{j}" for j in range(problem.X.shape[1]))
-    names = [*features, *problem.further_names]
-    values = np.asarray(theta, np.float64).copy()
-    # theta holds about the square root of the scale; a table should show the scale.
-    if names[-1] == "(scale)":
-        values[-1] = problem.scale(theta)  # type: ignore[attr-defined]
+    names = [*features, *(["(intercept)"] if problem.intercept else [])]
     columns: dict[str, Any] = {}
     classes = getattr(problem, "classes", None)
     if classes is not None:
         columns["class"] = np.repeat(np.asarray(classes).astype(str), len(names))
     columns["name"] = np.array(names * problem._outputs)
-    columns["coefficient"] = values
+    columns["coefficient"] = np.asarray(theta, np.float64)
     if standard_errors:
         columns["standard_error"] = _standard_errors(problem, np.asarray(theta, problem.dtype))
     return Table(columns)

@@ -143,7 +143,7 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         """Return the offset as numbers; raise `BadInput` if the model allows none, or it is malformed."""
         require(
             self._without_offset is not None,
-            f"{type(self).__name__} takes no offset; least squares, robust, Huber and Poisson regression do.",
+            f"{type(self).__name__} takes no offset; least squares, robust and Poisson regression do.",
         )
         return one_number_per_row("offset", self.offset, n)
 
@@ -390,7 +390,7 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         what one row adds to dim numbers, because a few rows say little about many numbers.
         """
         ridge = np.full(self.dim, self.prior)
-        ridge.reshape(-1, self._columns)[:, self.X.shape[1] :] = 0.0  # the prior excludes intercept and scale
+        ridge.reshape(-1, self._columns)[:, self.X.shape[1] :] = 0.0  # the prior excludes the intercept
         if batch is not None:
             ridge += step * self.n_data / batch * self.dim * self._unseen
         block = self._block if 0 < len(self._block) < self._columns else None

@@ -2,7 +2,7 @@
 
 May import: errors, parameters, types, core, cluster, algorithms, models, runs, engines, minimize.
 
-`LogisticRegression`, `Ridge`, `PoissonRegressor` and `HuberRegressor` minimise the objectives of the
+`LogisticRegression`, `Ridge` and `PoissonRegressor` minimise the objectives of the
 estimators of the same names in `sklearn.linear_model`, whose parameters keep their names and their meaning.
 This package is the only one that imports scikit-learn for estimators; it needs the extra `sklearn`.
 """
@@ -15,6 +15,6 @@ except ImportError:
     raise MissingExtra("scikit-learn", "sklearn", "asyncqn.sklearn") from None
 
 from asyncqn.sklearn.classification import LogisticRegression
-from asyncqn.sklearn.regression import HuberRegressor, PoissonRegressor, Ridge
+from asyncqn.sklearn.regression import PoissonRegressor, Ridge
 
-__all__ = ["HuberRegressor", "LogisticRegression", "PoissonRegressor", "Ridge"]
+__all__ = ["LogisticRegression", "PoissonRegressor", "Ridge"]

@@ -1,22 +1,21 @@
-"""Ridge, PoissonRegressor and HuberRegressor, with scikit-learn's conventions.
+"""Ridge and PoissonRegressor, with scikit-learn's conventions.
 
 The constructors repeat their parameters, because scikit-learn reads them from the signature of `__init__`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 
 from asyncqn.errors import require
-from asyncqn.models.huber import HuberRegression
 from asyncqn.models.least_squares import LeastSquares
 from asyncqn.models.linear_model import LinearModel
 from asyncqn.models.poisson import PoissonRegression
-from asyncqn.parameters import Seed, parameter
+from asyncqn.parameters import Seed
 from asyncqn.sklearn.estimator import (
     EngineOrNone,
     FitIntercept,
@@ -81,12 +80,8 @@ class _Regressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         """Return the coefficients of the last fit for a warm start, if they fit the data."""
         if not (self.warm_start and hasattr(self, "coef_") and len(self.coef_) == problem.X.shape[1]):
             return self._first(problem)
-        last = [*self.coef_, *([self.intercept_] if self.fit_intercept else [])]
-        return np.array([*last, *self._further()], problem.dtype)
-
-    def _further(self) -> list[float]:
-        """Return the numbers of theta after coefficients and intercept."""
-        return []
+        intercept = [self.intercept_] if self.fit_intercept else []
+        return np.array([*self.coef_, *intercept], problem.dtype)
 
     def predict(self, X: Any) -> Numbers:
         """Return the prediction of each row."""
@@ -302,134 +297,3 @@ class PoissonRegressor(_Regressor):
             1.0 for a perfect fit, 0.0 for a model that is no better than the mean.
         """
         return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
-
-
-class HuberRegressor(_Regressor):
-    """Linear regression that is robust to outliers, with an l2 penalty.
-
-    It minimises the objective of `sklearn.linear_model.HuberRegressor`: sum_i weight_i [sigma + sigma
-    H(residual_i / sigma)] + alpha |coef|^2 over coefficients, intercept and scale sigma, where H(u) is u^2
-    up to `epsilon` and 2 epsilon |u| - epsilon^2 beyond.
-
-    Parameters
-    ----------
-    epsilon : float, default 1.35
-        A residual beyond `epsilon` scales is an outlier.
-    alpha : float, default 1e-4
-        Strength of the penalty; 0: none.
-    fit_intercept : bool, default True
-        Whether to fit an intercept, which is not penalised.
-    tol : float, default 1e-5
-        A fit ends when the norm of the gradient of the objective is at most `tol`, or 1e-8 of the first.
-    max_iter : int, default 1000
-        Largest number of versions of the coefficients; None: until the fit has converged.
-    warm_start : bool, default False
-        Whether to start from the coefficients of the last fit, where they have the same shape.
-    verbose : int, default 0
-        Whether to print a line per iteration, if positive.
-    engine : asyncqn engine, optional
-        Where the workers run; None: threads of this process, or for one worker the calling thread.
-    workers : int, optional
-        Number of threads; None: one for small data, else one per processor.
-    seed : int, default 0
-        Seed of the run.
-
-    Attributes
-    ----------
-    coef_ : array of shape (n_features,)
-        The coefficients.
-    intercept_ : float
-        The intercept; 0.0 without one.
-    scale_ : float
-        The scale sigma, in units of y.
-    outliers_ : array of n_samples booleans
-        Which rows are outliers.
-    n_iter_ : int
-        Number of versions of the coefficients in the fit.
-    n_features_in_ : int
-        Number of columns of X.
-    feature_names_in_ : array of shape (n_features_in_,)
-        Names of the columns, where X was a data frame.
-    run_ : asyncqn.Run
-        The run; `asyncqn.replay(model.run_)` computes it again, bit for bit.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from asyncqn.sklearn import HuberRegressor
-    >>> X = np.arange(20.0)[:, None]
-    >>> y = 3.0 * X[:, 0] + np.tile([0.1, -0.1], 10)
-    >>> y[7] = 1000.0
-    >>> model = HuberRegressor().fit(X, y)
-    >>> bool(abs(model.coef_[0] - 3.0) < 0.1), int(model.outliers_.sum())
-    (True, 1)
-    """
-
-    def __init__(
-        self,
-        *,
-        epsilon: Annotated[float, parameter("Scales beyond which a residual is an outlier", gt=1.0)] = 1.35,
-        alpha: Penalty = 1e-4,
-        fit_intercept: FitIntercept = True,
-        tol: GradientTolerance = 1e-5,
-        max_iter: MaxIter = 1000,
-        warm_start: WarmStart = False,
-        verbose: Verbose = 0,
-        engine: EngineOrNone = None,
-        workers: WorkersOrNone = None,
-        seed: Seed = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.engine = engine
-        self.workers = workers
-        self.seed = seed
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : matrix of shape (n_samples, n_features), dense or sparse, or a data frame
-            The features.
-        y : array of n_samples numbers
-            The responses.
-        sample_weight : array of n_samples numbers, optional
-            Weight of each row; None: all rows weigh the same.
-
-        Returns
-        -------
-        HuberRegressor
-            The estimator itself.
-        """
-        super().fit(X, y, sample_weight)
-        problem = self.run_.problem
-        assert isinstance(problem, HuberRegression)
-        self.scale_ = problem.scale(self.run_.theta)
-        # scikit-learn defines outliers by the fitted scale, after the fit.
-        residuals = np.abs(problem.y - self.predict(X))
-        self.outliers_ = residuals > self.epsilon * self.scale_
-        return self
-
-    def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
-        return HuberRegression(
-            # scikit-learn's objective has alpha |coef|^2, ours (prior / 2) |coef|^2.
-            X,
-            y,
-            2.0 * self.alpha,
-            weights=weights,
-            intercept=self.fit_intercept,
-            epsilon=self.epsilon,
-        )
-
-    def _limit(self, total: float) -> float | None:
-        return self.tol
-
-    def _further(self) -> list[float]:
-        # theta ends with v, and the scale is sigma = least + v^2 (models/huber.py); v is passed on as it is.
-        return [float(self.run_.theta[-1])]
