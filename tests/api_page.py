@@ -40,7 +40,7 @@ PURPOSES = {
     "asyncqn.parameters": "descriptions of parameters and their checks",
     "asyncqn.algorithms": "algorithms by name",
     "asyncqn.models.sparse_layout": "sparse matrices that users bring",
-    "asyncqn.lab": "measuring and tuning",
+    "asyncqn.lab": "limits of the step size",
     "asyncqn.kernels": "the decorators that compile, and small kernels that models share",
     "asyncqn.storage": "files and folders that are written whole and read with care",
     "asyncqn.cli": "commands, pictures and pages",

@@ -196,25 +196,8 @@ def program(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         pytest.param(
             ("run", "--engine", "ray", "--commits", "5", "-q"), marks=pytest.mark.xdist_group("clusters")
         ),
-        (
-            "tune",
-            "async-sgd",
-            "--workers",
-            "4",
-            "--budget",
-            "2",
-            "--metric",
-            "error",
-            "--target",
-            "5",
-            "--max-time",
-            "2000",
-            "--seeds",
-            "1",
-            "-q",
-        ),
     ],
-    ids=["spawn", "ray", "tune"],
+    ids=["spawn", "ray"],
 )
 def test_no_module_of_the_current_folder_is_run_by_a_child(hostile: Path, arguments: tuple[str, ...]) -> None:
     done = program(hostile, *arguments)

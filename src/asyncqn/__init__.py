@@ -31,7 +31,7 @@ def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list
     >>> import asyncqn as aq
     >>> import asyncqn.lab
     >>> names = aq.lazy_names("asyncqn.lab")[2]
-    >>> "time_to" in names, names == asyncqn.lab.__all__
+    >>> "delay_limit" in names, names == asyncqn.lab.__all__
     (True, True)
     """
     # Parsing the stub instead of listing the names twice keeps editors and the interpreter in agreement.

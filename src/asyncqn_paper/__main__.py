@@ -1,4 +1,4 @@
-"""`python -m asyncqn_paper [--full]` reproduces the paper; with `tune` it searches parameters."""
+"""`python -m asyncqn_paper [--full]` reproduces the paper."""
 
 import sys
 
@@ -9,5 +9,5 @@ given = sys.argv[1:]
 run_commands(
     "asyncqn_paper.commands",
     "python -m asyncqn_paper",
-    given if given and given[0] in ("reproduce", "tune", "--help") else ["reproduce", *given],
+    given if given and given[0] in ("reproduce", "--help") else ["reproduce", *given],
 )

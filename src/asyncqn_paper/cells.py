@@ -13,7 +13,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
 from dataclasses import fields
 from functools import cache
@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from asyncqn.errors import BadInput
-from asyncqn.lab import Tell, pool
 from asyncqn.storage import LONGEST_DOCUMENT, own_handle, read_own, to_json
+from asyncqn_paper.pool import pool
 from asyncqn_paper.records import Record, read_table, write_table
 
 SOURCES = ("asyncqn", "asyncqn_recommender", "asyncqn_paper")
@@ -174,13 +174,16 @@ class Store:
 
 
 def compute(
-    cells: Sequence[Cell], store: Store, processes: int = 1, tell: Tell = lambda done, note="": None
+    cells: Sequence[Cell],
+    store: Store,
+    processes: int = 1,
+    tell: Callable[[int, str], object] = lambda done, note: None,
 ) -> None:
     """Compute the cells that are not in the store, in their order."""
     # Experiments share cells; each is computed once.
     todo = [cell for cell in dict.fromkeys(cells) if store.get(cell) is None]
     done = len(dict.fromkeys(cells)) - len(todo)
-    tell(done)
+    tell(done, "")
     began = time.monotonic()
     for count, (cell, finished) in enumerate(_computed(todo, processes), 1):
         store.add(cell, finished)

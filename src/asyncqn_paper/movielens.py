@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from functools import cache
-from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from asyncqn import ASLBFGS, MBLBFGS, AsyncSGD, Cluster, starting_point
-from asyncqn.types import Algorithm, Array, Closes, Commit, Problem, Stream, Task
-from asyncqn_paper.settings import EVERYONE, PAYERS, algorithm
+from asyncqn.types import Array
+from asyncqn_paper.settings import EVERYONE, PAYERS
 from asyncqn_recommender.data import load
 from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
 
-BANDWIDTH = 1.25e9
-"""Bytes per second, each way, our own choice: a network of 10 Gbit/s."""
 SPREAD = 0.3
 """Standard deviation of a worker's time over its mean, our own choice."""
 
@@ -81,48 +77,6 @@ def start(model: MatrixFactorization, which: str, seed: int) -> Array:
     return np.asarray(draw.astype(model.dtype))
 
 
-class Steps(NamedTuple):
-    """Median seconds of processor time of one worker's step, of what it does after sending, of a commit."""
-
-    step: float
-    after: float
-    commit: float
-
-
-def measure_steps(model: Problem, kind: str, given: dict[str, Any], steps: int = 16) -> Steps:
-    """Time the steps of a single worker in this process, in processor time, which other programs do not
-    lengthen."""
-    method = algorithm(kind, given)
-    theta0 = starting_point(model, None, 0)
-    iterate, local = method.init(theta0), method.init_worker(model, theta0)
-    clock, taken = time.thread_time, []
-    for k in range(steps):
-        task = Task(0, k, Stream(0, 0, k))
-        t0 = clock()
-        update = method.step(iterate, local, model, task)
-        t1 = clock()
-        # What a worker does after sending delays its next message, but not this one.
-        local = method.learn(iterate, local, model, task)
-        t2 = clock()
-        iterate = method.apply(iterate, [update], Commit(1, [0], model.value))
-        taken.append((t1 - t0, t2 - t1, clock() - t2))
-    # The first steps fill the memory and warm the caches.
-    return Steps(*(median(column) for column in zip(*taken[4:], strict=True)))
-
-
-def measure_timing(name: str, kind: str, given: dict[str, Any]) -> Timing:
-    """Return the times of a cluster whose workers are as fast as this machine, with 10 Gbit/s messages."""
-    problem = model(name)
-    step, after, commit = measure_steps(problem, kind, given)
-    # Eight bytes per number.
-    return Timing(step + after, commit, _vectors(kind) * 8 * problem.dim / BANDWIDTH)
-
-
-def _vectors(kind: str) -> int:
-    """Vectors in both messages: (theta, u) each way; theta and g; theta and two gradients."""
-    return {"as-lbfgs": 4, "mb-lbfgs": 3}.get(kind, 2)
-
-
 def measured_cluster(timing: Timing, workers: int, payer: str = EVERYONE) -> Cluster:
     """Return a cluster with these times, for all methods alike.
 
@@ -144,8 +98,9 @@ TIMINGS = {
     "mb-lbfgs": Timing(3.91e-4, 4.52e-4, 9.526e-4),
     "as-lbfgs": Timing(7.83e-4, 3.6e-5, 1.2701e-3),
 }
-"""Processor times on the 1M set, measured once on the machine of the published results, and messages at
-`BANDWIDTH`.  The numbers of a run depend on them only through the schedule."""
+"""Processor times of a step and of a commit on the 1M set, the medians of twelve on the machine of the
+published results, and messages at 10 Gbit/s: four vectors of theta's size for as-L-BFGS, three for
+mb-L-BFGS, two for a-SGD.  The numbers of a run depend on them only through the schedule."""
 
 
 PRINTED_TIMEOUT = 0.4
@@ -158,15 +113,7 @@ def slowed(kind: str, timing: Timing) -> Timing:
     A batch takes 1/1.2 of the timeout.  What as-L-BFGS and mb-L-BFGS compute on the overlap is added in
     proportion to its rows, and products cost nothing.
     """
-    # The inverse of the rule in `with_timeout`.
+    # The timeout is 1.2 mean times of a worker.
     batch = PRINTED_TIMEOUT / 1.2
     # 4/3: the overlap is a third of the batch, and its gradient is computed twice.
     return timing._replace(worker=batch if kind == "async-sgd" else batch * 4.0 / 3.0)
-
-
-def with_timeout(given: dict[str, Any], method: Algorithm, timing: Timing) -> dict[str, Any]:
-    """Return the parameters with a timeout of 1.2 mean times of a worker, for a method with rounds.
-
-    The paper's 400 ms suit its own cluster.
-    """
-    return {**given, "timeout": 1.2 * timing.worker} if method.stages[0].closes is Closes.ROUND else given

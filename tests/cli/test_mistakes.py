@@ -69,10 +69,6 @@ BAD = {
     "one and a half processors": ["run", "--engine", "ray", "--cpus", "1.5"],
     "no name for ratings": ["recommender", "fit", ""],
     "cut gzip": ["recommender", "fit", "packed.csv.gz"],
-    "a study of no workers": ["tune", "async-sgd", "--workers", "0"],
-    "a study of no seeds": ["tune", "async-sgd", "--seeds", "0"],
-    "a goal that is none": ["tune", "async-sgd", "--target", "nan", "--output", "s.json"],
-    "a study in a folder": ["tune", "async-sgd", "--output", "foreign"],
     "a demo in a file": ["recommender", "demo", "--output", "file.txt"],
     "more data than there are numbers": ["simulate", "--n-data", "99999999999999999999"],
     "a batch beyond memory": ["simulate", *SMALL, "-p", "batch=10000000000"],
@@ -101,7 +97,6 @@ BAD = {
             (["recommender", "recommend"], ["--user", "1"]),
             (["recommender", "data", "mine", "--from"], []),
             (["recommender", "demo", "--output"], []),
-            (["tune", "async-sgd", "--output"], []),
             (["reproduce", "theory", "--output"], []),
         )
     },
@@ -144,8 +139,8 @@ def test_a_missing_argument_says_which_and_where_to_read_more(capfd: pytest.Capt
         (("simulate", "--foo"), "there is no option --foo; try: asyncqn simulate --help"),
         (("simulate", "--comits", "5"), "there is no option --comits: did you mean --commits?"),
         (
-            ("tune", "async-sgd", "--target"),
-            "option '--target' requires an argument; try: asyncqn tune --help",
+            ("simulate", "--target"),
+            "option '--target' requires an argument; try: asyncqn simulate --help",
         ),
         (("show", "none"), "none is not a saved run: there is no such folder."),
         (("show", __file__), f"{__file__} is not a saved run: it is a file, not a folder."),
@@ -174,11 +169,6 @@ def test_a_missing_argument_says_which_and_where_to_read_more(capfd: pytest.Capt
         (
             ("recommender", "recomend"),
             "there is no command 'recomend': did you mean recommend?",
-        ),
-        (
-            ("tune", "as-lbfgs", "--problem", "linear-gaussian"),
-            "problems of the paper are tuned by their own package: python -m asyncqn_paper tune as-lbfgs "
-            "--problem linear-gaussian.",
         ),
     ],
 )

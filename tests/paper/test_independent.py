@@ -9,10 +9,10 @@ from independent import OwnNumbers, Problem, Timing, asynchronous, rounds
 
 from asyncqn import Simulator, starting_point
 from asyncqn.core.streams import Stream
-from asyncqn.lab import HOPELESS
 from asyncqn.types import Request
 from asyncqn_paper.figures.fig2 import BASE, BY_PAIRS, H0, INTEGRATOR, ORACLE, PAYS, PROBLEM, Setting
 from asyncqn_paper.figures.gaussian import model
+from asyncqn_paper.measuring import HOPELESS
 from asyncqn_paper.settings import EVERYONE, NAMES, NOBODY, TREE, UPDATES_ONLY, algorithm, cluster
 
 

@@ -1,7 +1,7 @@
 """The rivals, and how each is tuned for each level: on draw 0 with seed 0, with an equal budget for all.
 
-For each cell under `lognormal` and `dear`, a rival gets `SHARED` trials at random from its space in
-`lab.tuning.spaces`, each of which records the times to all three levels, and then, for each level, `AROUND`
+For each cell under `lognormal` and `dear`, a rival gets `SHARED` trials at random from its space (`_drawn`),
+each of which records the times to all three levels, and then, for each level, `AROUND`
 trials around the best for it so far.  All trials of a cell have the length of the run that our methods get.
 A trial ends early where it cannot become the best at any level any more, where nothing is below the start
 after a quarter of its length, and, where U is convex, where more than half of the gap is left after a quarter
@@ -23,7 +23,6 @@ import numpy as np
 
 from asyncqn.algorithms import ALGORITHMS
 from asyncqn.algorithms.stability import largest_curvature
-from asyncqn.lab.tuning.spaces import SPACES, Search, Setting
 from asyncqn.storage import write_whole
 from benchmarks.studies.laboratory.cells import DEAR, Cell, length, trace
 from benchmarks.studies.laboratory.problems import CONVEX, GAPS, problem
@@ -38,34 +37,33 @@ USUAL_ROWS = (10, 30, 100, 300)
 TUNED_KINDS = ("lognormal", "dear")
 
 
-class RandomTrial:
-    """A trial of `lab.tuning` at random."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self.rng = rng
-
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        if name == "r":  # the step, in units of the limit of stability
-            low, high = 0.02, 10.0
-        if log:
-            return float(math.exp(self.rng.uniform(math.log(low), math.log(high))))
-        return float(self.rng.uniform(low, high))
-
-    def suggest_categorical(self, name: str, options: tuple[Any, ...]) -> Any:
-        return options[int(self.rng.integers(len(options)))]
-
-
 def _drawn(rival: str, cell: Cell, rng: np.random.Generator) -> dict[str, Any]:
     """Return a point of the rival's space; the metric of the scatter is on in three of four."""
     told = problem(cell.family)
-    n = told.model.n_data
-    curvature = largest_curvature(told.model, told.theta0)
+    n, W = told.model.n_data, cell.workers
     dearer = 10 if cell.message == DEAR else 1
     rows = rng.choice(ROWS.get(cell.family, USUAL_ROWS)) * dearer / told.row
     rows = int(max(1, min(round(rows), n // 2)))
-    kept: dict[str, Any] = {"scatter": bool(rng.random() < 0.75)}
-    kept |= {"parts": max(2, n // rows)} if rival == "async-saga" else {"batch": rows}
-    return SPACES[rival](Search(RandomTrial(rng), Setting(curvature, cell.workers, n, 1.0, kept)))
+    own: dict[str, Any] = {"scatter": bool(rng.random() < 0.75)}
+    # The step is drawn in units of the limit of stability, which falls with the greatest staleness.
+    step, staleness = _loguniform(rng, 0.02, 10.0), W
+    if rival == "async-saga":
+        own |= {"parts": max(2, n // rows), "order": ("random", "age")[int(rng.integers(2))]}
+    else:
+        own["batch"] = rows
+    if rival == "delay-adaptive-sgd":
+        own["tau"] = max(1, round(W * _loguniform(rng, 0.1, 10.0)))
+    if rival == "ringmaster":
+        own["max_delay"] = round(W * _loguniform(rng, 0.1, 10.0))
+        staleness = min(W, own["max_delay"] + 1)
+    if rival == "rennala":
+        own["collect"] = max(1, round(W * _loguniform(rng, 0.1, 10.0)))
+        staleness = 1  # no gradient is stale
+    return {"h": step / (largest_curvature(told.model, told.theta0) * staleness), **own}
+
+
+def _loguniform(rng: np.random.Generator, low: float, high: float) -> float:
+    return float(math.exp(rng.uniform(math.log(low), math.log(high))))
 
 
 def _varied(point: dict[str, Any], n_data: int, rng: np.random.Generator) -> dict[str, Any]:

@@ -7,15 +7,11 @@ from ..view.styles import ALGORITHM_STYLES, STYLES, styles_of
 from .main import run_commands
 from .options import option
 from .output import Output
-from .studying import STUDIES, StudyRequest, check_study, run_study
 
 __all__ = [
     "ALGORITHM_STYLES",
-    "STUDIES",
     "STYLES",
     "Output",
-    "StudyRequest",
-    "check_study",
     "convergence",
     "darken",
     "look_at",
@@ -23,7 +19,6 @@ __all__ = [
     "option",
     "render",
     "run_commands",
-    "run_study",
     "save_picture",
     "styles_of",
     "write_page",

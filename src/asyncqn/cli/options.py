@@ -53,8 +53,7 @@ _WHEN, _PROBLEM, _ALGORITHM, _CLUSTER = "When to end", "Problem", "Algorithm", "
 
 @dataclass(frozen=True)
 class SettingOptions:
-    """The options of `simulate`, `run` and `tune`; they override the job file, which overrides the
-    defaults."""
+    """The options of `simulate` and `run`; they override the job file, which overrides the defaults."""
 
     job: Annotated[
         Path | None,
@@ -105,7 +104,6 @@ class SettingOptions:
         }
         sections["problem"]["seed"] = self.problem_seed
         sections["cluster"] |= parse_cluster(self.cluster or [])
-        # `tune` has the algorithm as an argument of its own, and no such option.
         kind = getattr(self, "algorithm", None)
         sections["algorithm"] = {"kind": kind, **parse_parameters(self.parameter or [])}
         return {

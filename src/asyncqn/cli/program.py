@@ -29,7 +29,7 @@ from asyncqn.errors import BadInput
 COMMANDS = "asyncqn.cli.commands"
 PLUGINS = "asyncqn.commands"
 GROUPS = {
-    "Run": ("simulate", "run", "sample", "resume", "tune"),
+    "Run": ("simulate", "run", "sample", "resume"),
     "Look": ("show", "compare", "replay"),
     "Plan": ("plan", "blame"),
 }
@@ -285,7 +285,6 @@ def _option(param: Any) -> str:
 NAMES = {
     "{algorithms}": ("asyncqn.algorithms", "ALGORITHMS"),
     "{engines}": ("asyncqn.engines.named", "REAL_ENGINES"),
-    "{tunable}": ("asyncqn.lab.tuning.spaces", "SPACES"),
 }
 """Placeholders in help texts and the registry whose names replace them; imported only when needed."""
 

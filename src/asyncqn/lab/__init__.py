@@ -1,11 +1,11 @@
-"""Experiments on runs: a plan of the number of workers, attribution of costs, search of parameters.
+"""Experiments on runs: a plan of the number of workers, and attribution of costs.
 
-Reading order: `plan`, `blame`, then `tuning/` (`spaces`, `problem`, `measure`, `tuner`).
+Reading order: `plan`, `blame`.
 
 May import: everything below it (errors, types, parameters, storage, core, cluster, runs, algorithms,
 engines, minimize).
 
-The names in `__init__.pyi` are public: other packages use them to measure and tune algorithms.
+The names in `__init__.pyi` are public: other packages judge step sizes by them.
 """
 
 from asyncqn import lazy_names

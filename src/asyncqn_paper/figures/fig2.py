@@ -24,7 +24,7 @@ from asyncqn_paper.rules import (
     times_apart,
 )
 from asyncqn_paper.settings import EVERYONE, NAMES, NOBODY, PAPER, PAYERS, given
-from asyncqn_paper.studies import tuned
+from asyncqn_paper.tuning import tuned
 
 # In the order of `settings.NAMES`.
 SGD, MB, AS = NAMES
@@ -64,7 +64,7 @@ class Setting(NamedTuple):
         """Return the parameters of a method."""
         chosen = self.choices
         if chosen[NUMBERS] == "tuned":
-            return dict(tuned(f"{kind}-{chosen[PROBLEM]}")["best"]["parameters"])
+            return tuned(f"{kind}-{chosen[PROBLEM]}")
         found = dict(PAPER[kind])
         # A fixed H0 uses the curvature of the problem, which no method knows: it is an oracle, and the axis
         # says who gets it.

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from asyncqn import Run, Simulator
-from asyncqn.lab import commits_within
 from asyncqn.types import Progress, Request
 from asyncqn_paper.cells import Cell
 from asyncqn_paper.drawing import ALGORITHM_STYLES, few_decades, panels
 from asyncqn_paper.experiment import Experiment, Get
 from asyncqn_paper.figures.fig2 import INTEGRATOR, PAYS, QUORUM, START
 from asyncqn_paper.figures.verdicts import estimates, verdict_bars
+from asyncqn_paper.measuring import commits_within
 from asyncqn_paper.movielens import (
     STARTS,
     TIMINGS,

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from asyncqn import Cluster, LinearGaussian, Simulator, starting_point
-from asyncqn.lab import HOPELESS, accepted_share, commits_within
 from asyncqn.types import Algorithm, Progress, Request
 from asyncqn_paper.cells import Cell
+from asyncqn_paper.measuring import HOPELESS, accepted_share, commits_within
 from asyncqn_paper.problems import DIM, N_Y, NOISE, PROBLEMS, AlikeRows
 from asyncqn_paper.records import Record
 from asyncqn_paper.settings import NOBODY, Given, algorithm, cluster

@@ -21,7 +21,8 @@ class AsyncSGD(StochasticGradient):
     Parameters
     ----------
     h : float
-        Step size for the sum U, in units of 1 / curvature.
+        Step size for the sum U, in units of 1 / curvature. The guide "Search for a step size"
+        (docs/guide/step-size.md) finds one with Optuna.
     batch : int
         N_Omega: rows of one stochastic gradient.
     sampling : str, default "replacement"

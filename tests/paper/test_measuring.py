@@ -1,0 +1,40 @@
+"""How long runs have to be, and the times and the problem that the paper gives."""
+
+from __future__ import annotations
+
+import pytest
+
+from asyncqn.cluster.cluster import Cluster
+from asyncqn.cluster.simulate import simulate
+from asyncqn_paper.measuring import commits_within
+from asyncqn_paper.problems import STANDARD
+from asyncqn_paper.settings import NAMES, PAPER, algorithm, cluster
+
+
+@pytest.mark.parametrize("kind", list(NAMES))
+@pytest.mark.parametrize("variance", [0.0, 900.0])
+def test_the_commits_allowed_last_until_the_limit(kind: str, variance: float) -> None:
+    method, timing = algorithm(kind, PAPER[kind]), cluster(kind, 8, variance)
+    schedule = simulate(timing, method.stages, commits_within(method, timing, 2000.0), 1)
+    assert schedule.time[-1] >= 2000.0
+
+
+@pytest.mark.parametrize("link", [0.0, 2.0])
+def test_thousands_of_rounds_are_not_cut_short(link: float) -> None:
+    method = algorithm("mb-lbfgs", {**PAPER["mb-lbfgs"], "quorum": 0.5})
+    timing = Cluster(4, 10.0, 3.0, message=0.0 if link else 10.0, master=5.0, link=link)
+    commits = commits_within(method, timing, 60_000.0)
+    assert commits > 1002
+    assert simulate(timing, method.stages, commits, 0).time[-1] >= 60_000.0
+
+
+def test_clusters_have_the_times_of_the_paper() -> None:
+    assert cluster("as-lbfgs", 40, 4.0) == Cluster(40, 70.0, 2.0, 10.0, 0.0)
+    assert cluster("mb-lbfgs", 40, 4.0) == Cluster(40, 10.0, 2.0, 10.0, 30.0)
+    assert cluster("async-sgd", 5, 1.0, rows=12) == Cluster(5, 20.0, 1.0, 10.0, 0.0)
+
+
+def test_the_standard_problem_has_a_strongly_correlated_posterior() -> None:
+    correlation = STANDARD.model().posterior_correlation()
+    assert correlation["largest"] > 0.8
+    assert correlation["multiple"] > 0.8
