@@ -1,4 +1,4 @@
-"""How long a run has to be, when it is hopeless, and which share of its pairs was accepted."""
+"""Length of a run, and what is measured along it."""
 
 from __future__ import annotations
 

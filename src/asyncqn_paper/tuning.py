@@ -2,8 +2,9 @@
 
 `python -m asyncqn_paper.tuning as-lbfgs rows-alike-8 --trials 80` continues the study of that name in
 a SQLite file, so an interrupted search loses at most one trial and several shells can share one search.
-PROBLEM is a problem of Fig. 2 or a set of ratings.  What is searched has no unit: the step is relative to the largest
-curvature L at a starting point and to the number of workers W, so a point means the same on another problem.
+PROBLEM is a problem of Fig. 2 or a set of ratings.  What is searched has no unit: the step is relative to the
+largest curvature L at a starting point and to the number of workers W, so a point means the same on another
+problem.
 
 The studies in `tuned/`, whose parameters Fig. 2 uses, were made by the search of commit 4cf3ee5.
 """

@@ -26,7 +26,7 @@ import asyncqn as aq
 from asyncqn.types import Array
 from asyncqn_recommender import MatrixFactorization, ProfiledFactorization
 from asyncqn_recommender.data import load
-from benchmarks.studies.large_data.models import TanhNetwork
+from benchmarks.studies.laboratory.models import TanhNetwork
 from benchmarks.studies.tables import read, write
 
 GAPS = (0.05, 0.01, 0.001)

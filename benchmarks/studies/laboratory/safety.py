@@ -29,7 +29,7 @@ import numpy as np
 import asyncqn as aq
 from asyncqn_recommender import MatrixFactorization, ProfiledFactorization
 from benchmarks.studies.laboratory.cells import LAWS, cluster
-from benchmarks.studies.large_data.models import Robust, TanhNetwork
+from benchmarks.studies.laboratory.models import Robust, TanhNetwork
 from benchmarks.studies.tables import RESULTS, write
 
 LINES = RESULTS / "laboratory" / "safety.jsonl"

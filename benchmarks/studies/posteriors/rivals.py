@@ -1,6 +1,6 @@
-"""SGLD, as-L-BFGS and Momentum L-BFGS at beta = 1, and nutpie, on some posteriors of the study.
+"""SGLD and as-L-BFGS at beta = 1, and nutpie, on some posteriors of the study.
 
-The first three have exact gradients and advantages that a user has not: they begin at a draw of the
+The first two have exact gradients and advantages that a user has not: they begin at a draw of the
 posterior, their steps are in units of its covariance, and of four steps the one with the smallest errors is
 reported.  22,222 commits of four uneven workers; after the first tenth every second is a draw.
 """
@@ -35,10 +35,9 @@ GAMMA, MEMORY = 0.1, 5
 STEPS = {
     "sgld": (0.03, 0.1, 0.3, 1.0),
     "as-lbfgs": (1e-3, 1e-2, 1e-1, 1.0),
-    "momentum-lbfgs": (1e-3, 3e-3, 1e-2, 3e-2),
 }
 """In units in which a Gaussian is stable up to about one: for SGLD the least variance of the posterior, for
-as-L-BFGS, which applies H twice, the inverse of the largest, for Momentum L-BFGS one."""
+as-L-BFGS, which applies H twice, the inverse of the largest."""
 
 
 def _method(name: str, h: float, variances: np.ndarray) -> Any:
@@ -47,9 +46,7 @@ def _method(name: str, h: float, variances: np.ndarray) -> Any:
     # A problem of one data point: every row is the whole of it, so that gradients are exact.
     common: dict[str, Any] = {"gamma": GAMMA, "memory": MEMORY, "batch": 2, "overlap": 1, "beta": 1.0}
     common["initial_scale"] = float(variances.min())
-    if name == "as-lbfgs":
-        return aq.ASLBFGS(h=h / float(variances.max()), **common)
-    return aq.MomentumLBFGS(h=h, **common)
+    return aq.ASLBFGS(h=h / float(variances.max()), **common)
 
 
 def _pilot(case: Case) -> tuple[np.ndarray, np.ndarray]:

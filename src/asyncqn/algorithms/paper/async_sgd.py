@@ -21,8 +21,7 @@ class AsyncSGD(StochasticGradient):
     Parameters
     ----------
     h : float
-        Step size for the sum U, in units of 1 / curvature. The guide "Search for a step size"
-        (docs/guide/step-size.md) finds one with Optuna.
+        Step size for the sum U, in units of 1 / curvature; docs/guide/step-size.md searches for one.
     batch : int
         N_Omega: rows of one stochastic gradient.
     sampling : str, default "replacement"
