@@ -1,4 +1,4 @@
-"""python -m benchmarks.studies.posteriors.summary: tables in Markdown of what the study has measured so far."""
+"""python -m benchmarks.studies.posteriors.summary: tables in Markdown of what was measured so far."""
 
 from __future__ import annotations
 
