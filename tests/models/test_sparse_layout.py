@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import asyncqn as aq
 from asyncqn.models.sparse_layout import checked_csr
 from asyncqn_recommender import Recommender
-from asyncqn_recommender.data import Ratings
+from asyncqn_recommender.data import as_ratings
 
 FAR = 10**8
 """An index far enough from any array that reading there ends the process."""
@@ -82,7 +82,7 @@ def test_a_broken_matrix_is_one_sentence_at_every_door(kind: str, breaks: Callab
     doors: list[Callable[[], Any]] = [
         lambda: aq.LogisticRegression(X, y),
         lambda: aq.LeastSquares(X, y),
-        lambda: Ratings.from_sparse(X),
+        lambda: as_ratings(X),
         lambda: Recommender(2).fit(X),
     ]
     for door in doors:

@@ -27,34 +27,9 @@ def frame_of(ratings) -> pd.DataFrame:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("user;item;rating\na;x;3,5\nb;x;4\nb;y;0,5\n", "semicolons"),
-        ("user\titem\trating\na\tx\t3,5\nb\tx\t4\nb\ty\t0,5\n", "tabs"),
-        ('user,item,rating\na,x,"3,5"\nb,x,4\nb,y,"0,5"\n', "commas and quotes"),
-        (
-            "user;item;rating\na;x;3,5\nb;x;4\nb;y;0,5\nb;z;bad\n",
-            "a bad row: the patient reader",
-        ),
-    ],
-)
-def test_decimal_commas_are_read(text: str, why: str, tmp_path: Path, capfd) -> None:
-    (tmp_path / "r.csv").write_text(text)
-    if "bad" in text:
-        with pytest.raises(BadInput, match="the rating 'bad' is not a number"):
-            as_ratings(tmp_path / "r.csv")
-        code, out, _ = call(
-            capfd, "recommender", "fit", tmp_path / "r.csv", "--skip-bad", "--json", "--rank", "1"
-        )
-        assert (code, json.loads(out)["skipped"]) == (0, 1)
-        return
-    assert sorted(as_ratings(tmp_path / "r.csv").values.tolist()) == [0.5, 3.5, 4.0]
-
-
-def test_points_stay_points_and_a_mixture_is_refused(tmp_path: Path) -> None:
+def test_decimal_commas_are_refused_with_their_row(tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text("user;item;rating\na;x;3.5\nb;x;4,5\n")
-    with pytest.raises(BadInput, match="line 3: the rating '4,5' is not a number"):
+    with pytest.raises(BadInput, match="row 3: the rating '4,5' is not a number"):
         as_ratings(tmp_path / "r.csv")
 
 

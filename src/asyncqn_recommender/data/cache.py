@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from asyncqn.errors import BadInput, DamagedFile, require
-from asyncqn.storage import open_folder, sole_writer
-from asyncqn_recommender.data.download import MD5, download, md5_of
+from asyncqn_recommender.data.download import MD5, downloaded, md5_of
 from asyncqn_recommender.data.duplicates import check_policy
 from asyncqn_recommender.data.ratings import Ratings
 from asyncqn_recommender.data.readers import Reading, read_ratings
@@ -105,7 +104,7 @@ def fetch(
     'synthetic-demo'
     """
     target = stored_path(name)
-    asked = {key: value for key, value in reading.items() if value}
+    given = {key: value for key, value in reading.items() if value}
     # Presets come first: they can be made again at any time, so that no source is needed.
     if name in PRESETS:
         require(source is None, f"{name} is generated: choose another name for {source}.")
@@ -116,32 +115,17 @@ def fetch(
         say(f"Generating {name}")
         return save_ratings(synthetic_ratings(*PRESETS[name]), target, origin=origin)
     if source is not None:
-        return _store_file(target, Path(source), asked, say, MD5.get(name))
+        return _store_file(target, Path(source), given, say, MD5.get(name))
     if _is_sound(target):
         return target
     if name in MD5:
-        return _download(name, target, asked, say)
+        say(f"Downloading {name}")
+        with downloaded(name) as archive:
+            return _store_file(target, archive, given, say, MD5[name])
     raise BadInput(
         f"there is no set named {name!r}: choose one of {', '.join((*MD5, *PRESETS))}, or import your own "
         "file with --from FILE."
     )
-
-
-def _download(name: str, target: Path, asked: dict[str, Any], say: Callable[[str], None]) -> Path:
-    """Download and store a set; another process that wants a set at the same time waits for this one."""
-    folder = cache_dir() / "downloads"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with open_folder(folder) as handle, sole_writer(handle, folder, patience=3600.0):
-            # Looked at again under the lock, because the process that held it may have stored the set
-            # meanwhile.
-            if not _is_sound(target):
-                archive = download(name, folder, say)
-                _store_file(target, archive, asked, say, MD5[name])
-                archive.unlink(missing_ok=True)
-    except OSError as error:
-        raise BadInput(f"{folder} cannot be written: {error.strerror or error}.") from None
-    return target
 
 
 def load(name_or_path: str | os.PathLike[str], **reading: Any) -> Ratings:
@@ -173,11 +157,11 @@ def load(name_or_path: str | os.PathLike[str], **reading: Any) -> Ratings:
 def load_reading(name_or_path: str | os.PathLike[str], **reading: Any) -> Reading:
     """Load ratings as `load` does, and report what was skipped."""
     word = os.fspath(name_or_path)
-    asked = {key: value for key, value in reading.items() if value}
-    check_policy(asked.get("duplicates"))
+    given = {key: value for key, value in reading.items() if value}
+    check_policy(given.get("duplicates"))
     if word.startswith(SCHEME):
         require(
-            not set(asked) - {"clicks"},
+            not set(given) - {"clicks"},
             f"{word[:200]} is on a data server, whose columns are known: leave the column options out.",
         )
         return Reading(read_remote(word))
@@ -196,10 +180,10 @@ def load_reading(name_or_path: str | os.PathLike[str], **reading: Any) -> Readin
             "'asyncqn recommender data list'."
         )
     if not is_store(place):
-        return read_ratings(place, **asked)
+        return read_ratings(place, **given)
     # A stored set has no bad rows, no columns to choose from and no repeated pairs.
     require(
-        not set(asked) - {"skip_bad", "duplicates", "clicks"},
+        not set(given) - {"skip_bad", "duplicates", "clicks"},
         f"{word[:200]} is a stored set, whose columns are known: leave the column options out.",
     )
     return Reading(open_ratings(place))
@@ -217,14 +201,14 @@ def _is_sound(target: Path) -> bool:
 
 
 def _store_file(
-    target: Path, source: Path, asked: dict[str, Any], say: Callable[[str], None], official: str | None
+    target: Path, source: Path, given: dict[str, Any], say: Callable[[str], None], official: str | None
 ) -> Path:
     require(
         os.path.exists(source),
         f"there is no file {str(source)[:200]}: give an archive or a file of ratings with --from.",
     )
     # `skip_bad` does not change what a good row means, so it is no part of the set's identity.
-    how = {key: value for key, value in sorted(asked.items()) if key != "skip_bad"}
+    how = {key: value for key, value in sorted(given.items()) if key != "skip_bad"}
     origin: dict[str, Any] = {"file": source.name, "reading": how}
     # A folder has no checksum, so that it is always imported again.
     if source.is_file():
@@ -232,20 +216,18 @@ def _store_file(
             origin["md5"] = md5_of(source)
         except OSError as error:
             raise BadInput(f"cannot read {source}: {error.strerror}.") from error
-        if _is_sound(target):
-            stored = read_header(target).origin
-            # Sets without `reading` were stored before times were kept.
-            same = all(stored.get(key) == origin[key] for key in ("md5", "reading"))
-            # A set that was stored with bad rows skipped does not satisfy a user who wants to hear of them.
-            if same and (asked.get("skip_bad") or stored.get("skipped") == 0):
-                return target
+        stored = read_header(target).origin if _is_sound(target) else {}
+        same = all(stored.get(key) == origin[key] for key in ("md5", "reading"))
+        # A set that was stored with bad rows skipped does not satisfy a user who wants to hear of them.
+        if same and (given.get("skip_bad") or stored.get("skipped") == 0):
+            return target
     if official is not None:
         origin["official"] = origin.get("md5") == official
         if not origin["official"]:
             say(f"{source.name} differs from the official archive of {target.name}; it is imported unchanged")
-    say(f"Reading {source}")
-    reading = read_ratings(source, **asked)
+    say(f"Reading {source.name}")
+    reading = read_ratings(source, **given)
     for sentence in reading.remarks():
         say(sentence)
-    origin["skipped"], origin["repeated"] = reading.skipped, reading.repeated
+    origin |= {"skipped": reading.skipped, "repeated": reading.repeated}
     return save_ratings(reading.ratings, target, origin=origin)

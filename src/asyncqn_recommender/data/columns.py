@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from asyncqn.errors import BadInput
+from asyncqn.errors import BadInput, require
 
 # Names are compared in lower case and without punctuation, so that "User-ID" is "userid".
 _COMMON = {
@@ -45,48 +45,60 @@ class Names(NamedTuple):
         return [name for name in self if name is not None]
 
 
-def choose(found: Sequence[str], where: str, asked: Columns, clicks: bool = False) -> Names:
+def choose(columns: Sequence[str], where: str, asked: Columns, clicks: bool = False) -> Names:
     """Return the requested columns, or those with common names; raise `BadInput` where one is missing.
 
     With `clicks` the rating may be missing.
     """
-    listed = ", ".join(repr(name[:40]) for name in found[:30]) or "none"
-    chosen: list[str | None] = []
+    names: list[str | None] = []
     for role, name in zip(Columns._fields, asked):
         if name is None:
-            # In the order of `_COMMON`, so that "user" wins over "uid" wherever the columns stand.
-            fits = [word for common in _COMMON[role] for word in found if _bare(word) == common]
-            if not fits and role != "time" and not (clicks and role == "rating"):
-                if all(name.replace(".", "", 1).isdigit() for name in found):
-                    raise BadInput(
-                        f"{where}: the first line must name the columns, not {listed}: insert a line such as "
-                        "user,item,rating before it."
-                    )
-                clicked = "; if every row is a click, use clicks=True, --clicks, or --feedback implicit"
-                raise BadInput(
-                    f"{where}: no column looks like the {role}; there are {listed}: name it with "
-                    f"as_ratings(..., {role}=...) or --{role}-column, or check the delimiter"
-                    f"{clicked if role == 'rating' else ''}."
-                )
-            # A repeated name of a time column is no reason to refuse a file whose times are not needed.
-            usable = fits and (role != "time" or list(found).count(fits[0]) == 1)
-            chosen.append(fits[0] if usable else None)
-        elif name in found:
-            chosen.append(name)
+            optional = role == "time" or (clicks and role == "rating")
+            names.append(_common(columns, where, role, optional))
+        elif name in columns:
+            names.append(name)
         else:
-            raise BadInput(f"{where}: there is no column {name!r} for the {role}, only {listed}.")
+            raise BadInput(f"{where}: there is no column {name!r} for the {role}, only {_listing(columns)}.")
     # A column can have only one role, and the time is the one that can be missing.
-    if chosen[3] in chosen[:3] and asked.time is None:
-        chosen[3] = None
-    present = [name for name in chosen if name is not None]
-    if len(set(present)) < len(present):
-        raise BadInput(
-            f"{where}: user, item, rating and time must be different columns, not {', '.join(present)}."
-        )
+    if names[3] in names[:3] and asked.time is None:
+        names[3] = None
+    present = [name for name in names if name is not None]
+    require(
+        len(set(present)) == len(present),
+        f"{where}: user, item, rating and time must be different columns, not {', '.join(present)}.",
+    )
     for name in present:
-        if list(found).count(name) > 1:
-            raise BadInput(f"{where}: more than one column has the name {name!r}: rename them.")
-    return Names(str(chosen[0]), str(chosen[1]), chosen[2], chosen[3])
+        require(
+            list(columns).count(name) == 1,
+            f"{where}: more than one column has the name {name!r}: rename them.",
+        )
+    return Names(str(names[0]), str(names[1]), names[2], names[3])
+
+
+def _common(columns: Sequence[str], where: str, role: str, optional: bool) -> str | None:
+    """Return the column with a common name for a role, or None where it may be missing."""
+    # In the order of `_COMMON`, so that "user" wins over "uid" wherever the columns stand.
+    fits = [name for common in _COMMON[role] for name in columns if _bare(name) == common]
+    # A repeated name of a time column is no reason to refuse a file whose times are not needed.
+    if fits and (role != "time" or list(columns).count(fits[0]) == 1):
+        return fits[0]
+    if optional:
+        return None
+    if all(name.replace(".", "", 1).isdigit() for name in columns):
+        raise BadInput(
+            f"{where}: the first line must name the columns, not {_listing(columns)}: insert a line such as "
+            "user,item,rating before it."
+        )
+    clicked = "; if every row is a click, use clicks=True, --clicks, or --feedback implicit"
+    raise BadInput(
+        f"{where}: no column looks like the {role}; there are {_listing(columns)}: name it with "
+        f"as_ratings(..., {role}=...) or --{role}-column, or check the delimiter"
+        f"{clicked if role == 'rating' else ''}."
+    )
+
+
+def _listing(columns: Sequence[str]) -> str:
+    return ", ".join(repr(name[:40]) for name in columns[:30]) or "none"
 
 
 def _bare(name: str) -> str:

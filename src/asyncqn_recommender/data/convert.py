@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
+
 from asyncqn.errors import BadInput, require
+from asyncqn.models.sparse_layout import checked_csr
 from asyncqn_recommender.data.cache import load
 from asyncqn_recommender.data.duplicates import check_policy
-from asyncqn_recommender.data.ratings import Ratings
+from asyncqn_recommender.data.ratings import Ratings, checked
 
 
 def as_ratings(
@@ -21,14 +24,14 @@ def as_ratings(
     duplicates: str | None = None,
     clicks: bool = False,
 ) -> Ratings:
-    """Make `Ratings` from Ratings, a name or path, pandas, pyarrow, scipy.sparse, or (users, items, values).
-
-    None of these packages is imported here: the module of the type of `obj` identifies the package.
+    """Make `Ratings` from a name or path, a data frame, an Arrow table, a sparse matrix, or (users, items,
+    values).
 
     Parameters
     ----------
     obj : Ratings, str, path, table, sparse matrix or tuple of arrays
-        The ratings. A tuple may have the times as its fourth column.
+        The ratings. A table is one of pandas, polars or pyarrow. A tuple may have the times as its fourth
+        column.
     user : str, optional
         Name of the column with the user; by default it is recognised.
     item : str, optional
@@ -57,19 +60,15 @@ def as_ratings(
     names = {"user": user, "item": item, "rating": rating, "time": time}
     policy = duplicates or ("sum" if clicks else "error")
     check_policy(policy)
-    # The whole MRO: a user's subclass of a data frame is a data frame.
-    homes = {kind.__module__.partition(".")[0] for kind in type(obj).__mro__}
     if isinstance(obj, str | os.PathLike):
         return load(obj, **names, duplicates=duplicates, clicks=clicks)
-    if "pandas" in homes and hasattr(obj, "columns"):
-        return Ratings.from_pandas(obj, **names, duplicates=policy, clicks=clicks)
-    if "pyarrow" in homes and hasattr(obj, "schema"):
-        return Ratings.from_arrow(obj, **names, duplicates=policy, clicks=clicks)
+    if hasattr(obj, "columns"):
+        return Ratings.from_table(obj, **names, duplicates=policy, clicks=clicks)
     require(not any(names.values()), f"{type(obj).__name__} has no named columns: leave user= and so on out.")
     if isinstance(obj, Ratings):
         return obj
-    if "scipy" in homes and hasattr(obj, "tocoo"):
-        return Ratings.from_sparse(obj)
+    if hasattr(obj, "tocsr"):
+        return _from_sparse(obj)
     if clicks and isinstance(obj, tuple | list) and len(obj) == 2:
         obj = (*obj, [1.0] * len(obj[0]))
     if isinstance(obj, tuple | list) and len(obj) in (3, 4):
@@ -78,3 +77,18 @@ def as_ratings(
         f"Ratings cannot be made from {type(obj).__name__}: give a data frame, an Arrow table, a sparse "
         "matrix, (users, items, ratings), or the name or path of a set."
     )
+
+
+def _from_sparse(matrix: Any) -> Ratings:
+    """Make ratings from a sparse matrix, users x items; ids are row and column numbers.
+
+    Stored entries are ratings, including stored zeros; entries stored twice are added, as SciPy defines it.
+    """
+    entries = checked_csr(matrix, "the sparse matrix").tocoo()
+    require(
+        entries.dtype.kind in "fiub",
+        f"the sparse matrix holds {entries.dtype}, not real numbers: convert its entries.",
+    )
+    rows, columns = entries.row.astype(np.int32), entries.col.astype(np.int32)
+    tables = (np.arange(size) for size in entries.shape)
+    return checked(Ratings(rows, columns, entries.data.astype(np.float32), *tables), "sum")

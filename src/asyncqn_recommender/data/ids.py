@@ -19,15 +19,14 @@ Index: TypeAlias = npt.NDArray[np.int32]
 MAX_ID_LENGTH = 256
 """Longest id in characters; the table has a fixed width, so one very long id would cost memory for all."""
 
-# A lookup table over the range of ids may have this many entries per id.
-_DENSE_FACTOR = 8
 _NO_IDS = (Mapping, Set, list, tuple, complex, type)
 """Types that cannot be ids: they are refused as a mistake instead of being reported as unknown."""
 
 
 def encode(ids: Any, what: str) -> tuple[Index, Ids]:
     """Return dense indices and the sorted table of distinct ids; `table[indices]` gives the ids back."""
-    return _encode_plain(plain_ids(ids, what), what)
+    table, indices = np.unique(plain_ids(ids, what), return_inverse=True)
+    return indices.astype(np.int32), table
 
 
 def plain_ids(ids: Any, what: str) -> Ids:
@@ -57,13 +56,13 @@ def plain_ids(ids: Any, what: str) -> Ids:
 def id_array(ids: Any) -> npt.NDArray[Any]:
     """Return ids for a lookup as an array of any shape; raise `BadInput` for objects that cannot be ids."""
     try:
-        asked = np.asarray(ids)
+        array = np.asarray(ids)
     except ValueError:
         raise BadInput("ids must be a list of integers or texts, not a ragged list.") from None
-    if asked.dtype.kind in "Oc":
-        wrong = next((x for x in asked.ravel().tolist() if isinstance(x, _NO_IDS)), None)
+    if array.dtype.kind in "Oc":
+        wrong = next((x for x in array.ravel().tolist() if isinstance(x, _NO_IDS)), None)
         require(wrong is None, f"an id must be an integer or a text, not {wrong!r}.")
-    return asked
+    return array
 
 
 def lookup(table: Ids, ids: Any) -> npt.NDArray[np.int64]:
@@ -72,22 +71,22 @@ def lookup(table: Ids, ids: Any) -> npt.NDArray[np.int64]:
     A text such as "42" finds the number 42 and vice versa, because a command line and a data frame often
     disagree about the type of the same id.
     """
-    asked = id_array(ids)
-    known = np.ones(asked.shape, dtype=bool)
+    words = id_array(ids)
+    possible = np.ones(words.shape, dtype=bool)
     if table.dtype.kind == "i":
-        if asked.dtype.kind not in "iu":
+        if words.dtype.kind not in "iu":
             # Object by object, which is slow but rare: arrays of integers do not come here.
-            numbers = [whole_number(x) for x in asked.ravel().tolist()]
-            known = np.array([x is not None for x in numbers], dtype=bool).reshape(asked.shape)
-            # Unknown words become 0 here, and -1 below by `known`.
-            asked = np.array([x or 0 for x in numbers], dtype=np.int64).reshape(asked.shape)
-    elif asked.dtype.kind != "U":
-        asked = np.array([str(x) for x in asked.ravel().tolist()], dtype=np.str_).reshape(asked.shape)
+            numbers = [whole_number(x) for x in words.ravel().tolist()]
+            possible = np.array([x is not None for x in numbers], dtype=bool).reshape(words.shape)
+            # Words that are no integers become 0 here, and -1 below by `possible`.
+            words = np.array([x or 0 for x in numbers], dtype=np.int64).reshape(words.shape)
+    elif words.dtype.kind != "U":
+        words = np.array([str(x) for x in words.ravel().tolist()], dtype=np.str_).reshape(words.shape)
     if len(table) == 0:
-        return np.full(asked.shape, -1, dtype=np.int64)
+        return np.full(words.shape, -1, dtype=np.int64)
     # An id beyond the last has no place; it is compared with the last, and does not match.
-    place = np.minimum(np.searchsorted(table, asked), len(table) - 1)
-    return np.where(known & (table[place] == asked), place, -1)
+    place = np.minimum(np.searchsorted(table, words), len(table) - 1)
+    return np.where(possible & (table[place] == words), place, -1)
 
 
 def whole_number(text: Any) -> int | None:
@@ -97,15 +96,6 @@ def whole_number(text: Any) -> int | None:
     # int() would also accept "1_000" and digits of other scripts.
     digits = word[1:] if word.startswith("-") else word
     return int(word) if digits.isascii() and digits.isdigit() and len(digits) <= 18 else None
-
-
-def settle(indices: Index, table: Ids) -> tuple[Index, Ids]:
-    """Convert a table of texts to numbers if all of them are integers, merging "7" and "07"."""
-    numbers = [whole_number(x) for x in table.tolist()]
-    if any(x is None for x in numbers):
-        return indices, table
-    place, merged = _encode_plain(np.array(numbers, dtype=np.int64), "")
-    return place[indices], merged
 
 
 def check_text(table: list[str], what: str) -> None:
@@ -119,33 +109,6 @@ def check_text(table: list[str], what: str) -> None:
             raise BadInput(
                 f"the {what} id {word[:20]!r} contains a null byte or an invalid character: remove it."
             )
-
-
-def _encode_plain(ids: Ids, what: str) -> tuple[Index, Ids]:
-    if ids.dtype.kind == "U":
-        return _encode_text(ids.tolist(), what)
-    if len(ids) == 0:
-        return np.zeros(0, dtype=np.int32), ids.astype(np.int64)
-    low, high = int(ids.min()), int(ids.max())
-    if high - low < max(_DENSE_FACTOR * len(ids), 1 << 20):
-        # A lookup table over the range of ids takes one pass, where np.unique sorts.
-        seen = np.zeros(high - low + 1, dtype=bool)
-        shifted = ids - low
-        seen[shifted] = True
-        place = np.cumsum(seen, dtype=np.int32) - np.int32(1)
-        return place[shifted], np.flatnonzero(seen).astype(np.int64) + low
-    # Ids that are spread over a wide range, such as hashes, are sorted instead.
-    table, inverse = np.unique(ids, return_inverse=True)
-    return inverse.astype(np.int32), table
-
-
-def _encode_text(words: list[str], what: str) -> tuple[Index, Ids]:
-    table = sorted(set(words))
-    check_text(table, what)
-    # A dictionary, because searching a sorted array of texts compares every text several times.
-    place = {word: k for k, word in enumerate(table)}
-    indices = np.fromiter((place[word] for word in words), dtype=np.int32, count=len(words))
-    return indices, np.array(table, dtype=np.str_)
 
 
 def _whole(array: npt.NDArray[Any], what: str) -> Ids:

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
-from asyncqn.models.sparse_layout import checked_csr
 from asyncqn.parameters import Refused, array_like
-from asyncqn_recommender.data.arrow import arrow, as_float32, encode_column, time_column, usable_rows
+from asyncqn_recommender.data.arrow import arrow, encode_column, rating_column, time_column, usable_rows
 from asyncqn_recommender.data.columns import Columns, Names, choose
 from asyncqn_recommender.data.duplicates import check_policy, repeated_rows, resolve
 from asyncqn_recommender.data.ids import Ids, Index, encode, lookup
@@ -117,36 +116,7 @@ class Ratings:
         return checked(cls(user_index, item_index, numbers, user_ids, item_ids, words, stamps), duplicates)
 
     @classmethod
-    def from_pandas(
-        cls,
-        frame: Any,
-        user: str | None = None,
-        item: str | None = None,
-        rating: str | None = None,
-        time: str | None = None,
-        *,
-        duplicates: str = "error",
-        clicks: bool = False,
-    ) -> Ratings:
-        """Make ratings from a pandas DataFrame; columns with common names such as userId are recognised."""
-        asked = Columns(user, item, rating, time)
-        names = choose([str(c) for c in frame.columns], "The data frame", asked, clicks)
-        # Column labels of pandas need not be texts.
-        by_name = {str(c): c for c in frame.columns}
-        users, items = (frame[by_name[name]].to_numpy() for name in (names.user, names.item))
-        values = np.ones(len(frame)) if names.rating is None else frame[by_name[names.rating]].to_numpy()
-        # A column that was only recognised by its name may hold something else; one that the user named may
-        # not.
-        times = None if names.time is None else frame[by_name[names.time]].to_numpy()
-        if times is not None and time is None:
-            try:
-                times = plain_times(times, len(frame))
-            except BadInput:
-                times = None  # the column only looked like the time
-        return cls.from_arrays(users, items, values, times, duplicates=duplicates)
-
-    @classmethod
-    def from_arrow(
+    def from_table(
         cls,
         table: Any,
         user: str | None = None,
@@ -157,34 +127,26 @@ class Ratings:
         duplicates: str = "error",
         clicks: bool = False,
     ) -> Ratings:
-        """Make ratings from a pyarrow Table or RecordBatch."""
-        # A RecordBatch lacks these methods of a Table.
-        if not hasattr(table, "itercolumns") or not hasattr(table, "combine_chunks"):
-            table = arrow().Table.from_batches([table])
-        names = choose(table.column_names, "The Arrow table", Columns(user, item, rating, time), clicks)
-        usable = usable_rows(table, names)
+        """Make ratings from a table of pandas, polars or pyarrow; columns with common names such as userId
+        are recognised."""
+        lib = arrow()
+        # pyarrow calls its names `column_names`; the labels of pandas need not be texts.
+        labels = {str(label): label for label in getattr(table, "column_names", table.columns)}
+        names = choose([*labels], "The table", Columns(user, item, rating, time), clicks)
+        needed = [labels[name] for name in names.present]
+        try:
+            columns = lib.table(table.select(needed) if hasattr(table, "select") else table[needed])
+        except (lib.ArrowException, TypeError, ValueError) as error:
+            reason = str(error).partition("\n")[0][:200]
+            raise BadInput(
+                f"a column mixes types, or has a type that Arrow does not know ({reason})."
+            ) from error
+        usable = usable_rows(columns, names, time is not None)
         if not usable.all():
             row = int(np.argmin(usable))
-            raise BadInput(f"row {row} lacks a user, an item or a finite rating: fill it in or drop the row.")
-        return checked(from_usable(table, names, time is not None, "the Arrow table"), duplicates)
-
-    @classmethod
-    def from_sparse(cls, matrix: Any) -> Ratings:
-        """Make ratings from a scipy.sparse matrix, users x items; ids are row and column numbers.
-
-        Stored entries are ratings, including stored zeros; entries stored twice are added, as SciPy defines
-        it.
-        """
-        entries = checked_csr(matrix, "the sparse matrix").tocoo()
-        require(
-            entries.dtype.kind in "fiub",
-            f"the sparse matrix holds {entries.dtype}, not real numbers: convert its entries.",
-        )
-        n_users, n_items = entries.shape
-        rows, columns = entries.row.astype(np.int32), entries.col.astype(np.int32)
-        values = entries.data.astype(np.float32)
-        # The conversion of COO adds entries that are stored twice, but a CSR matrix may hold them as well.
-        return checked(cls(rows, columns, values, np.arange(n_users), np.arange(n_items)), "sum")
+            lacking = "a user, an item or a finite rating" if time is None else "a user, item, rating or time"
+            raise BadInput(f"row {row} lacks {lacking}: fill it in or drop the row.")
+        return checked(from_usable(columns, names), duplicates)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -255,16 +217,18 @@ class Ratings:
         return total.hexdigest()
 
 
-def from_usable(table: Any, names: Names, time_asked: bool, where: str) -> Ratings:
-    """Make ratings from an Arrow table in which every row has a user, an item and a finite rating."""
-    user_index, user_ids = encode_column(table[names.user], "user")
-    item_index, item_ids = encode_column(table[names.item], "item")
-    values = as_float32(table, names.rating).to_numpy()
+def from_usable(table: Any, names: Names, spelled: bool = False) -> Ratings:
+    """Make ratings from an Arrow table in which every row has a user, an item and a finite rating.
+
+    With `spelled`, ids that are texts become integers if all of them are integers.
+    """
+    user_index, user_ids = encode_column(table[names.user], "user", spelled)
+    item_index, item_ids = encode_column(table[names.item], "item", spelled)
+    values = rating_column(table, names.rating).to_numpy()
     times = None if names.time is None else time_column(table[names.time])
-    require(
-        not time_asked or times is not None,
-        f"{where}: the column {names.time!r} has rows without a time: give numbers or dates.",
-    )
+    # A column that was recognised by its name may hold something else.
+    if times is not None and np.isnan(times).any():
+        times = None
     return Ratings(user_index, item_index, values, user_ids, item_ids, None, times)
 
 

@@ -1,26 +1,30 @@
-"""`read_ratings`: MovieLens of every size, compressed or not, and any CSV, TSV or Parquet with named columns.
-
-Arrow reads a clean text file at full speed (`text`).  Only if it finds anything odd is the file read again
-row by row (`scan`), so that a bad row can be reported with its line.
-"""
+"""`read_ratings`: MovieLens of every size, and CSV, TSV or Parquet with named columns, also compressed."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from asyncqn.errors import BadInput, DamagedFile
+from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
 from asyncqn_recommender.data.arrow import arrow, usable_rows
 from asyncqn_recommender.data.columns import Columns, choose
-from asyncqn_recommender.data.dialect import detect
 from asyncqn_recommender.data.duplicates import check_policy, repeated_rows, resolve
 from asyncqn_recommender.data.ratings import Ratings, from_usable
-from asyncqn_recommender.data.scan import BadRows, line_of, scan
-from asyncqn_recommender.data.sources import MAX_TITLE_BYTES, ZIP_ERRORS, Source, find, telling_unreadable
-from asyncqn_recommender.data.text import read_clean
+from asyncqn_recommender.data.sources import Source, find
+from asyncqn_recommender.data.text import (
+    BadRows,
+    Faults,
+    checked_table,
+    header_layout,
+    movielens_layout,
+    sound_table,
+    without_mark,
+)
 from asyncqn_recommender.data.titles import read_titles, with_titles
 
 
@@ -55,12 +59,12 @@ class Reading(NamedTuple):
 
     def remarks(self) -> list[str]:
         """Return sentences for the user: the first bad rows, and the totals."""
-        said = [f"Skipped: {problem}" for problem in self.problems]
+        sentences = [f"Skipped: {problem}" for problem in self.problems]
         if self.skipped:
-            said.append(f"bad rows skipped: {self.skipped:,}")
+            sentences.append(f"bad rows skipped: {self.skipped:,}")
         if self.repeated:
-            said.append(f"rows that repeat a user and an item: {self.repeated:,}")
-        return said
+            sentences.append(f"rows that repeat a user and an item: {self.repeated:,}")
+        return sentences
 
 
 def read_ratings(
@@ -75,7 +79,7 @@ def read_ratings(
     duplicates: str | None = None,
     clicks: bool = False,
 ) -> Reading:
-    """Read ratings from a file, plain or compressed by gzip or zstd, a zip archive or a MovieLens folder.
+    """Read ratings from a file, plain or compressed (.gz, .zst, .bz2), a zip archive or a MovieLens folder.
 
     Parameters
     ----------
@@ -93,7 +97,7 @@ def read_ratings(
         Character between two columns of a text; by default it is recognised.
     skip_bad : bool, default False
         Whether bad rows are counted and skipped; otherwise the first one raises `BadInput` with file and
-        line.
+        row.
     duplicates : "error", "last", "first", "mean" or "sum", optional
         How several ratings of one item by one user are resolved; "last" and "first" go by time, else by
         position. By default they are an error; with `skip_bad` the last one is kept; clicks are summed.
@@ -122,99 +126,90 @@ def read_ratings(
     duplicates = duplicates or ("sum" if clicks else None)
     asked = Columns(user, item, rating, time)
     source, title_source = find(path)
-    with telling_unreadable(source):
-        source.check_size()
-        if title_source is not None:
-            title_source.check_size(MAX_TITLE_BYTES)
     bad = BadRows(source.label, skip_bad)
     # By the name without the suffix of a compression, so that ratings.parquet.gz is Parquet.
     if source.name.lower().endswith((".parquet", ".pq")):
-        ratings, place = _read_parquet(source, bad, asked, clicks)
+        ratings, numbers = _read_parquet(source, bad, asked, clicks)
     else:
-        ratings, place = _read_text(source, bad, title_source is not None, asked, delimiter, clicks)
-    ratings, repeated = _without_repeats(ratings, bad, place, duplicates)
+        ratings, numbers = _read_text(source, bad, title_source is not None, asked, delimiter, clicks)
+    ratings, repeated = _without_repeats(ratings, bad, numbers, duplicates)
     # Titles of MovieLens have integer ids; with texts as ids the file beside it is not about these items.
     if title_source is not None and ratings.item_ids.dtype.kind == "i":
-        with telling_unreadable(title_source), title_source.open() as stream:
-            data = stream.read()
-        titles, bad_lines = read_titles(data, title_source.label, skip_bad=skip_bad)
-        ratings = with_titles(ratings, titles)
-        bad.count += bad_lines
+        bad_titles = BadRows(title_source.label, skip_bad)
+        ratings = with_titles(ratings, read_titles(title_source.read(), title_source.name, bad_titles))
+        bad.count += bad_titles.count
     return Reading(ratings, bad.count, tuple(bad.shown), repeated)
 
 
-Place = Callable[[int], tuple[str, int]]
-"""Returns the unit ("line" or "row") and number of a rating in its file."""
+Numbers: TypeAlias = range | npt.NDArray[np.int64]
+"""The number of each rating's row in its file."""
 
 
 def _read_text(
-    source: Source, bad: BadRows, movielens: bool, asked: Columns, delimiter: str | None, clicks: bool
-) -> tuple[Ratings, Place]:
-    dialect = detect(source, asked, movielens=movielens, delimiter=delimiter, clicks=clicks)
-    ratings, lines = read_clean(source, dialect), None
-    if ratings is None:
-        # Bytes from a broken archive are not bad rows, so the archive is checked first.
-        source.check()
-        ratings, lines = scan(source, dialect, bad)
-    if len(ratings) == 0:
-        raise BadInput(f"{source.label}, line {dialect.skip + 1}: the file has no usable row of ratings.")
-    return ratings, lambda row: ("line", line_of(source, dialect, row) if lines is None else int(lines[row]))
+    source: Source, bad: BadRows, titled: bool, asked: Columns, delimiter: str | None, clicks: bool
+) -> tuple[Ratings, Numbers]:
+    data = without_mark(source.read())
+    if not data:
+        raise BadInput(f"{source.label} is empty: give a file of ratings.")
+    layout = None
+    # Formats without a header are recognised only if the user says nothing else about the file.
+    if asked == Columns() and delimiter is None:
+        layout = movielens_layout(data, source.name)
+    if layout is None:
+        layout = header_layout(data, source.label, asked, delimiter, clicks)
+        # In MovieLens files an id that is not an integer is a fault of the file, and not a text.
+        layout = layout._replace(whole_ids=titled and layout.columns[:3] == ["userId", "movieId", "rating"])
+    table = sound_table(data, layout, asked.time is not None)
+    if table is not None:
+        numbers: Numbers = range(1 + layout.header, 1 + layout.header + len(table))
+    else:
+        table, numbers, faults = checked_table(data, layout, source.label, asked.time is not None)
+        bad.add_all(faults)
+    if len(table) == 0:
+        raise BadInput(f"{source.label}: the file has no usable row of ratings.")
+    return from_usable(table, layout.names, spelled=True), numbers
 
 
-def _read_parquet(source: Source, bad: BadRows, asked: Columns, clicks: bool) -> tuple[Ratings, Place]:
+def _read_parquet(source: Source, bad: BadRows, asked: Columns, clicks: bool) -> tuple[Ratings, Numbers]:
     lib, parquet = arrow(), arrow("pyarrow.parquet")
+    with _whole_parquet(source):
+        file = parquet.ParquetFile(lib.BufferReader(source.read()))
+    names = choose(file.schema_arrow.names, source.label, asked, clicks)
+    with _whole_parquet(source):
+        table = file.read(columns=names.present)
+    usable = usable_rows(table, names, asked.time is not None)
+    lacking = "a user, an item or a finite rating is missing"
+    if asked.time is not None:
+        lacking = "a user, an item, a finite rating or a time is missing"
+    bad.add_all(dict.fromkeys((np.flatnonzero(~usable) + 1).tolist(), lacking))
+    if not usable.any():
+        raise BadInput(f"{source.label}: the file has no usable row of ratings.")
+    return from_usable(table.filter(lib.array(usable)), names), np.flatnonzero(usable) + 1
+
+
+@contextmanager
+def _whole_parquet(source: Source) -> Iterator[None]:
     try:
-        with source.open() as stream:
-            # Parquet is read from its end, so that a compressed file must be in memory as a whole.
-            file = parquet.ParquetFile(str(source.path) if source.plain else lib.BufferReader(stream.read()))
-            names = choose(file.schema_arrow.names, source.label, asked, clicks)
-            _check_rows(source, file)
-            table = file.read(columns=names.present)
-    except (lib.ArrowException, *ZIP_ERRORS) as error:
-        # `BadInput` is a ValueError, and so among the errors of `zipfile`; its sentence is the better one.
-        if isinstance(error, BadInput):
-            raise
-        source.check()
+        yield
+    except AsyncqnError:
+        raise
+    except (arrow().ArrowException, OSError, ValueError, RuntimeError) as error:
         raise DamagedFile(f"{source.label} is not a complete Parquet file: write it again.") from error
-    usable = usable_rows(table, names)
-    rows = np.flatnonzero(usable)
-    for row in np.flatnonzero(~usable).tolist():
-        bad.add(row + 1, "a user, an item or a finite rating is missing", "row")
-    if len(rows) == 0:
-        raise BadInput(f"{source.label}, row 1: the file has no usable row of ratings.")
-    ratings = from_usable(table.filter(lib.array(usable)), names, asked.time is not None, source.label)
-    return ratings, lambda row: ("row", int(rows[row]) + 1)
-
-
-def _check_rows(source: Source, file: Any) -> None:
-    """Raise `DamagedFile` for more rows than bytes can encode: a row needs at least a bit."""
-    # The metadata are read before any column, so a forged count costs nothing.
-    rows, length = file.metadata.num_rows, source.path.stat().st_size
-    if rows > 1_000_000 and rows > 8 * length:
-        raise DamagedFile(
-            f"{source.label} claims {rows:,} rows in {length:,} bytes, which is impossible: write it again."
-        )
 
 
 def _without_repeats(
-    ratings: Ratings, bad: BadRows, place: Place, duplicates: str | None
+    ratings: Ratings, bad: BadRows, numbers: Numbers, duplicates: str | None
 ) -> tuple[Ratings, int]:
     """Return ratings with distinct pairs and the number of rows dropped; without a policy those are bad
     rows."""
-    if duplicates is None or duplicates == "error":
-        repeated = repeated_rows(ratings)
-        if not repeated.any():
-            return ratings, 0
-        rows = np.flatnonzero(repeated)
-        # Finding the line of a row means reading the file again, so only a few are named.
-        for row in rows[:5].tolist():
-            user, item = ratings.user_ids[ratings.users[row]], ratings.item_ids[ratings.items[row]]
-            unit, number = place(row)
-            what = f"user {user} rates item {item} a second time"
-            if duplicates == "error":
-                raise BadInput(f"{bad.label}, {unit} {number}: {what}; keep one with duplicates='last'.")
-            bad.add(number, what, unit, "keep the newest with --duplicates last (duplicates='last')")
-        # The rows that were not named above are bad as well.
-        bad.count += max(0, len(rows) - 5)
-        return resolve(ratings, "last").ratings, 0
-    return resolve(ratings, duplicates)
+    if duplicates not in (None, "error"):
+        return resolve(ratings, str(duplicates))
+    repeats: Faults = {}
+    for row in np.flatnonzero(repeated_rows(ratings)).tolist():
+        user, item = ratings.user_ids[ratings.users[row]], ratings.item_ids[ratings.items[row]]
+        repeats[int(numbers[row])] = f"user {user} rates item {item} a second time"
+    if duplicates == "error" and repeats:
+        number = min(repeats)
+        raise BadInput(f"{bad.label}, row {number}: {repeats[number]}; keep one with duplicates='last'.")
+    bad.add_all(repeats, "keep the newest with --duplicates last (duplicates='last')")
+    return resolve(ratings, "last").ratings if repeats else ratings, 0

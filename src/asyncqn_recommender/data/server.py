@@ -28,7 +28,6 @@ import numpy.typing as npt
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile, require
 from asyncqn_recommender.data.arrow import arrow
 from asyncqn_recommender.data.ratings import Ratings
-from asyncqn_recommender.data.sources import MAX_EXPANSION, SMALL
 from asyncqn_recommender.data.store import SCHEMA, Header, check_columns, columns_of
 
 SCHEME = "flight://"
@@ -40,6 +39,8 @@ MAX_TEXT_LENGTH = 1 << 12
 """Longest id or title, in characters."""
 MAX_MESSAGE_BYTES = 1 << 28
 """Largest message that a reader accepts, in bytes."""
+SMALL, MAX_EXPANSION = 1 << 26, 100
+"""Columns up to this size pass; a larger one may have at most this ratio to the bytes that arrived."""
 _SHUTDOWN_TIMEOUT = 10.0
 _DTYPE = re.compile(r"<(i4|i8|f4|f8|U[0-9]{1,5})")
 _LOOPBACK, _EVERYWHERE = ("127.0.0.1", "localhost", "::1"), ("0.0.0.0", "::")

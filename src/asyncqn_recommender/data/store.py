@@ -8,9 +8,7 @@ new one is saved.
 
 from __future__ import annotations
 
-import json
 import os
-import zlib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,10 +22,8 @@ from asyncqn.storage import (
     INT64,
     TEXT,
     Document,
-    FileEntry,
     Kind,
     Spec,
-    decode,
     npy,
     read_document,
     read_settled,
@@ -56,7 +52,6 @@ RATINGS = Kind(
     checksum="crc32",
     advice=": import the ratings again",
 )
-"""Format 1 had its columns under their plain names and another header; it is still read."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**48)]
 
@@ -181,30 +176,7 @@ def _document(folder: Path) -> Document:
         raise BadInput(f"there is no stored set of ratings at {folder}: check the path.")
     if not os.path.isfile(folder / RATINGS.document):
         raise DamagedFile(f"{folder} is not a stored set of ratings: it has no {RATINGS.document}.")
-    with telling_damage(folder, RATINGS):
-        plain = decode(folder / RATINGS.document)
-        # Only format 1 has an entry `version`; later headers count in `format`.
-        return _first_format(folder, plain) if "version" in plain else read_document(folder, RATINGS)
-
-
-def _first_format(folder: Path, plain: dict[str, Any]) -> Document:
-    """Return the document of format 1, whose entry `format` held the kind."""
-    rest = {key: value for key, value in plain.items() if key != "check"}
-    check = zlib.crc32(json.dumps(rest, sort_keys=True).encode())
-    if plain["format"] != RATINGS.name or plain["check"] != check:
-        raise DamagedFile(f"the header of {folder} is damaged: import the ratings again.")
-    if plain["version"] != 1:
-        raise DamagedFile(
-            f"{folder} is stored in version {str(plain['version'])[:20]}, and this asyncqn reads up to "
-            f"{RATINGS.format}: update asyncqn."
-        )
-    files = {
-        f"{name}.npy": FileEntry(f"{name}.npy", int(about["bytes"]), crc32=int(about["crc32"]))
-        for name, about in plain["columns"].items()
-    }
-    if not set(files) <= set(RATINGS.files):
-        raise DamagedFile(f"{folder} has an unknown column: import the ratings again.")
-    return Document(folder, RATINGS, plain, files)
+    return read_document(folder, RATINGS)
 
 
 def check_columns(place: str | Path, ratings: Ratings, advice: str) -> None:

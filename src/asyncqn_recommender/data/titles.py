@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.errors import BadInput
+from asyncqn_recommender.data.columns import Names
 from asyncqn_recommender.data.ids import whole_number
 from asyncqn_recommender.data.ratings import Ratings
+from asyncqn_recommender.data.text import BadRows, Layout, words_table
 
 _FIRST = (
     *("Amber", "Borrowed", "Broken", "Crimson", "Distant", "Drowsy", "Electric"),
@@ -40,27 +39,31 @@ MAX_TITLE_LENGTH = 1000
 """Longest title, in characters: the table has a fixed width, so one endless title could fill the memory."""
 
 
-def read_titles(data: bytes, name: str, *, skip_bad: bool) -> tuple[dict[int, str], int]:
-    """Return titles by movie id from movies.dat, movies.csv or u.item, and the number of bad lines skipped.
+def read_titles(data: bytes, name: str, bad: BadRows) -> dict[int, str]:
+    """Return titles by movie id from movies.dat, movies.csv or u.item.
 
-    The 1M and 100K files are Latin-1 and the later ones UTF-8; text that is not UTF-8 is read as Latin-1.
+    The 1M and 100K files are Latin-1 and the later ones UTF-8; a file that is not UTF-8 is read as Latin-1.
     """
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = data.decode("latin-1")
+    kind = PurePosixPath(name).suffix
+    delimiter = {".csv": ",", ".dat": "::"}.get(kind, "|")
+    width = 1 + text.partition("\n")[0].count(delimiter)
+    columns = ["movie", "title", *map(str, range(2, width))]
+    layout = Layout(columns, Names("movie", "title", None), delimiter, header=kind == ".csv")
+    table, numbers, faults = words_table(text.encode(), layout, bad.label, ["movie"])
     titles: dict[int, str] = {}
-    bad = 0
-    for line, fields in _records(text, name):
-        number = whole_number(fields[0]) if len(fields) >= 2 else None
-        if number is not None and number >= 0:
-            # NumPy drops trailing null characters, so none are kept at all.
-            titles[number] = fields[1].replace("\0", "").strip()
-        elif skip_bad:
-            bad += 1
+    for number, word, title in zip(numbers.tolist(), *(column.to_pylist() for column in table.columns)):
+        movie = whole_number(word)
+        if movie is None or movie < 0:
+            faults[number] = f"the movie id {word[:40]!r} is not a non-negative integer"
         else:
-            raise BadInput(f"{name}, line {line}: expected a movie id and a title; fix it or skip bad rows.")
-    return titles, bad
+            # NumPy drops trailing null characters, so none are kept at all.
+            titles[movie] = str(title or "").replace("\0", "").strip()
+    bad.add_all(faults)
+    return titles
 
 
 def with_titles(ratings: Ratings, titles: dict[int, str]) -> Ratings:
@@ -89,19 +92,3 @@ def invent_titles(count: int, rng: np.random.Generator) -> npt.NDArray[np.str_]:
         title = re.sub("^A (?=[AEIOU])", "An ", _FRAMES[frame].format(_FIRST[first], _SECOND[second]))
         titles.append(f"{title}{f', Part {part + 1}' if part else ''} ({years[k]})")
     return np.array(titles, dtype=np.str_)
-
-
-def _records(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    if name.endswith(".csv"):
-        reader = csv.reader(io.StringIO(text, newline=""))
-        try:
-            # The first line of movies.csv names the columns.
-            next(reader, None)
-            yield from ((reader.line_num, fields) for fields in reader if fields)
-        except csv.Error as error:
-            raise BadInput(f"{name}, line {reader.line_num}: {error}.") from error
-        return
-    separator = "::" if name.endswith(".dat") else "|"
-    for line, record in enumerate(text.split("\n"), start=1):
-        if record.strip():
-            yield line, record.rstrip("\r").split(separator)

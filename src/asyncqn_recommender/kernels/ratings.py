@@ -1,4 +1,4 @@
-"""Loops over ratings: repeated pairs, and the drawing of synthetic ones."""
+"""Loops that draw synthetic ratings."""
 
 import numpy as np
 
@@ -10,33 +10,6 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 # A float64 has 53 significant bits, so that the lower 11 of 64 are dropped.
 _TO_UNIT, _LOW_BITS = 1.0 / (1 << 53), np.uint64(11)
-
-
-@kernel
-def mark_repeats(users, items, start, order, stamp, repeated):
-    """Set `repeated[row]` if an earlier row has the same (user, item); return the number of such rows.
-
-    `start` (n_users + 2 zeros) and `order` (one entry per row) receive the rows grouped by user, in their own
-    order; `stamp[item]` holds the last user with the item.  There are two linear passes.
-    """
-    # Counts are shifted by two places: after the sums, start[u + 1] is where user u begins, and the loop that
-    # fills `order` moves it to where u ends.
-    for user in users:
-        start[user + 2] += 1
-    for u in range(2, len(start)):
-        start[u] += start[u - 1]
-    for row in range(len(users)):
-        place = start[users[row] + 1]
-        order[place] = row
-        start[users[row] + 1] = place + 1
-    stamp[:] = -1
-    count = 0
-    for row in order:
-        if stamp[items[row]] == users[row]:
-            repeated[row] = True
-            count += 1
-        stamp[items[row]] = users[row]
-    return count
 
 
 @strict_piece

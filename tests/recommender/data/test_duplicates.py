@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncqn.errors import BadInput
-from asyncqn_recommender.data import Ratings, as_ratings, duplicates, read_ratings
+from asyncqn_recommender.data import Ratings, as_ratings, read_ratings
 from asyncqn_recommender.data.duplicates import POLICIES, resolve
 
 ROWS = [("a", "x", 1.0, 30), ("b", "x", 2.0, 1), ("a", "x", 4.0, 10), ("a", "x", 4.0, 20)]
@@ -49,7 +49,7 @@ def test_a_file_keeps_the_one_asked_for_and_counts_the_others(
 def test_without_a_policy_repeats_are_refused_and_among_bad_rows_the_last_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "r.csv"
     file.write_text("user,item,rating\na,x,1\na,x,5\nb,x,2\n")
-    with pytest.raises(BadInput, match=r"line 3: user a rates item x a second time; .*--duplicates last"):
+    with pytest.raises(BadInput, match=r"row 3: user a rates item x a second time; .*--duplicates last"):
         read_ratings(file)
     with pytest.raises(BadInput, match="second time"):
         read_ratings(file, duplicates="error", skip_bad=True)
@@ -97,14 +97,3 @@ def test_columns_are_named_as_the_message_advises() -> None:
     assert len(as_ratings(frame, user="who", item="what", rating="how")) == 1
     with pytest.raises(BadInput, match="no named columns"):
         as_ratings(([1], [2], [3]), user="who")
-
-
-def test_few_rows_and_many_are_searched_in_two_ways_with_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(3)
-    users, items = rng.integers(0, 9, 300), rng.integers(0, 40, 300)
-    columns = users.astype(np.int32), items.astype(np.int32), np.ones(300, np.float32)
-    table = Ratings(*columns, np.arange(9), np.arange(40))
-    sorted_ = duplicates.repeated_rows(table)
-    monkeypatch.setattr(duplicates, "COMPILE_FROM", 0)
-    np.testing.assert_array_equal(duplicates.repeated_rows(table), sorted_)
-    assert 0 < sorted_.sum() < 300

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pandas as pd
+import polars
 import pyarrow as pa
 import pytest
 import scipy.sparse
@@ -86,7 +87,15 @@ def test_every_form_gives_the_same_ratings():
     table = pa.table({"user": users, "item": items, "score": values})
     matrix = scipy.sparse.csr_matrix((values, (users, items)), shape=(4, 2))
     plain = Ratings.from_arrays(users, items, values)
-    for form in (plain, frame, table, table.to_batches()[0], matrix, (users, items, values)):
+    for form in (
+        plain,
+        frame,
+        polars.DataFrame(table),
+        table,
+        table.to_batches()[0],
+        matrix,
+        (users, items, values),
+    ):
         assert sorted(rows_of(as_ratings(form))) == expected
     assert as_ratings(matrix).n_users == 4
     assert as_ratings(scipy.sparse.coo_array(matrix)).n_users == 4
@@ -113,11 +122,11 @@ def test_text_ids_come_from_pandas_and_arrow_dictionaries():
 
 def test_columns_with_unusual_names_can_be_named():
     frame = pd.DataFrame({"who": [1], "what": [2], "how": [3.0]})
-    assert rows_of(Ratings.from_pandas(frame, user="who", item="what", rating="how")) == [(1, 2, 3.0)]
+    assert rows_of(Ratings.from_table(frame, user="who", item="what", rating="how")) == [(1, 2, 3.0)]
     with pytest.raises(BadInput, match="'who', 'what', 'how'"):
         as_ratings(frame)
     with pytest.raises(BadInput, match="no column 'nobody'"):
-        Ratings.from_pandas(frame, user="nobody")
+        Ratings.from_table(frame, user="nobody")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +166,7 @@ def test_bad_tables_are_refused_with_their_row():
     with pytest.raises(BadInput, match="cannot be made from"):
         as_ratings(3.5)
     with pytest.raises(BadInput, match="must be different columns"):
-        Ratings.from_arrow(nulls, user="item")
+        Ratings.from_table(nulls, user="item")
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=40))

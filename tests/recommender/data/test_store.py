@@ -1,11 +1,9 @@
 """The stored form: equal after opening, shared by processes, and never trusted blindly."""
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
-import zlib
 
 import numpy as np
 import pytest
@@ -121,26 +119,6 @@ def test_a_set_of_another_version_is_named_as_such(stored):
     reseal(path, lambda header: header.update(format=99))
     with pytest.raises(DamagedFile, match="has format 99"):
         open_ratings(path)
-
-
-def test_a_set_of_the_first_format_is_read_and_replaced_by_a_new_one(stored):
-    ratings, path = stored
-    header = json.loads((path / "header.json").read_text())
-    columns = {}
-    for name, entry in header.pop("files").items():
-        (path / entry["name"]).rename(path / name)
-        columns[name.removesuffix(".npy")] = {"bytes": entry["bytes"], "crc32": entry["crc32"]}
-    del header["kind"], header["check"]
-    header |= {"format": "asyncqn ratings", "version": 1, "columns": columns}
-    header["check"] = zlib.crc32(json.dumps(header, sort_keys=True).encode())
-    (path / "header.json").write_text(json.dumps(header))
-    assert open_ratings(path).digest == ratings.digest
-    other = synthetic_ratings(10, 10, 50)
-    save_ratings(other, path)
-    assert open_ratings(path).digest == other.digest
-    assert sorted(os.listdir(path)) == sorted(
-        ["header.json", *(data_file(path, f"{column}.npy").name for column in COLUMNS)]
-    )
 
 
 def test_indices_outside_the_tables_are_noticed(tmp_path):

@@ -51,7 +51,7 @@ def test_a_column_with_a_common_name_is_kept_where_every_row_tells_a_time(
     file.write_text(f"user,item,rating,{header}\n{rows}")
     found = read_ratings(file).ratings.times
     assert (None if found is None else found.tolist()) == expected
-    # The reader that goes row by row tells the same.
+    # The reader that names bad rows gives the same.
     file.write_text(f"user,item,rating,{header}\n{rows}9,9,bad,{stamps[0]}\n")
     again = read_ratings(file, skip_bad=True).ratings.times
     assert (None if again is None else again.tolist()) == expected
@@ -60,14 +60,14 @@ def test_a_column_with_a_common_name_is_kept_where_every_row_tells_a_time(
 def test_a_time_that_was_asked_for_must_be_there_in_every_row(tmp_path: Path) -> None:
     file = tmp_path / "r.csv"
     file.write_text("user,item,rating,when\n1,1,3,5\n2,1,3,later\n")
-    with pytest.raises(BadInput, match=r"r\.csv, line 3: the time 'later' is neither"):
+    with pytest.raises(BadInput, match=r"r\.csv, row 3: the time 'later' is neither"):
         read_ratings(file, time="when")
     reading = read_ratings(file, time="when", skip_bad=True)
     assert (reading.skipped, reading.ratings.times.tolist()) == (1, [5.0])
     assert read_ratings(file).ratings.times is None, "'when' is no common name"
     table = pa.table({"user": [1, 2], "item": [1, 1], "rating": [1, 2], "when": [5.0, None]})
     pa.parquet.write_table(table, tmp_path / "r.parquet")
-    with pytest.raises(BadInput, match="has rows without a time"):
+    with pytest.raises(BadInput, match=r"row 2: .* or a time is missing"):
         read_ratings(tmp_path / "r.parquet", time="when")
 
 
