@@ -24,8 +24,7 @@ def as_ratings(
     duplicates: str | None = None,
     clicks: bool = False,
 ) -> Ratings:
-    """Make `Ratings` from a name or path, a data frame, an Arrow table, a sparse matrix, or (users, items,
-    values).
+    """Make `Ratings` from a name or path, a table, a sparse matrix, or (users, items, values).
 
     Parameters
     ----------
