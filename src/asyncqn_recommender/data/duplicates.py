@@ -44,7 +44,7 @@ def repeated_rows(ratings: Ratings) -> npt.NDArray[np.bool_]:
 
 
 def _pairs(ratings: Ratings) -> npt.NDArray[np.int64]:
-    """Return one number per pair; int32 would overflow from 46,341 users and items on."""
+    """Return one number per pair; int32 would not hold 46,341 users times as many items."""
     return ratings.users.astype(np.int64) * ratings.n_items + ratings.items
 
 
