@@ -35,9 +35,21 @@ def _simulated(dim: int, method: str, commits: int) -> tuple[object, object, obj
         # A tiny step: the iterate hardly moves, so that no run diverges and all cost the same.
         algorithm: object = aq.AsyncSGD(h=1e-9, batch=6)
     else:
-        algorithm = aq.ASLBFGS(h=1e-9, gamma=3e-2, beta=5e2, memory=3, batch=6, overlap=2, initial_scale=1e-3)
-    engine = aq.Simulator(aq.Cluster(workers=8, worker_mean=70.0, worker_std=14.0, message=10.0))
-    run = aq.minimize(problem, algorithm, engine=engine, commits=commits, seed=1, evaluate=commits)
+        algorithm = aq.ASLBFGS(
+            h=1e-9,
+            gamma=3e-2,
+            beta=5e2,
+            memory=3,
+            batch=6,
+            overlap=2,
+            initial_scale=1e-3,
+        )
+    engine = aq.Simulator(
+        aq.Cluster(workers=8, worker_mean=70.0, worker_std=14.0, message=10.0)
+    )
+    run = aq.minimize(
+        problem, algorithm, engine=engine, commits=commits, seed=1, evaluate=commits
+    )
     return problem, algorithm, run
 
 
@@ -68,7 +80,9 @@ def queue(workers: int, commits: int) -> Task:
     def task() -> Callable[[], object]:
         import asyncqn as aq
 
-        cluster = aq.Cluster(workers=workers, worker_mean=70.0, worker_std=14.0, message=10.0, master=0.1)
+        cluster = aq.Cluster(
+            workers=workers, worker_mean=70.0, worker_std=14.0, message=10.0, master=0.1
+        )
         algorithm = aq.AsyncSGD(h=1e-4, batch=6)
         # Version 0.1 called an algorithm's stages its pattern.
         stages = getattr(algorithm, "stages", None) or algorithm.pattern  # type: ignore[attr-defined]
@@ -84,7 +98,9 @@ def load_run(dim: int, commits: int) -> Task:
         problem, _, run = _simulated(dim, "SGD", commits)
         place = run.save(Path(tempfile.mkdtemp()) / "run")
         # Version 0.1 called the argument otherwise.
-        words: dict[str, Any] = {"problem" if hasattr(aq, "Problem") else "potential": problem}
+        words: dict[str, Any] = {
+            "problem" if hasattr(aq, "Problem") else "potential": problem
+        }
         return lambda: aq.load_run(place, **words)
 
     return task
@@ -107,11 +123,16 @@ def ratings_gradient(rank: int) -> Task:
         import numpy as np
 
         from asyncqn_recommender.data.synthetic import synthetic_ratings
-        from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
+        from asyncqn_recommender.problems.profiled_factorization import (
+            ProfiledFactorization,
+        )
 
         ratings = synthetic_ratings(2000, 1000, 100_000, seed=0)
         problem = ProfiledFactorization.from_ratings(ratings, rank, dtype=np.float32)
-        theta, rows = problem.initial(np.random.default_rng(0)), np.arange(problem.n_data)
+        theta, rows = (
+            problem.initial(np.random.default_rng(0)),
+            np.arange(problem.n_data),
+        )
         out = np.empty_like(theta)
         return lambda: problem.grad(theta, rows, out)
 
@@ -125,7 +146,10 @@ def logistic_gradient(rows: int) -> Task:
         import asyncqn as aq
 
         problem = aq.LogisticRegression.random(n_data=10_000, dim=50)
-        theta, some = np.full(50, 0.1), np.random.default_rng(0).integers(0, 10_000, rows)
+        theta, some = (
+            np.full(50, 0.1),
+            np.random.default_rng(0).integers(0, 10_000, rows),
+        )
         out = np.empty(50)
         return lambda: problem.grad(theta, some, out)
 
@@ -173,7 +197,11 @@ def serve() -> None:
 
 def start(tree: Path) -> subprocess.Popen[str]:
     # PYTHONPATH comes before the installed package, so that each process imports its own tree.
-    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OPENBLAS_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(tree / "src"),
+        "OPENBLAS_NUM_THREADS": "1",
+    }
     return subprocess.Popen(
         [sys.executable, str(Path(__file__).resolve()), "--serve"],
         stdin=subprocess.PIPE,

@@ -43,7 +43,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "mb-lbfgs timeout": ("mb-lbfgs", {"timeout": 1.5, "quorum": 0.3}),
     "block-lbfgs pieces": ("block-lbfgs", {"blocks": 3, "pieces": 4}),
     "staged-lbfgs no warm-up": ("staged-lbfgs", {"batches": 1, "warmup": 0}),
-    "staged-lbfgs in step": ("staged-lbfgs", {"batches": 4, "warmup": 4, "delay": 0, "in_step": True}),
+    "staged-lbfgs in step": (
+        "staged-lbfgs",
+        {"batches": 4, "warmup": 4, "delay": 0, "in_step": True},
+    ),
 }
 
 
@@ -71,7 +74,10 @@ def problems() -> dict[str, Any]:
 
 def fits(algorithm: Any, problem: Any) -> bool:
     """Return whether the algorithm accepts the problem: its required extras exist, its own check passes."""
-    if any(getattr(problem, name, None) is None for name in getattr(algorithm, "requires", None) or ()):
+    if any(
+        getattr(problem, name, None) is None
+        for name in getattr(algorithm, "requires", None) or ()
+    ):
         return False
     try:
         algorithm.check(problem)
@@ -111,13 +117,18 @@ def _cluster(algorithm: Any) -> Any:
 
     if getattr(algorithm, "max_workers", None) == 1:
         return aq.Cluster(workers=1)
-    return aq.Cluster(workers=4, worker_mean=1.0, worker_std=0.3, message=0.1, master=0.01)
+    return aq.Cluster(
+        workers=4, worker_mean=1.0, worker_std=0.3, message=0.1, master=0.01
+    )
 
 
 def _pattern(algorithm: Any) -> tuple[Any, ...]:
     """Return what an engine sees of an algorithm: the fields of its stages that are set, how each closes."""
     return tuple(
-        (stage.closes, *(getattr(stage, field.name) != field.default for field in fields(stage)))
+        (
+            stage.closes,
+            *(getattr(stage, field.name) != field.default for field in fields(stage)),
+        )
         for stage in algorithm.stages
     )
 
@@ -144,7 +155,9 @@ def record(what: str, folder: Path) -> None:
             place = run.save(folder / what / " ".join(case).replace(" ", "_"))
             (folder / what / f"{place.name}.json").write_text(json.dumps(case))
 
-    def one(engine: Any, case: tuple[str, str, str, Any, Any], tol: float | None = None) -> None:
+    def one(
+        engine: Any, case: tuple[str, str, str, Any, Any], tol: float | None = None
+    ) -> None:
         name, kind, dtype, algorithm, problem = case
         run = aq.minimize(
             problem, algorithm, engine=engine, commits=COMMITS, evaluate=EVALUATE, seed=SEED, tol=tol,
@@ -159,11 +172,20 @@ def record(what: str, folder: Path) -> None:
             problem = model.example("float64")
             algorithm = aq.default_algorithm(problem, 4)
             run = aq.minimize(
-                problem, algorithm, engine=aq.Simulator(_cluster(algorithm)), commits=200, evaluate=20
+                problem,
+                algorithm,
+                engine=aq.Simulator(_cluster(algorithm)),
+                commits=200,
+                evaluate=20,
             )
             save(run, "default", kind, "float64")
         return
-    make = {"threads": aq.Threads, "processes": aq.Processes, "ray": aq.Ray, "mpi": lambda _: aq.MPI()}[what]
+    make = {
+        "threads": aq.Threads,
+        "processes": aq.Processes,
+        "ray": aq.Ray,
+        "mpi": lambda _: aq.MPI(),
+    }[what]
     if what == "ray":
         _start_ray()
     for case in _for_engine(what):
@@ -175,7 +197,9 @@ def record(what: str, folder: Path) -> None:
 def _start_ray() -> None:
     import ray
 
-    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0")
+    os.environ.update(
+        RAY_USAGE_STATS_ENABLED="0", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0"
+    )
     ray.init(
         address="local",
         num_cpus=2,
@@ -200,10 +224,15 @@ def differences(old: Any, new: Any) -> list[str]:
         )
         if a != b
     ]
-    if (_word(old.status), old.success) != (_word(new.status), new.success) and not _has_risen(old, new):
+    if (_word(old.status), old.success) != (
+        _word(new.status),
+        new.success,
+    ) and not _has_risen(old, new):
         found.append("outcome")
     # Versions may evaluate at different commits; what both have must be equal.
-    (_, here, there) = np.intersect1d(old.metrics["commit"], new.metrics["commit"], return_indices=True)
+    (_, here, there) = np.intersect1d(
+        old.metrics["commit"], new.metrics["commit"], return_indices=True
+    )
     return found + sorted(
         name
         for name in set(old.metrics) & set(new.metrics)
@@ -243,13 +272,19 @@ def check(what: str, folder: Path) -> None:
             wrong = differences(old, new)
         except Exception as error:
             wrong = [f"{type(error).__name__}: {error}"]
-        print(json.dumps({"case": f"{name}, {kind}, {dtype}", "wrong": wrong}), flush=True)
+        print(
+            json.dumps({"case": f"{name}, {kind}, {dtype}", "wrong": wrong}), flush=True
+        )
 
 
-def _command(tree: Path, mode: str, what: str, folder: Path) -> tuple[list[str], dict[str, str]]:
+def _command(
+    tree: Path, mode: str, what: str, folder: Path
+) -> tuple[list[str], dict[str, str]]:
     # Variables of an MPI job around this program would make its own job believe that it is part of the other.
     ambient = ("OMPI_", "PMIX_", "PRTE_", "PMI_")
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(ambient)}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(ambient)
+    }
     environment |= {"PYTHONPATH": str(tree / "src"), "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, str(Path(__file__).resolve()), mode, what, str(folder)]
     if mode == "record" and what == "mpi":
@@ -257,11 +292,21 @@ def _command(tree: Path, mode: str, what: str, folder: Path) -> tuple[list[str],
         environment |= {name + end: "1" for name in allow for end in ("", "_CONFIRM")}
         environment |= {"OMPI_MCA_btl": "self,sm", "OMPI_MCA_mpi_yield_when_idle": "1"}
         launcher = Path(sys.executable).parent / "mpiexec"
-        command = [str(launcher), "--oversubscribe", "--bind-to", "none", "-n", "3", *command]
+        command = [
+            str(launcher),
+            "--oversubscribe",
+            "--bind-to",
+            "none",
+            "-n",
+            "3",
+            *command,
+        ]
     return command, environment
 
 
-def _side_by_side(tree: Path, mode: str, groups: list[list[str]], folder: Path) -> dict[str, str]:
+def _side_by_side(
+    tree: Path, mode: str, groups: list[list[str]], folder: Path
+) -> dict[str, str]:
     """The standard output of each part; the groups run at the same time, the parts of a group in turn."""
     outputs: dict[str, str] = {}
     running: list[tuple[str, list[str], subprocess.Popen[str]]] = []
@@ -269,7 +314,9 @@ def _side_by_side(tree: Path, mode: str, groups: list[list[str]], folder: Path) 
     def begin(group: list[str]) -> None:
         command, environment = _command(tree, mode, group[0], folder)
         # In the scratch folder, so that neither tree is on the path by accident.
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, cwd=folder)
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, text=True, cwd=folder
+        )
         running.append((group[0], group[1:], process))
 
     for group in groups:
@@ -278,10 +325,14 @@ def _side_by_side(tree: Path, mode: str, groups: list[list[str]], folder: Path) 
     try:
         while running:
             what, rest, process = running[0]
-            outputs[what], _ = process.communicate(timeout=max(0.1, ends - time.monotonic()))
+            outputs[what], _ = process.communicate(
+                timeout=max(0.1, ends - time.monotonic())
+            )
             running.pop(0)
             if process.returncode:
-                raise SystemExit(f"{tree}: {mode} {what} ended with code {process.returncode}.")
+                raise SystemExit(
+                    f"{tree}: {mode} {what} ended with code {process.returncode}."
+                )
             if rest:
                 begin(rest)
     finally:
@@ -296,8 +347,13 @@ def main(other: Path, chosen: Sequence[str] = ()) -> int:
     began = time.monotonic()
     unknown = set(chosen) - {"simulator", *ENGINES}
     if unknown:
-        raise SystemExit(f"there is no part {', '.join(unknown)}; there are simulator, {', '.join(ENGINES)}.")
-    wanted = [[part for part in group if not chosen or part in chosen] for group in (["simulator"], ENGINES)]
+        raise SystemExit(
+            f"there is no part {', '.join(unknown)}; there are simulator, {', '.join(ENGINES)}."
+        )
+    wanted = [
+        [part for part in group if not chosen or part in chosen]
+        for group in (["simulator"], ENGINES)
+    ]
     groups = [group for group in wanted if group]
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -306,7 +362,9 @@ def main(other: Path, chosen: Sequence[str] = ()) -> int:
     print(f"{'runs of the other checkout':30} {'equal':>6} {'differ':>7}")
     bad = 0
     for what, text in outputs.items():
-        records = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        records = [
+            json.loads(line) for line in text.splitlines() if line.startswith("{")
+        ]
         wrong = [record for record in records if record["wrong"]]
         # A part without a single record counts as a failure.
         bad += len(wrong) or not records
@@ -314,7 +372,9 @@ def main(other: Path, chosen: Sequence[str] = ()) -> int:
         print(f"{what + ', ' + how:30} {len(records) - len(wrong):6} {len(wrong):7}")
         for record in wrong:
             print(f"    {record['case']}: {', '.join(record['wrong'])}"[:400])
-    print(f"{'no difference' if not bad else 'DIFFERENT'}, {time.monotonic() - began:.0f} s")
+    print(
+        f"{'no difference' if not bad else 'DIFFERENT'}, {time.monotonic() - began:.0f} s"
+    )
     return 1 if bad else 0
 
 

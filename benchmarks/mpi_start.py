@@ -11,10 +11,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def start(ranks: int, arguments: Sequence[str], options: Sequence[str] = ()) -> subprocess.Popen[str]:
+def start(
+    ranks: int, arguments: Sequence[str], options: Sequence[str] = ()
+) -> subprocess.Popen[str]:
     """This Python under mpiexec, in a session of its own; output is piped."""
     # In a container the only user may be root, which Open MPI refuses without these variables.
-    root = {f"{name}_ALLOW_RUN_AS_ROOT{more}": "1" for name in ("OMPI", "PRTE") for more in ("", "_CONFIRM")}
+    root = {
+        f"{name}_ALLOW_RUN_AS_ROOT{more}": "1"
+        for name in ("OMPI", "PRTE")
+        for more in ("", "_CONFIRM")
+    }
     launcher = str(Path(sys.executable).parent / "mpiexec")
     return subprocess.Popen(
         [launcher, *options, "--oversubscribe", "--bind-to", "none", "-n", str(ranks), sys.executable,

@@ -31,7 +31,14 @@ Benchmark = Callable[[], list[Record]]
 
 def failure(name: str) -> Record:
     """Return the record of a benchmark that raised; the traceback has gone to standard error."""
-    return {"name": name, "value": None, "unit": "failed", "ratio": None, "target": "runs", "met": False}
+    return {
+        "name": name,
+        "value": None,
+        "unit": "failed",
+        "ratio": None,
+        "target": "runs",
+        "met": False,
+    }
 
 
 def met(record: Record) -> bool | None:
@@ -43,7 +50,9 @@ def met(record: Record) -> bool | None:
     shown = record["value"] if record["ratio"] is None else record["ratio"]
     if target is None or shown is None:
         return None
-    return bool(shown <= float(target[2]) if target[1] == "<=" else shown >= float(target[2]))
+    return bool(
+        shown <= float(target[2]) if target[1] == "<=" else shown >= float(target[2])
+    )
 
 
 def checked(record: Record) -> Record:
@@ -54,26 +63,39 @@ def checked(record: Record) -> Record:
             f"a benchmark record has the keys {', '.join(KEYS)}; this one has {', '.join(record)}."
         )
     # NumPy's numbers have `item`; JSON knows only Python's.
-    plain = {key: record[key].item() if hasattr(record[key], "item") else record[key] for key in KEYS}
+    plain = {
+        key: record[key].item() if hasattr(record[key], "item") else record[key]
+        for key in KEYS
+    }
     # Raises for what JSON cannot hold, here rather than after an hour of benchmarks.
     json.dumps(plain, allow_nan=False)
     return plain
 
 
-def collect(folder: Path, picks: Sequence[str]) -> tuple[list[tuple[str, Benchmark]], list[str]]:
+def collect(
+    folder: Path, picks: Sequence[str]
+) -> tuple[list[tuple[str, Benchmark]], list[str]]:
     """Return the chosen benchmarks as (file.function, function), and the files that could not be imported."""
     chosen: list[tuple[str, Benchmark]] = []
     broken: list[str] = []
     for path in sorted((folder / "speed").glob("bench_*.py")):
         try:
             # A file whose optional package is missing must not keep the others from running.
-            functions = importlib.import_module(f"{folder.name}.speed.{path.stem}").BENCHMARKS
+            functions = importlib.import_module(
+                f"{folder.name}.speed.{path.stem}"
+            ).BENCHMARKS
         except Exception:
             traceback.print_exc()
             broken.append(path.stem)
             continue
-        named = ((f"{path.stem}.{function.__name__}", function) for function in functions)
-        chosen += [(name, function) for name, function in named if not picks or any(p in name for p in picks)]
+        named = (
+            (f"{path.stem}.{function.__name__}", function) for function in functions
+        )
+        chosen += [
+            (name, function)
+            for name, function in named
+            if not picks or any(p in name for p in picks)
+        ]
     return chosen, broken
 
 
@@ -88,12 +110,24 @@ def table(records: list[Record]) -> Table:
     """Return the records as a table for people."""
     view = Table(title="asyncqn benchmarks")
     for heading in KEYS:
-        view.add_column(heading, justify="right" if heading in ("value", "ratio") else "left")
+        view.add_column(
+            heading, justify="right" if heading in ("value", "ratio") else "left"
+        )
     for record in records:
-        numbers = {key: "" if record[key] is None else f"{record[key]:.4g}" for key in ("value", "ratio")}
+        numbers = {
+            key: "" if record[key] is None else f"{record[key]:.4g}"
+            for key in ("value", "ratio")
+        }
         met = {None: "", True: "yes", False: "[red]no[/red]"}[record["met"]]
         target = "" if record["target"] is None else str(record["target"])
-        view.add_row(record["name"], numbers["value"], record["unit"], numbers["ratio"], target, met)
+        view.add_row(
+            record["name"],
+            numbers["value"],
+            record["unit"],
+            numbers["ratio"],
+            target,
+            met,
+        )
     return view
 
 

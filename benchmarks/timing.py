@@ -57,14 +57,18 @@ def calls_for(call: Call, at_least: float) -> int:
     return max(1, int(np.ceil(at_least / max(seconds(call), 1e-7))))
 
 
-def side_by_side(a: Call, b: Call, *, repeats: int = 21, at_least: float = 5e-3) -> SideBySide:
+def side_by_side(
+    a: Call, b: Call, *, repeats: int = 21, at_least: float = 5e-3
+) -> SideBySide:
     """Time A and B alternately, one BLAS thread, each turn lasting about `at_least` seconds or one call."""
     with one_blas_thread():
         n_a, n_b = calls_for(a, at_least), calls_for(b, at_least)
         # By default an odd number of repeats, so that the median is one of the measurements.
         pairs = [(seconds(a, n_a), seconds(b, n_b)) for _ in range(repeats)]
     times_a, times_b = zip(*pairs)
-    return SideBySide(Timing(median(times_a), min(times_a)), Timing(median(times_b), min(times_b)))
+    return SideBySide(
+        Timing(median(times_a), min(times_a)), Timing(median(times_b), min(times_b))
+    )
 
 
 def mover(nbytes: int) -> Call:

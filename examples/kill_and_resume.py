@@ -23,7 +23,14 @@ def start(folder: Path) -> None:
     """Start the run that will be killed."""
     problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     sgd = aq.AsyncSGD(h=1e-4, batch=5)
-    aq.minimize(problem, sgd, engine=aq.Threads(2), commits=COMMITS, checkpoint=folder, checkpoint_every=500)
+    aq.minimize(
+        problem,
+        sgd,
+        engine=aq.Threads(2),
+        commits=COMMITS,
+        checkpoint=folder,
+        checkpoint_every=500,
+    )
 
 
 def main() -> None:
@@ -39,7 +46,9 @@ def main() -> None:
         print("killed, exit code", victim.wait())
         run = aq.resume(folder)
         again = aq.replay(run)
-        print(f"continued from commit {run.manifest['engine']['resumed_from']} to {run.nit}")
+        print(
+            f"continued from commit {run.manifest['engine']['resumed_from']} to {run.nit}"
+        )
         print("identical:", (again.theta == run.theta).all() and run.nit == COMMITS)
 
 

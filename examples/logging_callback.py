@@ -41,14 +41,20 @@ def to_tensorboard(folder: str) -> Log:
     from torch.utils.tensorboard import SummaryWriter
 
     writer = SummaryWriter(folder)
-    return lambda numbers, step: [writer.add_scalar(name, x, step) for name, x in numbers.items()]
+    return lambda numbers, step: [
+        writer.add_scalar(name, x, step) for name, x in numbers.items()
+    ]
 
 
 def logging(log: Log) -> Callable[[Any], None]:
     """Return a callback that logs the metrics, the time, the staleness and the number of workers."""
 
     def tell(progress: Any) -> None:
-        extra = {"time": progress.time, "staleness": progress.staleness, "workers": float(progress.workers)}
+        extra = {
+            "time": progress.time,
+            "staleness": progress.staleness,
+            "workers": float(progress.workers),
+        }
         # Commits are the steps of a tracker's x-axis; "time" is the run's own clock, without evaluations.
         log({**progress.metrics, **extra}, progress.commit)
 
@@ -60,7 +66,9 @@ def main() -> None:
     problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     sgd = aq.AsyncSGD(h=1e-4, batch=20)
     callback = logging(to_json_lines(sys.stdout))
-    aq.minimize(problem, sgd, engine=aq.Threads(2), commits=500, evaluate=50, callback=callback)
+    aq.minimize(
+        problem, sgd, engine=aq.Threads(2), commits=500, evaluate=50, callback=callback
+    )
 
 
 if __name__ == "__main__":

@@ -64,7 +64,9 @@ def main() -> None:
     engine = aq.Simulator(aq.Cluster(workers=8, worker_std=0.3))
     for algorithm in (AgeAwareSGD(h=1.2e-3, batch=6), aq.AsyncSGD(h=1.2e-3, batch=6)):
         run = aq.minimize(problem, algorithm, engine=engine, commits=1_500)
-        print(f"{type(algorithm).__name__}: {run.status}, error {run.metrics['error'][-1]:.3g}")
+        print(
+            f"{type(algorithm).__name__}: {run.status}, error {run.metrics['error'][-1]:.3g}"
+        )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,10 @@ class Huber:
 
     def __init__(self, frame: pd.DataFrame, target: str) -> None:
         self.names = [name for name in frame.columns if name != target]
-        self.X, self.y = frame[self.names].to_numpy(float), frame[target].to_numpy(float)
+        self.X, self.y = (
+            frame[self.names].to_numpy(float),
+            frame[target].to_numpy(float),
+        )
         self.n_data, self.dim = self.X.shape
 
     def value(self, theta: np.ndarray) -> float:
@@ -23,18 +26,26 @@ class Huber:
     def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
         X = self.X[rows]
         # n / |rows| makes the sum over a subsample an unbiased estimate of the sum over all rows.
-        out[:] = self.n_data / len(rows) * (np.clip(X @ theta - self.y[rows], -1.0, 1.0) @ X)
+        out[:] = (
+            self.n_data / len(rows) * (np.clip(X @ theta - self.y[rows], -1.0, 1.0) @ X)
+        )
 
 
 def main() -> None:
     """Fit the problem, and print the metric table as a data frame."""
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"one": 1.0, "size": rng.uniform(-1, 1, 400), "age": rng.uniform(-1, 1, 400)})
+    frame = pd.DataFrame(
+        {"one": 1.0, "size": rng.uniform(-1, 1, 400), "age": rng.uniform(-1, 1, 400)}
+    )
     # Student's t with two degrees of freedom has outliers, for which Huber's loss is made.
-    frame["price"] = 2.0 + 3.0 * frame["size"] - 1.0 * frame["age"] + rng.standard_t(2, 400)
+    frame["price"] = (
+        2.0 + 3.0 * frame["size"] - 1.0 * frame["age"] + rng.standard_t(2, 400)
+    )
     problem = Huber(frame, "price")
     run = aq.minimize(problem, engine=aq.Threads(2))
-    print(run.status, dict(zip(problem.names, run.theta.round(1).tolist(), strict=True)))
+    print(
+        run.status, dict(zip(problem.names, run.theta.round(1).tolist(), strict=True))
+    )
     print(run.metrics.to_pandas().tail(2))
 
 

@@ -34,7 +34,9 @@ def main() -> None:
         # A schedule alone computes no gradient, so that 32 workers cost no more than two.
         schedule = aq.simulate(cluster, sgd.stages, commits=2_000, seed=0)
         rate = schedule.commits / schedule.time[-1]
-        print(f"{workers:>3} workers: {rate:8.0f} commits/s, staleness {schedule.staleness.mean():.1f}")
+        print(
+            f"{workers:>3} workers: {rate:8.0f} commits/s, staleness {schedule.staleness.mean():.1f}"
+        )
 
 
 if __name__ == "__main__":

@@ -13,9 +13,16 @@ import asyncqn as aq
 def main(address: str | None = None) -> aq.Run:
     """Run on two actors, and replay the run in this process."""
     problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
-    run = aq.minimize(problem, aq.AsyncSGD(h=1e-4, batch=20), engine=aq.Ray(2, address=address), commits=60)
+    run = aq.minimize(
+        problem,
+        aq.AsyncSGD(h=1e-4, batch=20),
+        engine=aq.Ray(2, address=address),
+        commits=60,
+    )
     again = aq.replay(run)
-    print(f"{run.status}: {run.nit} commits; identical: {(again.theta == run.theta).all()}")
+    print(
+        f"{run.status}: {run.nit} commits; identical: {(again.theta == run.theta).all()}"
+    )
     return run
 
 

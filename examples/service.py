@@ -30,7 +30,9 @@ class Service:
             # `fold_in` returns a new model; the assignment replaces the old one at once.
             self.model, found = self.model.fold_in(rating), []
         else:
-            return 404, {"error": f"there is no {method} {path}: see /recommend, /similar and /rate."}
+            return 404, {
+                "error": f"there is no {method} {path}: see /recommend, /similar and /rate."
+            }
         return 200, {"items": [item._asdict() for item in found]}
 
     async def __call__(self, scope, receive, send):
@@ -38,7 +40,10 @@ class Service:
         if scope["type"] != "http":
             return
         # The last of several equal keys counts.
-        asked = {key: values[-1] for key, values in parse_qs(scope["query_string"].decode()).items()}
+        asked = {
+            key: values[-1]
+            for key, values in parse_qs(scope["query_string"].decode()).items()
+        }
         try:
             status, content = self.answer(scope["method"], scope["path"], asked)
         except KeyError as error:
@@ -46,7 +51,9 @@ class Service:
         except ValueError as error:  # BadInput is one, with a sentence for people
             status, content = 400, {"error": str(error)}
         headers = [(b"content-type", b"application/json")]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send(
+            {"type": "http.response.start", "status": status, "headers": headers}
+        )
         await send({"type": "http.response.body", "body": json.dumps(content).encode()})
 
 

@@ -46,12 +46,26 @@ PURPOSES = {
     "asyncqn.cli": "commands, pictures and pages",
 }
 SECTIONS = {
-    "Run": ("minimize", "sample", "samples", "resume", "lab", "core", "cluster", "runs", "table"),
+    "Run": (
+        "minimize",
+        "sample",
+        "samples",
+        "resume",
+        "lab",
+        "core",
+        "cluster",
+        "runs",
+        "table",
+    ),
     "Algorithms": ("algorithms",),
     "Problems and data": ("models",),
     "Engines": ("engines",),
     "Times of a cluster": ("cluster.laws",),
-    "Protocols for your own classes": ("core.problem", "core.algorithm", "core.request"),
+    "Protocols for your own classes": (
+        "core.problem",
+        "core.algorithm",
+        "core.request",
+    ),
     "Errors and warnings": ("errors",),
 }
 """The rooms whose public names a section shows; the longest part of a name that is listed decides."""
@@ -61,7 +75,11 @@ def section_of(thing: object) -> str:
     """The section of the room that defines a public name."""
     parts = thing.__module__.split(".")[1:]
     rooms = {room: title for title, listed in SECTIONS.items() for room in listed}
-    return next(rooms[room] for n in range(len(parts), 0, -1) if (room := ".".join(parts[:n])) in rooms)
+    return next(
+        rooms[room]
+        for n in range(len(parts), 0, -1)
+        if (room := ".".join(parts[:n])) in rooms
+    )
 
 
 def meaning(thing: object) -> str:
@@ -76,11 +94,20 @@ def page() -> str:
     text = HEAD
     for title in SECTIONS:
         things = {name: getattr(asyncqn, name) for name in names}
-        rows = [f"- `{n}`: {meaning(thing)}" for n, thing in things.items() if section_of(thing) == title]
+        rows = [
+            f"- `{n}`: {meaning(thing)}"
+            for n, thing in things.items()
+            if section_of(thing) == title
+        ]
         text += f"\n## {title}\n" + "\n".join(rows) + "\n"
     text += f"\n{ESTIMATORS}"
     names = sorted(asyncqn.sklearn.__all__, key=str.lower)
-    text += "\n".join(f"- `{name}`: {meaning(getattr(asyncqn.sklearn, name))}" for name in names) + "\n"
+    text += (
+        "\n".join(
+            f"- `{name}`: {meaning(getattr(asyncqn.sklearn, name))}" for name in names
+        )
+        + "\n"
+    )
     text += f"\n{RECOMMENDER}"
     for name in sorted(asyncqn_recommender.__all__, key=str.lower):
         thing = getattr(asyncqn_recommender, name)
@@ -88,7 +115,9 @@ def page() -> str:
     text += f"\n{DOORS}"
     text += f"- `asyncqn.lazy_names`: {meaning(asyncqn.lazy_names)}\n"
     for door, purpose in PURPOSES.items():
-        names = ", ".join(f"`{name}`" for name in sorted(import_module(door).__all__, key=str.lower))
+        names = ", ".join(
+            f"`{name}`" for name in sorted(import_module(door).__all__, key=str.lower)
+        )
         text += f"- **`{door}`**, {purpose}: {names}\n"
     return text
 

@@ -24,7 +24,10 @@ TESTS = Path(__file__).resolve().parent
 
 # The first example of a property may compile a kernel, so single examples are not held to a time.
 settings.register_profile(
-    "asyncqn", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+    "asyncqn",
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("asyncqn")
 
@@ -45,18 +48,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("xdist_group") is not None:
             continue
-        clusters = {"mpirun", "ray_local"}.intersection(getattr(item, "fixturenames", ()))
+        clusters = {"mpirun", "ray_local"}.intersection(
+            getattr(item, "fixturenames", ())
+        )
         group = "clusters" if clusters else item.path.stem
         item.add_marker(pytest.mark.xdist_group(group))
     place = {group: at for at, group in enumerate(_EARLY)}
-    items.sort(key=lambda item: place.get(item.get_closest_marker("xdist_group").args[0], len(place)))
+    items.sort(
+        key=lambda item: place.get(
+            item.get_closest_marker("xdist_group").args[0], len(place)
+        )
+    )
 
 
 def child_environment(**extra: str) -> dict[str, str]:
     """The environment for processes of a test: tests/ importable, nothing of an ambient MPI launch."""
     ambient = ("OMPI_", "PMIX_", "PRTE_", "PMI_")
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(ambient)}
-    path = os.pathsep.join(part for part in (str(TESTS), kept.get("PYTHONPATH", "")) if part)
+    kept = {
+        key: value for key, value in os.environ.items() if not key.startswith(ambient)
+    }
+    path = os.pathsep.join(
+        part for part in (str(TESTS), kept.get("PYTHONPATH", "")) if part
+    )
     return {**kept, "PYTHONPATH": path, **extra}
 
 
@@ -72,7 +85,9 @@ def mpirun() -> Mpirun:
     cores other tests use; all traffic stays in shared memory.
     """
     launcher = Path(sys.executable).parent / "mpiexec"
-    assert launcher.exists(), f"no mpiexec beside {sys.executable}: install asyncqn[mpi]"
+    assert launcher.exists(), (
+        f"no mpiexec beside {sys.executable}: install asyncqn[mpi]"
+    )
     environment = child_environment(
         OMPI_ALLOW_RUN_AS_ROOT="1",
         OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
@@ -82,9 +97,20 @@ def mpirun() -> Mpirun:
     )
 
     def run(
-        n: int, script_args: Sequence[str], timeout: float = 100.0, options: Sequence[str] = ()
+        n: int,
+        script_args: Sequence[str],
+        timeout: float = 100.0,
+        options: Sequence[str] = (),
     ) -> subprocess.CompletedProcess[str]:
-        command = [str(launcher), *options, "--oversubscribe", "--bind-to", "none", "-n", str(n)]
+        command = [
+            str(launcher),
+            *options,
+            "--oversubscribe",
+            "--bind-to",
+            "none",
+            "-n",
+            str(n),
+        ]
         command += [sys.executable]
         command += [str(argument) for argument in script_args]
         with subprocess.Popen(
@@ -116,7 +142,11 @@ def ray_local() -> Iterator[Any]:
     import ray
 
     before = dict(os.environ)
-    os.environ.update(child_environment(RAY_USAGE_STATS_ENABLED="0", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0"))
+    os.environ.update(
+        child_environment(
+            RAY_USAGE_STATS_ENABLED="0", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0"
+        )
+    )
     try:
         ray.init(
             address="local",

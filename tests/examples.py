@@ -19,13 +19,22 @@ DTYPES = ("float64", "float32")
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "as-lbfgs diagonal": ("as-lbfgs", {"rho": 0.1, "initial_scale": "diagonal"}),
-    "as-lbfgs shuffled": ("as-lbfgs", {"beta": math.inf, "sampling": "shuffled", "cosine_floor": 0.3}),
+    "as-lbfgs shuffled": (
+        "as-lbfgs",
+        {"beta": math.inf, "sampling": "shuffled", "cosine_floor": 0.3},
+    ),
     "async-sgd blocks": ("async-sgd", {"sampling": "blocks"}),
     "mb-lbfgs timeout": ("mb-lbfgs", {"timeout": 1.5, "quorum": 0.3}),
-    "mb-lbfgs hurry": ("mb-lbfgs", {"timeout": 0.0, "quorum": 0.01, "initial_scale": 0.05}),
+    "mb-lbfgs hurry": (
+        "mb-lbfgs",
+        {"timeout": 0.0, "quorum": 0.01, "initial_scale": 0.05},
+    ),
     "block-lbfgs pieces": ("block-lbfgs", {"blocks": 3, "pieces": 4}),
     "staged-lbfgs without warm-up": ("staged-lbfgs", {"batches": 1, "warmup": 0}),
-    "staged-lbfgs in step": ("staged-lbfgs", {"batches": 4, "warmup": 4, "delay": 0, "in_step": True}),
+    "staged-lbfgs in step": (
+        "staged-lbfgs",
+        {"batches": 4, "warmup": 4, "delay": 0, "in_step": True},
+    ),
 }
 
 
@@ -62,8 +71,12 @@ def problem_examples() -> list[tuple[str, str]]:
     return found
 
 
-EXAMPLES: dict[str, Any] = {name: algorithm_for(name) for name in [*ALGORITHMS, *VARIANTS]}
-SERIAL = [name for name, algorithm in EXAMPLES.items() if extra(algorithm, "max_workers") == 1]
+EXAMPLES: dict[str, Any] = {
+    name: algorithm_for(name) for name in [*ALGORITHMS, *VARIANTS]
+}
+SERIAL = [
+    name for name, algorithm in EXAMPLES.items() if extra(algorithm, "max_workers") == 1
+]
 PARALLEL = [name for name in EXAMPLES if name not in SERIAL]
 STOCHASTIC = [
     name

@@ -15,12 +15,16 @@ class Problem(NamedTuple):
     n_items: int
 
 
-def make_problem(seed: int, n: int = 300, n_users: int = 20, n_items: int = 13) -> Problem:
+def make_problem(
+    seed: int, n: int = 300, n_users: int = 20, n_items: int = 13
+) -> Problem:
     """Random ratings; some rows have many, some none, and pairs may repeat."""
     rng = np.random.default_rng(seed)
     users = (n_users * rng.random(n) ** 2).astype(np.int32)
     items = (n_items * rng.random(n) ** 2).astype(np.int32)
-    return Problem(users, items, rng.integers(1, 11, n).astype(np.float32) / 2, n_users, n_items)
+    return Problem(
+        users, items, rng.integers(1, 11, n).astype(np.float32) / 2, n_users, n_items
+    )
 
 
 def arguments(p: Problem) -> dict[str, Any]:
@@ -40,11 +44,16 @@ def split(p: Problem, theta: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndar
 
 
 def row_ridges(p: Problem, prior: float, alpha: float) -> tuple[np.ndarray, np.ndarray]:
-    counts = (np.bincount(p.items, minlength=p.n_items), np.bincount(p.users, minlength=p.n_users))
+    counts = (
+        np.bincount(p.items, minlength=p.n_items),
+        np.bincount(p.users, minlength=p.n_users),
+    )
     return prior + alpha * counts[0], prior + alpha * counts[1]
 
 
-def value(p: Problem, theta: np.ndarray, rank: int, prior: float, alpha: float) -> float:
+def value(
+    p: Problem, theta: np.ndarray, rank: int, prior: float, alpha: float
+) -> float:
     F, G = split(p, theta, rank)
     errors = (F[p.items] * G[p.users]).sum(1) - p.values
     lam_f, lam_g = row_ridges(p, prior, alpha)
@@ -52,7 +61,12 @@ def value(p: Problem, theta: np.ndarray, rank: int, prior: float, alpha: float) 
 
 
 def gradient(
-    p: Problem, theta: np.ndarray, rank: int, prior: float, alpha: float, rows: np.ndarray
+    p: Problem,
+    theta: np.ndarray,
+    rank: int,
+    prior: float,
+    alpha: float,
+    rows: np.ndarray,
 ) -> np.ndarray:
     """The subsample gradient on the ratings `rows` of `p`, repeats counted."""
     F, G = split(p, theta, rank)
@@ -78,7 +92,12 @@ def best_users(p: Problem, F: np.ndarray, prior: float, alpha: float) -> np.ndar
 
 
 def profiled_gradient(
-    p: Problem, theta: np.ndarray, rank: int, prior: float, alpha: float, users: np.ndarray
+    p: Problem,
+    theta: np.ndarray,
+    rank: int,
+    prior: float,
+    alpha: float,
+    users: np.ndarray,
 ) -> np.ndarray:
     F = theta.astype(np.float64).reshape(p.n_items, rank)
     G = best_users(p, F, prior, alpha)
@@ -93,4 +112,6 @@ def profiled_gradient(
 def slopes(function: Any, theta: np.ndarray, h: float = 1e-5) -> np.ndarray:
     """Central differences of `function` in every coordinate."""
     steps = h * np.eye(len(theta))
-    return np.array([(function(theta + step) - function(theta - step)) / (2 * h) for step in steps])
+    return np.array(
+        [(function(theta + step) - function(theta - step)) / (2 * h) for step in steps]
+    )

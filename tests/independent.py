@@ -60,7 +60,10 @@ class Problem:
 
     def gradient(self, theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
         A = self.A[rows]
-        return theta + len(self.y) / len(rows) * (A.T @ (A @ theta - self.y[rows])) / self.noise
+        return (
+            theta
+            + len(self.y) / len(rows) * (A.T @ (A @ theta - self.y[rows])) / self.noise
+        )
 
     def value(self, theta: np.ndarray) -> float:
         r = self.y - self.A @ theta
@@ -102,9 +105,19 @@ class Path:
     """Iterates and times of the commits, and the first time at which a look finds the error at the target."""
 
     def __init__(
-        self, problem: Problem, theta0: np.ndarray, every: int, target: float, hopeless: float = math.inf
+        self,
+        problem: Problem,
+        theta0: np.ndarray,
+        every: int,
+        target: float,
+        hopeless: float = math.inf,
     ) -> None:
-        self.problem, self.best, self.every, self.target = problem, problem.optimum(), every, target
+        self.problem, self.best, self.every, self.target = (
+            problem,
+            problem.optimum(),
+            every,
+            target,
+        )
         self.thetas, self.times = [theta0.copy()], [0.0]
         self.reached = 0.0 if self.error(theta0) <= target else None
         self.lost, self.most = False, hopeless * max(1.0, self.error(theta0))
@@ -132,8 +145,16 @@ class Path:
 class ASGDWorker:
     """a-SGD: d_theta = -h g."""
 
-    def __init__(self, problem: Problem, given: dict[str, Any], worker: int, numbers: Any) -> None:
-        self.problem, self.given, self.worker, self.numbers, self.k = problem, given, worker, numbers, 0
+    def __init__(
+        self, problem: Problem, given: dict[str, Any], worker: int, numbers: Any
+    ) -> None:
+        self.problem, self.given, self.worker, self.numbers, self.k = (
+            problem,
+            given,
+            worker,
+            numbers,
+            0,
+        )
 
     def step(self, theta: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         n = len(self.problem.y)
@@ -145,9 +166,13 @@ class ASGDWorker:
 class ASLBFGSWorker(ASGDWorker):
     """as-L-BFGS: Algorithm 2 of the paper."""
 
-    def __init__(self, problem: Problem, given: dict[str, Any], worker: int, numbers: Any) -> None:
+    def __init__(
+        self, problem: Problem, given: dict[str, Any], worker: int, numbers: Any
+    ) -> None:
         super().__init__(problem, given, worker, numbers)
-        self.memory = DenseBFGS(given["memory"], given["epsilon"], given["initial_scale"])
+        self.memory = DenseBFGS(
+            given["memory"], given["epsilon"], given["initial_scale"]
+        )
         self.old: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def step(self, theta: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -177,8 +202,17 @@ def asynchronous(
     """First come, first served at a master that does one thing at a time."""
     make = ASLBFGSWorker if kind == "as-lbfgs" else ASGDWorker
     workers = [make(problem, given, w, numbers) for w in range(timing.workers)]
-    theta, u, half, free = theta0.copy(), np.zeros_like(theta0), timing.message / 2.0, 0.0
-    path, views, computed = Path(problem, theta0, every, target, hopeless), {}, [0] * timing.workers
+    theta, u, half, free = (
+        theta0.copy(),
+        np.zeros_like(theta0),
+        timing.message / 2.0,
+        0.0,
+    )
+    path, views, computed = (
+        Path(problem, theta0, every, target, hopeless),
+        {},
+        [0] * timing.workers,
+    )
     queue: list[tuple[float, int]] = []
 
     def hand_out(w: int, sent: float) -> None:
@@ -205,9 +239,19 @@ def rounds(
     *, target: float = 0.0, commits: int = 10**9, limit: float = math.inf, every: int = 1,
 ) -> Path:  # fmt: skip
     """mb-L-BFGS: broadcast, wait for everyone, one step of the master with its central memory."""
-    W, half, n, overlap = timing.workers, timing.message / 2.0, len(problem.y), given["overlap"]
+    W, half, n, overlap = (
+        timing.workers,
+        timing.message / 2.0,
+        len(problem.y),
+        given["overlap"],
+    )
     memory = DenseBFGS(given["memory"], given["epsilon"], given["initial_scale"])
-    path, theta, kept, now = Path(problem, theta0, every, target), theta0.copy(), None, 0.0
+    path, theta, kept, now = (
+        Path(problem, theta0, every, target),
+        theta0.copy(),
+        None,
+        0.0,
+    )
     theta_old = theta0
     for k in range(10**9):
         if path.ends(commits, limit):
@@ -217,12 +261,17 @@ def rounds(
         else:
             turns = [w + 1 for w in range(W)]
         sent = [now + timing.reply * turn for turn in turns]
-        arrivals = sorted((sent[w] + half + numbers.time(w, k) + half, w) for w in range(W))
+        arrivals = sorted(
+            (sent[w] + half + numbers.time(w, k) + half, w) for w in range(W)
+        )
         busy = max(sent)
         for arrival, _ in arrivals:
             busy = max(arrival, busy) + timing.link
         rows = [numbers.rows(w, k, n, given["batch"]) for w in range(W)]
-        parts = [(problem.gradient(theta, r[:overlap]), problem.gradient(theta, r[overlap:])) for r in rows]
+        parts = [
+            (problem.gradient(theta, r[:overlap]), problem.gradient(theta, r[overlap:]))
+            for r in rows
+        ]
         share = overlap / given["batch"]
         g = np.mean([share * g_O + (1.0 - share) * g_S for g_O, g_S in parts], axis=0)
         if kept is not None:

@@ -24,7 +24,9 @@ Pair = tuple[np.ndarray, np.ndarray]
 def one_sentence(error: BaseException | str) -> bool:
     """One line, begun and ended as one sentence: no full stop followed by another sentence."""
     text = str(error)
-    return "\n" not in text and text.endswith(".") and ". " not in text.replace("...", "")
+    return (
+        "\n" not in text and text.endswith(".") and ". " not in text.replace("...", "")
+    )
 
 
 @dataclass
@@ -48,7 +50,9 @@ class Quadratic:
 
     def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
         A = self.A[rows]
-        out[...] = theta + (self.n_data / len(rows)) * (A.T @ (A @ theta - self.y[rows]))
+        out[...] = theta + (self.n_data / len(rows)) * (
+            A.T @ (A @ theta - self.y[rows])
+        )
 
     @classmethod
     def random(cls, dim: int = 4, n_data: int = 20, seed: int = 0) -> Quadratic:
@@ -65,7 +69,9 @@ class Quadratic:
         return np.linalg.solve(self.hessian, self.A.T @ self.y)
 
 
-def gradient(problem: Any, theta: np.ndarray, rows: Sequence[int] | np.ndarray) -> np.ndarray:
+def gradient(
+    problem: Any, theta: np.ndarray, rows: Sequence[int] | np.ndarray
+) -> np.ndarray:
     out = np.full_like(theta, np.nan)
     problem.grad(theta, np.asarray(rows, np.int64), out)
     return out
@@ -85,7 +91,9 @@ def dense_bfgs(pairs: Sequence[Pair], H0: np.ndarray) -> np.ndarray:
     return H
 
 
-def two_loop(pairs: Sequence[Pair], h0: np.ndarray | float, v: np.ndarray) -> np.ndarray:
+def two_loop(
+    pairs: Sequence[Pair], h0: np.ndarray | float, v: np.ndarray
+) -> np.ndarray:
     """H v by Nocedal's two loops, h0 a number or the diagonal of H0."""
     q = v.astype(np.float64).copy()
     alphas = []
@@ -123,7 +131,8 @@ class PairList:
         h0 = self.scale
         if h0 == "pair":
             h0 = (
-                (self.pairs[-1][0] @ self.pairs[-1][1]) / (self.pairs[-1][1] @ self.pairs[-1][1])
+                (self.pairs[-1][0] @ self.pairs[-1][1])
+                / (self.pairs[-1][1] @ self.pairs[-1][1])
                 if self.pairs
                 else 1.0
             )
@@ -133,13 +142,17 @@ class PairList:
 # ---------------------------------------------------------------- algorithms in NumPy
 
 
-def as_lbfgs(algorithm: Any, problem: Any, schedule: Any, theta0: np.ndarray, seed: int) -> dict[str, Any]:
+def as_lbfgs(
+    algorithm: Any, problem: Any, schedule: Any, theta0: np.ndarray, seed: int
+) -> dict[str, Any]:
     """Algorithms 1 and 2 of the paper, literally: every version is kept, workers look theirs up."""
     d = theta0.size
     versions = [(theta0.astype(np.float64), np.zeros(d))]
     workers: dict[int, dict[str, Any]] = {}
     noise = np.sqrt(2 * algorithm.h * algorithm.gamma / algorithm.beta)
-    rows_of_commit = sorted(zip(schedule.commit.tolist(), schedule.worker.tolist(), schedule.read.tolist()))
+    rows_of_commit = sorted(
+        zip(schedule.commit.tolist(), schedule.worker.tolist(), schedule.read.tolist())
+    )
     for _commit, w, read in rows_of_commit:
         theta, u = versions[read]
         state = workers.setdefault(
@@ -154,12 +167,16 @@ def as_lbfgs(algorithm: Any, problem: Any, schedule: Any, theta0: np.ndarray, se
         g = (O.size * g_O + S.size * g_S) / Omega.size
         H = state["memory"].times
         Z = stream.normals(np.empty(d)) if noise > 0 else np.zeros(d)
-        d_u = -algorithm.h * (H(g) + algorithm.rho * g) - algorithm.gamma * u + noise * Z
+        d_u = (
+            -algorithm.h * (H(g) + algorithm.rho * g) - algorithm.gamma * u + noise * Z
+        )
         moved_by = u + d_u if algorithm.integrator == "modified" else u
         d_theta = H(moved_by) + algorithm.rho * moved_by
         if state["old"] is not None and algorithm.memory > 0:
             theta_old, O_old, g_old = state["old"]
-            state["memory"].consider(theta - theta_old, gradient(problem, theta, O_old) - g_old)
+            state["memory"].consider(
+                theta - theta_old, gradient(problem, theta, O_old) - g_old
+            )
         state["old"] = (theta, O, g_O)
         last_theta, last_u = versions[-1]
         versions.append((last_theta + d_theta, last_u + d_u))
@@ -170,15 +187,24 @@ def as_lbfgs(algorithm: Any, problem: Any, schedule: Any, theta0: np.ndarray, se
     }
 
 
-def mb_lbfgs(algorithm: Any, problem: Any, schedule: Any, theta0: np.ndarray, seed: int) -> dict[str, Any]:
+def mb_lbfgs(
+    algorithm: Any, problem: Any, schedule: Any, theta0: np.ndarray, seed: int
+) -> dict[str, Any]:
     """Multi-batch L-BFGS over the rounds of a schedule, late updates dropped."""
     thetas = [theta0.astype(np.float64)]
-    memory = PairList(algorithm.memory, algorithm.epsilon, algorithm.initial_scale, algorithm.cosine_floor)
+    memory = PairList(
+        algorithm.memory,
+        algorithm.epsilon,
+        algorithm.initial_scale,
+        algorithm.cosine_floor,
+    )
     steps: dict[int, int] = {}
     previous: dict[int, tuple[int, np.ndarray]] = {}
     senders_before: set[int] = set()
     pairless = 0
-    table = list(zip(schedule.worker.tolist(), schedule.read.tolist(), schedule.commit.tolist()))
+    table = list(
+        zip(schedule.worker.tolist(), schedule.read.tolist(), schedule.commit.tolist())
+    )
     for k in range(schedule.commits):
         theta = thetas[k]
         updates: dict[int, np.ndarray] = {}
@@ -199,7 +225,10 @@ def mb_lbfgs(algorithm: Any, problem: Any, schedule: Any, theta0: np.ndarray, se
                 if w in senders_before:
                     O = previous[w][1][: algorithm.overlap]
                     assert previous[w][0] == k - 1
-                    ys.append(gradient(problem, theta, O) - gradient(problem, thetas[k - 1], O))
+                    ys.append(
+                        gradient(problem, theta, O)
+                        - gradient(problem, thetas[k - 1], O)
+                    )
             previous[w] = (k, Omega)
         g = np.average(list(updates.values()), axis=0, weights=list(weights.values()))
         if ys:
@@ -217,7 +246,11 @@ def mb_lbfgs(algorithm: Any, problem: Any, schedule: Any, theta0: np.ndarray, se
 
 
 def heavy_ball(
-    theta0: np.ndarray, h: float, gamma: float, steps: int, gradients: Callable[[int, np.ndarray], np.ndarray]
+    theta0: np.ndarray,
+    h: float,
+    gamma: float,
+    steps: int,
+    gradients: Callable[[int, np.ndarray], np.ndarray],
 ) -> np.ndarray:
     """theta+ = theta + u, u+ = (1 - gamma) u - h g(theta): both from the values before the step."""
     theta, u, out = theta0.copy(), np.zeros_like(theta0), [theta0.copy()]
@@ -228,7 +261,9 @@ def heavy_ball(
     return np.array(out)
 
 
-def thetas_of(problem: Any, algorithm: Any, engine: Any, commits: int, **more: Any) -> tuple[Any, np.ndarray]:
+def thetas_of(
+    problem: Any, algorithm: Any, engine: Any, commits: int, **more: Any
+) -> tuple[Any, np.ndarray]:
     """A run and its iterates after every commit, version 0 first."""
     seen: list[np.ndarray] = []
     run = minimize(
@@ -241,7 +276,9 @@ def thetas_of(problem: Any, algorithm: Any, engine: Any, commits: int, **more: A
 # ---------------------------------------------------------------- the cluster as an event model
 
 
-def simpy_asynchronous(cluster: Any, commits: int, seed: int) -> list[tuple[int, int, float]]:
+def simpy_asynchronous(
+    cluster: Any, commits: int, seed: int
+) -> list[tuple[int, int, float]]:
     """(worker, read, time) of every commit, from processes that share a master with a queue.
 
     Messages keep the master for the link's time; a worker may die, and be there again.
@@ -304,7 +341,9 @@ def plain_rounds(
     back = [cluster.recoveries.get(w, np.inf) for w in range(W)]
     away = list(death)  # the deaths that are still to come
     times = [list(cluster.compute_times(seed, w, 2 * commits + 2)) for w in range(W)]
-    busy_until = [t + half for t in join]  # a worker has heard of the master half a message after joining
+    busy_until = [
+        t + half for t in join
+    ]  # a worker has heard of the master half a message after joining
     rows: list[tuple[int, int, int, float]] = []
     broadcast = 0.0
     for version in range(commits):
@@ -317,14 +356,24 @@ def plain_rounds(
                 busy_until[w], away[w] = max(busy_until[w], back[w] + half), np.inf
                 begin[w] = max(heard, busy_until[w])
         arrive = [
-            begin[w] + times[w][0] + half if begin[w] + times[w][0] <= away[w] else np.inf for w in range(W)
+            begin[w] + times[w][0] + half
+            if begin[w] + times[w][0] <= away[w]
+            else np.inf
+            for w in range(W)
         ]
-        moments = sorted({t for t in [*arrive, *death, heard + timeout] if heard <= t < np.inf})
+        moments = sorted(
+            {t for t in [*arrive, *death, heard + timeout] if heard <= t < np.inf}
+        )
         for now in moments:
             here = [w for w in range(W) if arrive[w] <= now]
-            living = [w for w in range(W) if join[w] <= now and not death[w] <= now < back[w]]
+            living = [
+                w for w in range(W) if join[w] <= now and not death[w] <= now < back[w]
+            ]
             everyone = all(w in here for w in living)
-            if here and (everyone or (now >= heard + timeout and len(here) >= quorum * len(living) - 1e-9)):
+            if here and (
+                everyone
+                or (now >= heard + timeout and len(here) >= quorum * len(living) - 1e-9)
+            ):
                 break
         else:
             return rows

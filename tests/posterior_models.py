@@ -13,7 +13,9 @@ class Model:
 
     n_data = 1
 
-    def __init__(self, function: Callable[[Any], tuple[float, Any]], dim: int, **facts: Any) -> None:
+    def __init__(
+        self, function: Callable[[Any], tuple[float, Any]], dim: int, **facts: Any
+    ) -> None:
         self.function, self.dim = function, dim
         self.__dict__.update(facts)
 
@@ -39,7 +41,9 @@ def gaussian(dim: int, seed: int = 0) -> Model:
     return Model(function, dim, mean=mean, sd=np.sqrt(np.diag(np.linalg.inv(P))))
 
 
-def beside_a_unit_gaussian(centre: Any, scale: float = 1.0, share: float = 0.5) -> Model:
+def beside_a_unit_gaussian(
+    centre: Any, scale: float = 1.0, share: float = 0.5
+) -> Model:
     """A unit Gaussian at 0 and one of standard deviation `scale` at `centre`, which holds `share`."""
     dim = len(centre)
 

@@ -11,4 +11,8 @@ TRAIN, TEST = RATINGS.split(0.1, 0)
 
 
 def ids(ratings: Ratings) -> tuple[Any, Any, Any]:
-    return ratings.user_ids[ratings.users], ratings.item_ids[ratings.items], ratings.values
+    return (
+        ratings.user_ids[ratings.users],
+        ratings.item_ids[ratings.items],
+        ratings.values,
+    )

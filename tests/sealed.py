@@ -26,7 +26,9 @@ def document_of(folder: Path) -> Path:
     return next(folder / name for name in DOCUMENTS if (folder / name).exists())
 
 
-def reseal(folder: Path, change: Callable[[dict[str, Any]], Any] = lambda document: None) -> None:
+def reseal(
+    folder: Path, change: Callable[[dict[str, Any]], Any] = lambda document: None
+) -> None:
     """Change the document, then mend its checksum and those of its data files."""
     path = document_of(folder)
     document = json.loads(path.read_text())

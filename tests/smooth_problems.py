@@ -26,7 +26,9 @@ class Smooth:
     def _value_rows(self, theta: Any, rows: Any) -> float:
         with np.errstate(all="ignore"):
             value, _ = self.terms(theta, rows)
-            return float(self.prior / 2 * (theta @ theta) + self.n_data / len(rows) * value)
+            return float(
+                self.prior / 2 * (theta @ theta) + self.n_data / len(rows) * value
+            )
 
     def value(self, theta: Any) -> float:
         return self._value_rows(theta, np.arange(self.n_data))
@@ -54,7 +56,9 @@ class Cliff(Smooth):
     """U = n sum(exp(theta) - theta): linear on one side, beyond the numbers on the other."""
 
     def terms(self, theta: Any, rows: Any) -> tuple[Any, Any]:
-        return len(rows) * np.sum(np.exp(theta) - theta), len(rows) * (np.exp(theta) - 1)
+        return len(rows) * np.sum(np.exp(theta) - theta), len(rows) * (
+            np.exp(theta) - 1
+        )
 
 
 class _Rows(Smooth):
@@ -65,7 +69,9 @@ class _Rows(Smooth):
     def __init__(self, dtype: Any = np.float64, valued: bool = True) -> None:
         super().__init__(dtype, valued)
         rng = np.random.default_rng(5)
-        X = rng.standard_normal((self.n_data, self.dim)) * np.geomspace(1.0, 0.1, self.dim)
+        X = rng.standard_normal((self.n_data, self.dim)) * np.geomspace(
+            1.0, 0.1, self.dim
+        )
         self.X, self.y = X.astype(dtype), self.answers(X, rng).astype(dtype)
 
     def answers(self, X: Any, rng: Any) -> Any:
@@ -92,7 +98,9 @@ class Poisson(_Rows):
 
     def terms(self, theta: Any, rows: Any) -> tuple[Any, Any]:
         z = self.X[rows] @ theta
-        return np.sum(np.exp(z) - self.y[rows] * z), self.X[rows].T @ (np.exp(z) - self.y[rows])
+        return np.sum(np.exp(z) - self.y[rows] * z), self.X[rows].T @ (
+            np.exp(z) - self.y[rows]
+        )
 
 
 class Logistic(_Rows):
@@ -101,7 +109,11 @@ class Logistic(_Rows):
     prior = 1e-2
 
     def answers(self, X: Any, rng: Any) -> Any:
-        return np.where(rng.random(self.n_data) < 1 / (1 + np.exp(-2 * X @ np.ones(self.dim))), 1.0, -1.0)
+        return np.where(
+            rng.random(self.n_data) < 1 / (1 + np.exp(-2 * X @ np.ones(self.dim))),
+            1.0,
+            -1.0,
+        )
 
     def terms(self, theta: Any, rows: Any) -> tuple[Any, Any]:
         z = -self.y[rows] * (self.X[rows] @ theta)
@@ -123,7 +135,11 @@ class TanhNetwork(_Rows):
 
     def terms(self, theta: Any, rows: Any) -> tuple[Any, Any]:
         cut = self.inputs * self.hidden
-        X, W, v = self.X[rows, : self.inputs], theta[:cut].reshape(self.inputs, self.hidden), theta[cut:]
+        X, W, v = (
+            self.X[rows, : self.inputs],
+            theta[:cut].reshape(self.inputs, self.hidden),
+            theta[cut:],
+        )
         Z = np.tanh(X @ W)
         r = Z @ v - self.y[rows]
         E = np.outer(r, v) * (1 - Z * Z)

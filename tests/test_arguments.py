@@ -54,7 +54,10 @@ def meddling(self: Any, theta: Any, rows: Any, out: Any) -> None:
         ),
         ({"grad": idle}, "grad leaves the array out unchanged: write the gradient"),
         ({"grad": meddling}, "changes theta"),
-        ({"value": lambda self, theta: np.ones(3)}, r"value must return a number, not an array of shape"),
+        (
+            {"value": lambda self, theta: np.ones(3)},
+            r"value must return a number, not an array of shape",
+        ),
         ({"value": lambda self, theta: None}, "value must return a number, not None"),
         ({"value": lambda self, theta: "low"}, "value must return a number, not str"),
         ({"value": 3.0}, "'value' of the problem must be a method"),
@@ -69,7 +72,9 @@ def meddling(self: Any, theta: Any, rows: Any, out: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("algorithm", [SGD, None], ids=["sgd", "default"])
-def test_a_wrong_problem_is_refused(members: dict[str, Any], sentence: str, algorithm: Any) -> None:
+def test_a_wrong_problem_is_refused(
+    members: dict[str, Any], sentence: str, algorithm: Any
+) -> None:
     with pytest.raises(BadInput, match=sentence) as caught:
         aq.minimize(bowl(**members), algorithm, engine=engine(), commits=5)
     assert "\n" not in str(caught.value)
@@ -82,17 +87,40 @@ def test_a_wrong_problem_is_refused(members: dict[str, Any], sentence: str, algo
             {"problem": Bowl},
             r"problem must be .*, not the class Bowl: create an object, Bowl\(\.\.\.\)",
         ),
-        ({"problem": 3}, "problem must be an object with dim, n_data, value and grad, not 3"),
-        ({"algorithm": aq.AsyncSGD}, "algorithm must be an algorithm.*, not the class AsyncSGD: create"),
-        ({"algorithm": "async-sgd"}, "algorithm must be an algorithm, such as .*, not 'async-sgd'"),
-        ({"engine": aq.Threads}, "engine must be an engine.*, not the class Threads: create an object"),
+        (
+            {"problem": 3},
+            "problem must be an object with dim, n_data, value and grad, not 3",
+        ),
+        (
+            {"algorithm": aq.AsyncSGD},
+            "algorithm must be an algorithm.*, not the class AsyncSGD: create",
+        ),
+        (
+            {"algorithm": "async-sgd"},
+            "algorithm must be an algorithm, such as .*, not 'async-sgd'",
+        ),
+        (
+            {"engine": aq.Threads},
+            "engine must be an engine.*, not the class Threads: create an object",
+        ),
         ({"engine": "threads"}, "engine must be an engine, such as .*, not 'threads'"),
-        ({"callback": 3}, "callback must be a function, a Patience, a list of these or None, not 3"),
+        (
+            {"callback": 3},
+            "callback must be a function, a Patience, a list of these or None, not 3",
+        ),
         ({"checkpoint": 3}, "checkpoint must be the path of a folder or None, not 3"),
     ],
 )
-def test_what_is_no_object_of_a_run_is_refused(arguments: dict[str, Any], sentence: str) -> None:
-    given = {"problem": Bowl(), "algorithm": SGD, "engine": engine(), "commits": 5, **arguments}
+def test_what_is_no_object_of_a_run_is_refused(
+    arguments: dict[str, Any], sentence: str
+) -> None:
+    given = {
+        "problem": Bowl(),
+        "algorithm": SGD,
+        "engine": engine(),
+        "commits": 5,
+        **arguments,
+    }
     with pytest.raises(BadInput, match=sentence):
         aq.minimize(given.pop("problem"), given.pop("algorithm"), **given)
 
@@ -102,7 +130,9 @@ def test_clusters_are_asked_for_where_they_are_needed() -> None:
         aq.Simulator(3)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="timing_model must be a Cluster"):
         aq.Threads(2, timing_model=3)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="worker_mean must be one finite number of at least 0, or one"):
+    with pytest.raises(
+        BadInput, match="worker_mean must be one finite number of at least 0, or one"
+    ):
         aq.Cluster(workers=2, worker_mean="a")  # type: ignore[arg-type]
 
 
@@ -117,14 +147,18 @@ def test_what_a_problem_raises_is_told_by_the_engine() -> None:
 
 
 def test_an_objective_that_is_not_finite_at_the_start_is_named_as_the_cause() -> None:
-    run = aq.minimize(bowl(value=lambda self, theta: np.nan), SGD, engine=engine(), commits=5)
+    run = aq.minimize(
+        bowl(value=lambda self, theta: np.nan), SGD, engine=engine(), commits=5
+    )
     assert run.status == "diverged"
     assert "the objective at theta0 is not finite" in run.message
 
 
 @pytest.mark.parametrize("method", ["value", "grad"])
 @pytest.mark.parametrize("at", [aq.Threads(1), aq.Threads(2), engine()], ids=repr)
-def test_a_problem_s_stop_iteration_is_not_taken_for_the_callback_s(method: str, at: Any) -> None:
+def test_a_problem_s_stop_iteration_is_not_taken_for_the_callback_s(
+    method: str, at: Any
+) -> None:
     def late(self: Any, *arguments: Any) -> Any:
         self.calls = getattr(self, "calls", 0) + 1
         if self.calls > 12:
@@ -133,4 +167,11 @@ def test_a_problem_s_stop_iteration_is_not_taken_for_the_callback_s(method: str,
 
     for check in (True, False):
         with pytest.raises((BadInput, WorkerFailed), match="StopIteration"):
-            aq.minimize(bowl(**{method: late}), SGD, engine=at, commits=50, evaluate=2, check=check)
+            aq.minimize(
+                bowl(**{method: late}),
+                SGD,
+                engine=at,
+                commits=50,
+                evaluate=2,
+                check=check,
+            )

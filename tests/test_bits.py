@@ -16,7 +16,13 @@ from benchmarks import bits
 @pytest.fixture
 def one_case(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = bits.problems()["linear-gaussian"].example("float64")
-    case = ("async-sgd", "linear-gaussian", "float64", aq.AsyncSGD(h=1e-5, batch=10), problem)
+    case = (
+        "async-sgd",
+        "linear-gaussian",
+        "float64",
+        aq.AsyncSGD(h=1e-5, batch=10),
+        problem,
+    )
     monkeypatch.setattr(bits, "cases", lambda: iter([case]))
 
 
@@ -28,7 +34,12 @@ def test_recorded_runs_are_computed_again_without_a_difference(
         bits.record(what, tmp_path)
     else:
         name, kind, dtype, algorithm, problem = next(bits.cases())
-        run = aq.minimize(problem, algorithm, engine=aq.Simulator(bits._cluster(algorithm)), commits=30)
+        run = aq.minimize(
+            problem,
+            algorithm,
+            engine=aq.Simulator(bits._cluster(algorithm)),
+            commits=30,
+        )
         run.save(tmp_path / what / "run")
         (tmp_path / what / "run.json").write_text(json.dumps([name, kind, dtype]))
     bits.check(what, tmp_path)
@@ -44,7 +55,9 @@ def test_every_kind_of_difference_is_named() -> None:
     moved = np.nextafter(run.theta, np.inf)
     assert bits.differences(run, replace(run, theta=moved)) == ["theta"]
     assert bits.differences(run, replace(run, counters={})) == ["counters"]
-    longer = aq.minimize(problem, aq.AsyncSGD(h=1e-5, batch=10), engine=engine, commits=21)
+    longer = aq.minimize(
+        problem, aq.AsyncSGD(h=1e-5, batch=10), engine=engine, commits=21
+    )
     assert {"theta", "schedule", "fingerprints"} <= set(bits.differences(run, longer))
     higher = aq.Table({**run.metrics, "fun": np.nextafter(run.metrics["fun"], np.inf)})
     assert bits.differences(run, replace(run, metrics=higher)) == ["fun"]
@@ -52,6 +65,8 @@ def test_every_kind_of_difference_is_named() -> None:
 
 
 def test_every_registered_algorithm_and_problem_is_compared() -> None:
-    seen = [(name, kind) for name, kind, dtype, _, _ in bits.cases() if dtype == "float64"]
+    seen = [
+        (name, kind) for name, kind, dtype, _, _ in bits.cases() if dtype == "float64"
+    ]
     assert {name for name, _ in seen} == {*bits.algorithms(), *bits.VARIANTS}
     assert {kind for _, kind in seen} == set(bits.problems())

@@ -69,8 +69,12 @@ def test_every_public_name_has_an_example(name: str) -> None:
 
 
 @pytest.mark.timeout(300)  # kernels may have to be compiled
-@pytest.mark.parametrize("name", [n for n in (*asyncqn.__all__, *RECOMMENDER) if n not in OWN_PROCESSES])
-def test_an_example_prints_what_it_says(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name", [n for n in (*asyncqn.__all__, *RECOMMENDER) if n not in OWN_PROCESSES]
+)
+def test_an_example_prints_what_it_says(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)  # some write a file
     monkeypatch.setenv("ASYNCQN_CACHE", str(tmp_path / "cache"))
     prints_what_it_says(name)
@@ -88,12 +92,18 @@ def test_the_example_of_ray_prints_what_it_says(ray_local) -> None:
 
 
 def test_the_list_of_public_names_is_made_of_todays_docstrings() -> None:
-    assert api_page.PAGE.read_text(encoding="utf-8") == api_page.page(), "run python tests/api_page.py"
+    assert api_page.PAGE.read_text(encoding="utf-8") == api_page.page(), (
+        "run python tests/api_page.py"
+    )
 
 
 def project_pages() -> list[Path]:
     # What stands beside a program of its name is the words of a page in docs, with the links of that page.
-    studies = (p for p in (ROOT / "benchmarks").rglob("*.md") if not p.with_suffix(".py").is_file())
+    studies = (
+        p
+        for p in (ROOT / "benchmarks").rglob("*.md")
+        if not p.with_suffix(".py").is_file()
+    )
     return [
         *PAGES.values(),
         *(ROOT / name for name in ("CONTRIBUTING.md", "DESIGN.md", "CHANGELOG.md")),
@@ -104,10 +114,14 @@ def project_pages() -> list[Path]:
 def anchors(page: Path) -> set[str]:
     """The anchors that a page's headings make, by GitHub's rule."""
     titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.M)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    return {
+        re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles
+    }
 
 
-@pytest.mark.parametrize("page", project_pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "page", project_pages(), ids=lambda page: page.relative_to(ROOT).as_posix()
+)
 def test_no_link_is_dead(page: Path) -> None:
     dead = []
     for link in LINK.findall(page.read_text(encoding="utf-8")):
@@ -127,9 +141,18 @@ def test_every_page_can_be_reached_from_the_index() -> None:
         if page in seen or page.suffix != ".md":
             continue
         seen.add(page)
-        links = (link.partition("#")[0] for link in LINK.findall(page.read_text(encoding="utf-8")))
-        queue += [(page.parent / x).resolve() for x in links if x and not x.startswith(ELSEWHERE)]
-    assert sorted(p.relative_to(ROOT).as_posix() for p in {*PAGES.values()} - seen) == []
+        links = (
+            link.partition("#")[0]
+            for link in LINK.findall(page.read_text(encoding="utf-8"))
+        )
+        queue += [
+            (page.parent / x).resolve()
+            for x in links
+            if x and not x.startswith(ELSEWHERE)
+        ]
+    assert (
+        sorted(p.relative_to(ROOT).as_posix() for p in {*PAGES.values()} - seen) == []
+    )
 
 
 def defined_in(path: Path) -> set[str]:
@@ -139,7 +162,9 @@ def defined_in(path: Path) -> set[str]:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             names.add(node.name)
         elif isinstance(node, ast.Assign):
-            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+            names |= {
+                target.id for target in node.targets if isinstance(target, ast.Name)
+            }
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             names.add(node.target.id)
     return names
@@ -148,7 +173,9 @@ def defined_in(path: Path) -> set[str]:
 def test_the_tour_of_contributing_names_files_and_functions_that_exist() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     tour = text.split("## The tour")[1].split("\n## ")[0]
-    stops = [line for line in tour.splitlines() if line.startswith("| ") and "`" in line]
+    stops = [
+        line for line in tour.splitlines() if line.startswith("| ") and "`" in line
+    ]
     asked = (
         "Algorithm 1",
         "Algorithm 2",
@@ -176,7 +203,9 @@ def test_the_page_of_one_run_names_files_and_functions_that_exist() -> None:
     assert [file for file in sorted(files) if not (source / file).is_file()] == []
     hops = re.findall(r"^\| \d? ?\| `([\w/]+\.py)` \| `([\w.]+)`", text, re.M)
     assert len(hops) == 10, "two starts, five hops and three"
-    missing = [(f, n) for f, n in hops if not set(n.split(".")) <= defined_in(source / f)]
+    missing = [
+        (f, n) for f, n in hops if not set(n.split(".")) <= defined_in(source / f)
+    ]
     assert missing == []
 
 
@@ -186,8 +215,14 @@ def test_the_job_file_of_the_reference_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     path.write_text(block.body, encoding="utf-8")
     job = load_job(path)
-    assert (job.run.commits, job.cluster.workers, type(job.algorithm).__name__) == (5000, 40, "ASLBFGS")
-    (tmp_path / "train.csv").write_text("age,dose,count,y\n" + "1,2,1,0\n2,1,3,1\n" * 5, encoding="utf-8")
+    assert (job.run.commits, job.cluster.workers, type(job.algorithm).__name__) == (
+        5000,
+        40,
+        "ASLBFGS",
+    )
+    (tmp_path / "train.csv").write_text(
+        "age,dose,count,y\n" + "1,2,1,0\n2,1,3,1\n" * 5, encoding="utf-8"
+    )
     path.write_text(of_a_file.body, encoding="utf-8")
     assert (load_job(path).problem.n_data, load_job(path).problem.dim) == (8, 3)
     assert [kind for kind in (*PROBLEMS, *ALGORITHMS) if f"`{kind}`" not in text] == []
@@ -197,7 +232,11 @@ def test_the_reference_of_the_command_line_has_every_command_and_exit_code() -> 
     text = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     assert [name for name in command_modules() if f"| `{name}" not in text] == []
     rows = text.split("| exit code |")[1].split("\n\n")[0]
-    shown = {int(n) for row in re.findall(r"^\| ([\d, ]+) \|", rows, re.M) for n in row.split(",")}
+    shown = {
+        int(n)
+        for row in re.findall(r"^\| ([\d, ]+) \|", rows, re.M)
+        for n in row.split(",")
+    }
     assert shown == {*EXIT_CODES.values(), BAD_INPUT}
 
 
@@ -206,17 +245,27 @@ OWN_ALGORITHM = ROOT / "docs" / "guide" / "own-algorithm.md"
 
 def own_algorithm() -> str:
     """The file that the guide builds: its first Python block."""
-    return next(b.body for b in blocks(OWN_ALGORITHM.read_text(encoding="utf-8")) if b.language == "python")
+    return next(
+        b.body
+        for b in blocks(OWN_ALGORITHM.read_text(encoding="utf-8"))
+        if b.language == "python"
+    )
 
 
 def test_the_guides_own_algorithm_is_a_file_of_less_than_25_lines() -> None:
-    lines = [line for line in own_algorithm().splitlines() if line.strip() and not line.startswith("#")]
+    lines = [
+        line
+        for line in own_algorithm().splitlines()
+        if line.strip() and not line.startswith("#")
+    ]
     assert len(lines) < 25
 
 
 @pytest.mark.timeout(240)  # it starts ranks and a local Ray
 @pytest.mark.xdist_group("clusters")
-def test_the_guides_own_algorithm_passes_the_checks_and_runs_on_every_engine(tmp_path: Path) -> None:
+def test_the_guides_own_algorithm_passes_the_checks_and_runs_on_every_engine(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "delay_adaptive.py").write_text(own_algorithm(), encoding="utf-8")
     script = (
         "import asyncqn as aq\n"
@@ -227,7 +276,9 @@ def test_the_guides_own_algorithm_passes_the_checks_and_runs_on_every_engine(tmp
     )
     (tmp_path / "script.py").write_text(script, encoding="utf-8")
     environment = child_environment()
-    environment["PYTHONPATH"] = os.pathsep.join((str(tmp_path), environment["PYTHONPATH"]))
+    environment["PYTHONPATH"] = os.pathsep.join(
+        (str(tmp_path), environment["PYTHONPATH"])
+    )
     done = subprocess.run(
         [sys.executable, "script.py"],
         cwd=tmp_path,
@@ -243,6 +294,15 @@ def test_the_guides_own_algorithm_passes_the_checks_and_runs_on_every_engine(tmp
 
 def test_a_page_says_what_is_trusted_and_that_a_checksum_is_no_signature() -> None:
     page = (ROOT / "docs" / "explanation" / "security.md").read_text(encoding="utf-8")
-    assert "explanation/security.md" in (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    asked = ("A checksum is not a signature", "MPI", "Ray", "numba's cache", "--allow-imports", "report")
+    assert "explanation/security.md" in (ROOT / "docs" / "index.md").read_text(
+        encoding="utf-8"
+    )
+    asked = (
+        "A checksum is not a signature",
+        "MPI",
+        "Ray",
+        "numba's cache",
+        "--allow-imports",
+        "report",
+    )
     assert [word for word in asked if word not in page] == []

@@ -35,7 +35,10 @@ PUBLIC = dict(public())
 def sections(docstring: str) -> dict[str, str]:
     """The text of every section by its title; the summary and what follows it under ""."""
     parts = HEADER.split(inspect.cleandoc(docstring))
-    return {"": parts[0].strip(), **dict(zip(parts[1::2], (text.strip("\n") for text in parts[2::2])))}
+    return {
+        "": parts[0].strip(),
+        **dict(zip(parts[1::2], (text.strip("\n") for text in parts[2::2]))),
+    }
 
 
 def entries(section: str) -> dict[str, tuple[str, str]]:
@@ -44,7 +47,9 @@ def entries(section: str) -> dict[str, tuple[str, str]]:
     for block in re.split(r"^(?=\S)", section, flags=re.M):
         head, _, description = block.partition("\n")
         if match := ENTRY.match(head):
-            found |= dict.fromkeys(match[1].split(", "), (match[2], description.strip()))
+            found |= dict.fromkeys(
+                match[1].split(", "), (match[2], description.strip())
+            )
         else:
             assert not head.strip(), f"{head!r} is no entry of the form 'name : type'"
     return found
@@ -53,7 +58,8 @@ def entries(section: str) -> dict[str, tuple[str, str]]:
 def signature(thing: Any) -> dict[str, inspect.Parameter]:
     """The parameters of a call; none for protocols, errors and enumerations, which nobody calls."""
     if isinstance(thing, type) and (
-        issubclass(thing, (BaseException, Enum)) or getattr(thing, "_is_protocol", False)
+        issubclass(thing, (BaseException, Enum))
+        or getattr(thing, "_is_protocol", False)
     ):
         return {}
     return dict(inspect.signature(thing).parameters)
@@ -78,12 +84,20 @@ def disagreement(head: str, parameter: inspect.Parameter) -> str | None:
     opaque = callable(parameter.default) and not isinstance(parameter.default, type)
     factory = "factory" in repr(parameter.default)
     if parameter.default is None or opaque or factory or stated[1] is None:
-        return None if stated[1] in (None, "None", "{}") else f"states {stated[1]}, not None"
+        return (
+            None
+            if stated[1] in (None, "None", "{}")
+            else f"states {stated[1]}, not None"
+        )
     said = stated[1].replace(",", "")
     if said == spelled(parameter.default).replace(",", ""):
         return None
     try:
-        return None if float(said) == float(parameter.default) else f"states {said}, not {parameter.default}"
+        return (
+            None
+            if float(said) == float(parameter.default)
+            else f"states {said}, not {parameter.default}"
+        )
     except (TypeError, ValueError):
         return f"states {said}, not {spelled(parameter.default)}"
 
@@ -93,19 +107,34 @@ def faults(thing: Any) -> list[str]:
     found = sections(thing.__doc__ or "")
     summary = found[""].partition("\n\n")[0]
     wrong = (
-        [] if summary.endswith(".") and "\n" not in summary else ["the summary is no sentence on one line"]
+        []
+        if summary.endswith(".") and "\n" not in summary
+        else ["the summary is no sentence on one line"]
     )
-    wanted, result = signature(thing), isinstance(thing, type) and thing.__name__ in RESULTS
+    wanted, result = (
+        signature(thing),
+        isinstance(thing, type) and thing.__name__ in RESULTS,
+    )
     described = entries(found.get("Attributes" if result else "Parameters", ""))
     wrong += [f"{name} is not described" for name in wanted if name not in described]
     if not result:
-        wrong += [f"{name} is described and does not exist" for name in described if name not in wanted]
+        wrong += [
+            f"{name} is described and does not exist"
+            for name in described
+            if name not in wanted
+        ]
     for name, (head, description) in described.items():
         if not description.endswith((".", ":")):
             wrong.append(f"the description of {name} is no sentence")
-        if not result and name in wanted and (reason := disagreement(head, wanted[name])) is not None:
+        if (
+            not result
+            and name in wanted
+            and (reason := disagreement(head, wanted[name])) is not None
+        ):
             wrong.append(f"{name} {reason}")
-    returns = not isinstance(thing, type) and inspect.signature(thing).return_annotation not in (None, "None")
+    returns = not isinstance(thing, type) and inspect.signature(
+        thing
+    ).return_annotation not in (None, "None")
     if returns and "Returns" not in found:
         wrong.append("it returns something and has no section 'Returns'")
     if ">>> " not in found.get("Examples", ""):

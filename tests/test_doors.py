@@ -63,11 +63,18 @@ def test_a_function_and_the_module_of_its_name_are_not_confused() -> None:
         "try:\n    aq.minimise\n"
         "except AttributeError as error:\n    print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("module 'asyncqn' has no attribute 'minimise'\n", "")
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == (
+        "module 'asyncqn' has no attribute 'minimise'\n",
+        "",
+    )
 
 
-def test_classes_of_a_script_go_through_joblib_and_a_grid_search(tmp_path: Path) -> None:
+def test_classes_of_a_script_go_through_joblib_and_a_grid_search(
+    tmp_path: Path,
+) -> None:
     calls = """
 from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator
@@ -93,7 +100,11 @@ print(search.fit(np.zeros((4, 1)), np.zeros(4)).best_params_)
 """
     (tmp_path / "script.py").write_text(SCRIPT + calls)
     done = subprocess.run(
-        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.stdout == "[1, 2]\n{'workers': 1}\n", done.stderr
 
@@ -102,7 +113,11 @@ def test_classes_of_a_script_go_to_new_interpreters(tmp_path: Path) -> None:
     call = "run(aq.Processes(2, start_method='spawn')).save('run')\n"
     (tmp_path / "script.py").write_text(SCRIPT + call)
     done = subprocess.run(
-        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     run = aq.load_run(tmp_path / "run")
@@ -128,10 +143,14 @@ def reinit(): pass
 """
 
 
-def test_json_is_all_that_is_written_where_colorama_is_installed(tmp_path: Path) -> None:
+def test_json_is_all_that_is_written_where_colorama_is_installed(
+    tmp_path: Path,
+) -> None:
     """mpiexec gives each rank a terminal, which colorama resets at exit once numba has formatted an error."""
     (tmp_path / "colorama.py").write_text(COLORAMA)
-    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join(
+        [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
     environment = {**os.environ, "PYTHONPATH": path}
     program = (
         "from asyncqn.cli.main import main\n"
@@ -150,7 +169,9 @@ def test_json_is_all_that_is_written_where_colorama_is_installed(tmp_path: Path)
     assert json.loads(done.stdout)["commits"] == 40
 
 
-def test_json_under_mpiexec_is_one_document_where_colorama_is_installed(mpirun: Any, tmp_path: Path) -> None:
+def test_json_under_mpiexec_is_one_document_where_colorama_is_installed(
+    mpirun: Any, tmp_path: Path
+) -> None:
     (tmp_path / "colorama.py").write_text(COLORAMA)
     program = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
@@ -167,7 +188,18 @@ def test_json_under_mpiexec_is_one_document_where_colorama_is_installed(mpirun: 
 
 # -- modules of the current folder
 
-NAMES = ("socket", "signal", "threading", "random", "numpy", "numba", "json", "pickle", "selectors", "struct")
+NAMES = (
+    "socket",
+    "signal",
+    "threading",
+    "random",
+    "numpy",
+    "numba",
+    "json",
+    "pickle",
+    "selectors",
+    "struct",
+)
 
 
 @pytest.fixture
@@ -176,30 +208,50 @@ def hostile(tmp_path: Path) -> Path:
     folder = tmp_path / "hostile"
     folder.mkdir()
     for name in NAMES:
-        (folder / f"{name}.py").write_text(f"open('{folder}/ran {name}', 'w').close()\n")
+        (folder / f"{name}.py").write_text(
+            f"open('{folder}/ran {name}', 'w').close()\n"
+        )
     return folder
 
 
 def program(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The program, called in a folder as its script in bin/ calls it."""
     installed = folder.parent / "asyncqn-script"
-    installed.write_text("from asyncqn.cli.main import main\nif __name__ == '__main__':\n    main()\n")
+    installed.write_text(
+        "from asyncqn.cli.main import main\nif __name__ == '__main__':\n    main()\n"
+    )
     return subprocess.run(
-        [sys.executable, str(installed), *arguments], cwd=folder, capture_output=True, text=True, timeout=300
+        [sys.executable, str(installed), *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("run", "--engine", "processes", "--start-method", "spawn", "--commits", "5", "-q"),
+        (
+            "run",
+            "--engine",
+            "processes",
+            "--start-method",
+            "spawn",
+            "--commits",
+            "5",
+            "-q",
+        ),
         pytest.param(
-            ("run", "--engine", "ray", "--commits", "5", "-q"), marks=pytest.mark.xdist_group("clusters")
+            ("run", "--engine", "ray", "--commits", "5", "-q"),
+            marks=pytest.mark.xdist_group("clusters"),
         ),
     ],
     ids=["spawn", "ray"],
 )
-def test_no_module_of_the_current_folder_is_run_by_a_child(hostile: Path, arguments: tuple[str, ...]) -> None:
+def test_no_module_of_the_current_folder_is_run_by_a_child(
+    hostile: Path, arguments: tuple[str, ...]
+) -> None:
     done = program(hostile, *arguments)
     assert done.returncode == 0, done.stderr
     assert [path.name for path in hostile.glob("ran *")] == []

@@ -41,7 +41,12 @@ def request(app: Any, method: str, path: str, query: str = "") -> tuple[int, Any
     async def send(event: dict[str, Any]) -> None:
         sent.append(event)
 
-    scope = {"type": "http", "method": method, "path": path, "query_string": query.encode()}
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": query.encode(),
+    }
     asyncio.run(app(scope, receive, send))
     start, body = sent
     assert dict(start["headers"])[b"content-type"] == b"application/json"
@@ -62,12 +67,18 @@ def test_the_service_recommends_finds_like_items_and_learns_ratings(
     model = Recommender.load(place)
     user, item = TRAIN.user_ids[0].item(), TRAIN.item_ids[5].item()
     expected = [one._asdict() for one in model.recommend(user, 3)]
-    assert request(app, "GET", "/recommend", f"user={user}&n=3") == (200, {"items": expected})
+    assert request(app, "GET", "/recommend", f"user={user}&n=3") == (
+        200,
+        {"items": expected},
+    )
     expected = [one._asdict() for one in model.similar(item, 10)]
     assert request(app, "GET", "/similar", f"item={item}") == (200, {"items": expected})
     _, before = request(app, "GET", "/recommend", "user=900001&n=1")
     assert before["items"][0]["basis"] == "baseline"
-    assert request(app, "POST", "/rate", f"user=900001&item={item}&rating=4.5") == (200, {"items": []})
+    assert request(app, "POST", "/rate", f"user=900001&item={item}&rating=4.5") == (
+        200,
+        {"items": []},
+    )
     _, after = request(app, "GET", "/recommend", "user=900001&n=1")
     assert after["items"][0]["basis"] == "factors"
 
@@ -108,7 +119,9 @@ def test_every_example_has_a_test() -> None:
 
 
 @pytest.mark.parametrize("name", SAYS)
-def test_an_example_says_what_it_promises(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_example_says_what_it_promises(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     program(name).main()
     out, err = capfd.readouterr()
     assert re.search(SAYS[name], out), out
@@ -120,17 +133,31 @@ def test_the_example_of_ray_replays(ray_local: Any) -> None:
     assert program("ray_workers").main(address).nit == 60
 
 
-def test_the_script_for_slurm_runs_a_job_and_goes_on_with_it(tmp_path: Path, mpirun: Any) -> None:
+def test_the_script_for_slurm_runs_a_job_and_goes_on_with_it(
+    tmp_path: Path, mpirun: Any
+) -> None:
     (tmp_path / "job.toml").write_text(
         "[problem]\ndim = 8\nn_data = 24\n[algorithm]\nkind = 'async-sgd'\nh = 1e-5\nbatch = 2\n"
         "[run]\ncommits = 60\n"
     )
     text = (EXAMPLES / "slurm.sh").read_text()
-    assert re.findall(r"^#SBATCH --[\w-]+=\S+", text, re.M)[0] == "#SBATCH --job-name=asyncqn"
+    assert (
+        re.findall(r"^#SBATCH --[\w-]+=\S+", text, re.M)[0]
+        == "#SBATCH --job-name=asyncqn"
+    )
     folder = Path(sys.executable).parent
     launch = f"{folder}/mpiexec --allow-run-as-root --oversubscribe --bind-to none -n 3"
-    environment = child_environment(LAUNCH=launch, PATH=f"{folder}:{os.environ['PATH']}")
+    environment = child_environment(
+        LAUNCH=launch, PATH=f"{folder}:{os.environ['PATH']}"
+    )
     command = ["bash", str(EXAMPLES / "slurm.sh"), "job.toml", "checkpoints"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[0])["commits"] == 60

@@ -44,7 +44,9 @@ def imports(path: Path) -> Iterator[tuple[int, str, str | None]]:
             yield from ((node.lineno, alias.name, None) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno} imports by a relative name"
-            yield from ((node.lineno, node.module or "", alias.name) for alias in node.names)
+            yield from (
+                (node.lineno, node.module or "", alias.name) for alias in node.names
+            )
 
 
 def is_public(module: str, name: str | None) -> bool:
@@ -78,7 +80,10 @@ def test_every_public_name_exists_and_is_explained(door: str) -> None:
 def test_asyncqn_imports_no_house_and_the_recommender_not_the_paper() -> None:
     wrong = [
         f"{path.relative_to(SOURCE)}:{line} imports {module}"
-        for package, forbidden in (("asyncqn", HOUSES), ("asyncqn_recommender", ("asyncqn_paper",)))
+        for package, forbidden in (
+            ("asyncqn", HOUSES),
+            ("asyncqn_recommender", ("asyncqn_paper",)),
+        )
         for path in sorted((SOURCE / package).rglob("*.py"))
         for line, module, _ in imports(path)
         if module.partition(".")[0] in forbidden
@@ -89,26 +94,37 @@ def test_asyncqn_imports_no_house_and_the_recommender_not_the_paper() -> None:
 def test_importing_asyncqn_loads_no_house() -> None:
     modules = "asyncqn, asyncqn.core, asyncqn.models, asyncqn.cli.main"
     code = f"import sys, {modules}; print(*(name for name in {HOUSES!r} if name in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == []
 
 
 def test_entry_points_name_what_exists() -> None:
-    for entry in (*entry_points(group="asyncqn.problems"), *entry_points(group="asyncqn.warm")):
+    for entry in (
+        *entry_points(group="asyncqn.problems"),
+        *entry_points(group="asyncqn.warm"),
+    ):
         assert callable(entry.load()), entry
     for entry in entry_points(group="asyncqn.commands"):
         importlib.import_module(entry.value)
 
 
-def test_a_saved_run_names_a_factorization_by_the_word_it_always_had(tmp_path: Path) -> None:
+def test_a_saved_run_names_a_factorization_by_the_word_it_always_had(
+    tmp_path: Path,
+) -> None:
     """Runs of version 0.2 name it so, and are read where the house is installed."""
     rows = [f"{u},{i},{(u * i) % 5 + 1}" for u in range(12) for i in range(9)]
     (tmp_path / "ratings.csv").write_text("user,item,rating\n" + "\n".join(rows) + "\n")
-    problem = PROBLEMS["matrix-factorization"].from_stored(str(tmp_path / "ratings.csv"), rank=2)
+    problem = PROBLEMS["matrix-factorization"].from_stored(
+        str(tmp_path / "ratings.csv"), rank=2
+    )
     engine = aq.Simulator(aq.Cluster(workers=2))
     run = aq.minimize(problem, aq.AsyncSGD(h=1e-4, batch=4), engine=engine, commits=5)
     folder = run.save(tmp_path / "run")
-    reference = json.loads((folder / "run.json").read_text())["manifest"]["problem"]["reference"]
+    reference = json.loads((folder / "run.json").read_text())["manifest"]["problem"][
+        "reference"
+    ]
     assert reference["kind"] == "matrix-factorization"
     assert aq.replay(folder).theta.tobytes() == run.theta.tobytes()
 
@@ -116,10 +132,14 @@ def test_a_saved_run_names_a_factorization_by_the_word_it_always_had(tmp_path: P
 def test_the_program_has_at_most_twelve_commands_at_its_first_level() -> None:
     names = list(command_modules())
     assert len(names) <= 12, names
-    assert {"recommender", "reproduce"} <= set(names), "is the distribution installed again?"
+    assert {"recommender", "reproduce"} <= set(names), (
+        "is the distribution installed again?"
+    )
 
 
-@pytest.mark.parametrize("kind", [entry.name for entry in entry_points(group="asyncqn.problems")])
+@pytest.mark.parametrize(
+    "kind", [entry.name for entry in entry_points(group="asyncqn.problems")]
+)
 def test_problems_of_a_house_are_trusted_as_those_of_asyncqn(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,5 +147,7 @@ def test_problems_of_a_house_are_trusted_as_those_of_asyncqn(
     problem = PROBLEMS[kind].example("float64")
     assert read_only(problem) is problem
     assert is_reliable(problem)
-    monkeypatch.setattr(first_calls, "compare_functions", lambda *_: pytest.fail("compared"))
+    monkeypatch.setattr(
+        first_calls, "compare_functions", lambda *_: pytest.fail("compared")
+    )
     first_calls.check_first_calls(problem, aq.starting_point(problem))

@@ -18,7 +18,9 @@ ALGORITHM = AsyncSGD(1e-3, 4)
 
 def call(problem=None, algorithm=ALGORITHM, **more):
     problem = Quadratic.random() if problem is None else problem
-    return minimize(problem, algorithm, **{"engine": ENGINE, "commits": 20, "seed": 0, **more})
+    return minimize(
+        problem, algorithm, **{"engine": ENGINE, "commits": 20, "seed": 0, **more}
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,9 @@ def test_what_a_problem_lacks_is_named(missing):
     for name in ("dim", "n_data", "value", "grad"):
         if name != missing:
             setattr(Partial, name, 1)
-    with pytest.raises(BadInput, match=f"problem must be .*Partial.*, which has no {missing}.") as caught:
+    with pytest.raises(
+        BadInput, match=f"problem must be .*Partial.*, which has no {missing}."
+    ) as caught:
         call(Partial())
     assert one_sentence(caught.value)
 
@@ -97,7 +101,10 @@ def test_the_start_is_zero_or_the_problems_own_by_the_seed():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_theta_has_the_dtype_of_the_problem_or_else_of_the_start(dtype):
     assert (
-        call(LinearGaussian.random(5, 20, dominant=1, dtype=dtype), theta0=np.zeros(5)).theta.dtype == dtype
+        call(
+            LinearGaussian.random(5, 20, dominant=1, dtype=dtype), theta0=np.zeros(5)
+        ).theta.dtype
+        == dtype
     )
     assert call(theta0=np.zeros(4, dtype)).theta.dtype == dtype
     assert call(theta0=[0, 0, 0, 1]).theta.dtype == np.float64
@@ -107,10 +114,15 @@ def test_metrics_stand_at_the_evaluations_and_the_ends():
     run = call(LinearGaussian.random(5, 20, dominant=1), commits=25, evaluate=10)
     assert run.metrics["commit"].tolist() == [0, 10, 20, 25]
     assert run.metrics["time"][0] == 0.0
-    assert run.metrics["time"][1:].tolist() == run.schedule.commit_times()[[9, 19, 24]].tolist()
+    assert (
+        run.metrics["time"][1:].tolist()
+        == run.schedule.commit_times()[[9, 19, 24]].tolist()
+    )
     assert run.fun == run.metrics["fun"][-1]
     optimum = run.problem.optimum
-    np.testing.assert_allclose(run.metrics["error"], (run.metrics["fun"] - optimum) / optimum)
+    np.testing.assert_allclose(
+        run.metrics["error"], (run.metrics["fun"] - optimum) / optimum
+    )
 
 
 def test_about_two_hundred_rows_are_kept_by_default():
@@ -175,7 +187,9 @@ def test_a_cluster_without_a_single_finished_computation_still_gives_a_run():
 
 
 def test_a_stiff_problem_gets_better():
-    p = LinearGaussian.random(20, 100, 10.0, seed=0, dominant=5, top=1000.0, bulk=(25.0, 120.0))
+    p = LinearGaussian.random(
+        20, 100, 10.0, seed=0, dominant=5, top=1000.0, bulk=(25.0, 120.0)
+    )
     run = minimize(p, ASLBFGS(h=4e-6, gamma=3e-2, beta=1e6, memory=3, batch=20, overlap=10),
                    engine=Simulator(Cluster(5, 70.0, 14.0, 10.0)), commits=5000, seed=1)  # fmt: skip
     assert run.status == "completed"
@@ -193,7 +207,9 @@ def test_a_stopping_rule_of_ones_own_ends_a_run_and_its_replay_ends_there() -> N
         return "four looks are enough" if len(seen) == 4 else None
 
     engine = aq.Simulator(aq.Cluster(workers=2))
-    run = aq.minimize(problem, aq.BlockLBFGS(blocks=2), engine=engine, commits=50, tol=None, stop=rule)
+    run = aq.minimize(
+        problem, aq.BlockLBFGS(blocks=2), engine=engine, commits=50, tol=None, stop=rule
+    )
     assert (run.status, len(seen)) == ("converged", 4)
     assert run.message.startswith("four looks are enough, after ")
     assert aq.replay(run).theta.tobytes() == run.theta.tobytes()
@@ -221,7 +237,10 @@ def test_without_evaluations_an_exact_method_reports_what_it_judged_last() -> No
     calls: list[int] = []
     engine = aq.Simulator(aq.Cluster(workers=2))
     run = aq.minimize(
-        problem, engine=engine, evaluate=0, callback=lambda progress: calls.append(progress.commit)
+        problem,
+        engine=engine,
+        evaluate=0,
+        callback=lambda progress: calls.append(progress.commit),
     )
     assert (run.status, calls, run.metrics.rows) == ("converged", [0], 1)
     assert run.fun == pytest.approx(problem.value(run.theta), rel=1e-12)

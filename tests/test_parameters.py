@@ -28,7 +28,12 @@ from asyncqn_recommender import (
 
 PROBLEM = aq.LinearGaussian.random(dim=4, n_data=40, seed=0)
 MODELS = (
-    *(aq.LeastSquares, aq.LogisticRegression, aq.PoissonRegression, aq.RobustRegression),
+    *(
+        aq.LeastSquares,
+        aq.LogisticRegression,
+        aq.PoissonRegression,
+        aq.RobustRegression,
+    ),
     aq.SoftmaxRegression,
 )
 FACTORIZATIONS = (MatrixFactorization, ProfiledFactorization, ImplicitFactorization)
@@ -36,9 +41,45 @@ RATINGS = synthetic_ratings(20, 15, 120, seed=0)
 FITTED = Recommender(2, passes=1, seed=0).fit(RATINGS)
 X, Y = np.arange(12.0).reshape(6, 2), np.array([0.0, 1.0, 1.0, 0.0, 1.0, 1.0])
 WRONG: tuple[Any, ...] = (
-    *(None, True, np.bool_(False), "x", "", b"x", [], [None], ["x"], {}, {"x": "y"}, (), object(), 1j),
-    *(-1, 0, 1.5, -2.5, math.nan, math.inf, -math.inf, np.float64("nan"), np.int64(-7), np.float32(-1.5)),
-    *(10**30, 10**400, -(10**30), 2**63, Fraction(-1, 3), np.array([1j]), np.array(["a"]), int, len),
+    *(
+        None,
+        True,
+        np.bool_(False),
+        "x",
+        "",
+        b"x",
+        [],
+        [None],
+        ["x"],
+        {},
+        {"x": "y"},
+        (),
+        object(),
+        1j,
+    ),
+    *(
+        -1,
+        0,
+        1.5,
+        -2.5,
+        math.nan,
+        math.inf,
+        -math.inf,
+        np.float64("nan"),
+        np.int64(-7),
+        np.float32(-1.5),
+    ),
+    *(
+        10**30,
+        10**400,
+        -(10**30),
+        2**63,
+        Fraction(-1, 3),
+        np.array([1j]),
+        np.array(["a"]),
+        int,
+        len,
+    ),
     *(np.ma.masked_equal([1.0, 2.0], 2.0), {1, 2}, range(0), slice(3), ...),
 )
 SOME_STAGES = aq.AsyncSGD(0.1, 2).stages
@@ -47,14 +88,35 @@ SOME_STAGES = aq.AsyncSGD(0.1, 2).stages
 NOT_CALLED = {
     "protocols, which users implement": {"Algorithm", "Engine", "Problem", "TimeLaw"},
     "errors and warnings, of which asyncqn itself says the words": {
-        *("AsyncqnError", "BadInput", "DamagedFile", "ReplayMismatch", "SamplingWarning", "StabilityWarning"),
+        *(
+            "AsyncqnError",
+            "BadInput",
+            "DamagedFile",
+            "ReplayMismatch",
+            "SamplingWarning",
+            "StabilityWarning",
+        ),
     },
-    "results, which asyncqn itself makes": {"Draws", "Outcome", "Progress", "Run", "Samples"},
+    "results, which asyncqn itself makes": {
+        "Draws",
+        "Outcome",
+        "Progress",
+        "Run",
+        "Samples",
+    },
     "a help for packages while they are imported": {"lazy_names"},
 }
 """Public names that are not walked through, by the reason."""
 FREE = {
-    *("self", "ratings", "y", "validation", "user", "users", "item"),  # of a Recommender: ids are anything
+    *(
+        "self",
+        "ratings",
+        "y",
+        "validation",
+        "user",
+        "users",
+        "item",
+    ),  # of a Recommender: ids are anything
     *("module", "loss", "params", "data"),  # of torch and JAX, whose objects they are
 }
 """Parameters that their descriptions leave open; tests below give wrong values for them."""
@@ -84,7 +146,13 @@ def good() -> Iterator[tuple[Callable[..., Any], dict[str, Any]]]:
             problem: Any = PROBLEM if cls is not aq.StagedLBFGS else None
             if cls in (aq.StagedLBFGS, aq.MetricLBFGS):
                 problem = aq.LogisticRegression.example()
-            yield cls, {name: getattr(cls.example(problem), name) for name in parameters_of(cls)}
+            yield (
+                cls,
+                {
+                    name: getattr(cls.example(problem), name)
+                    for name in parameters_of(cls)
+                },
+            )
     yield aq.Patience, {}
     yield aq.Annealing, {"start": 1.0, "end": 2.0, "steps": 3}
     yield aq.Cluster, {"workers": 3}
@@ -108,12 +176,23 @@ def good() -> Iterator[tuple[Callable[..., Any], dict[str, Any]]]:
     yield aq.PhaseRetrieval, {"A": X, "signal": [1.0, 2.0]}
     yield aq.PhaseRetrieval.random, {"dim": 2}
     yield aq.Bounded, {"name": "x"}
-    yield aq.Constrained, {"problem": PROBLEM, "parameters": [aq.Bounded("x", PROBLEM.dim)]}
+    yield (
+        aq.Constrained,
+        {"problem": PROBLEM, "parameters": [aq.Bounded("x", PROBLEM.dim)]},
+    )
     yield aq.from_torch, {"module": None, "loss": None, "X": X, "y": Y}
     yield aq.from_jax, {"loss": len, "params": None, "data": None}
     for factorization in FACTORIZATIONS:
         sizes = {"n_users": 2, "n_items": 2, "rank": 1}
-        yield factorization, {"users": [0, 0, 1], "items": [0, 1, 1], "values": [5.0, 3.0, 4.0], **sizes}
+        yield (
+            factorization,
+            {
+                "users": [0, 0, 1],
+                "items": [0, 1, 1],
+                "values": [5.0, 3.0, 4.0],
+                **sizes,
+            },
+        )
     yield Parted(), {"rank": 2}
     yield FITTED.fit, {"ratings": RATINGS}
     yield FITTED.partial_fit, {"ratings": RATINGS}
@@ -121,12 +200,18 @@ def good() -> Iterator[tuple[Callable[..., Any], dict[str, Any]]]:
     yield FITTED.recommend, {"user": RATINGS.user_ids[0]}
     yield FITTED.recommend_many, {}
     yield FITTED.similar, {"item": RATINGS.item_ids[0]}
-    yield aq.FiniteSum, {"value": lambda t, r: 0.0, "grad": lambda t, r: t, "n_data": 3, "dim": 1}
+    yield (
+        aq.FiniteSum,
+        {"value": lambda t, r: 0.0, "grad": lambda t, r: t, "n_data": 3, "dim": 1},
+    )
     yield (
         aq.simulate,
         {"cluster": aq.Cluster(2), "stages": SOME_STAGES, "commits": 3, "seed": 0},
     )
-    yield aq.Schedule, {"worker": [0, 1], "read": [0, 0], "commit": [1, 2], "time": [1.0, 1.5]}
+    yield (
+        aq.Schedule,
+        {"worker": [0, 1], "read": [0, 0], "commit": [1, 2], "time": [1.0, 1.5]},
+    )
     yield aq.Table, {"columns": {"a": [1.0]}}
     yield aq.minimize, {"problem": PROBLEM}
     yield aq.starting_point, {"problem": PROBLEM}
@@ -158,13 +243,19 @@ def cases() -> Iterator[tuple[Callable[..., Any], dict[str, Any], str, Any]]:
                     pass  # a mapping that is no object of the kind: its own sentence says why
 
 
-@pytest.mark.parametrize(("make", "arguments"), CALLS, ids=lambda at: getattr(at, "__qualname__", ""))
-def test_every_public_parameter_is_described(make: Callable[..., Any], arguments: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("make", "arguments"), CALLS, ids=lambda at: getattr(at, "__qualname__", "")
+)
+def test_every_public_parameter_is_described(
+    make: Callable[..., Any], arguments: dict[str, Any]
+) -> None:
     found = described(make)
     assert set(found) | FREE >= set(arguments)
     for name, about in found.items():
         assert about.kind.description, f"{make.__qualname__}: {name} has no description"
-        assert about.kind.words != ("anything",), f"{make.__qualname__}: {name} takes anything"
+        assert about.kind.words != ("anything",), (
+            f"{make.__qualname__}: {name} takes anything"
+        )
 
 
 def test_wrong_values_are_refused_in_one_sentence_that_names_the_parameter() -> None:
@@ -176,10 +267,16 @@ def test_wrong_values_are_refused_in_one_sentence_that_names_the_parameter() -> 
         except AsyncqnError as error:
             text = str(error)
             # Another argument may be refused first where it depends on this one, as with from_run(run=None).
-            if not text.endswith(".") or "\n" in text or not (name in text or None in arguments.values()):
+            if (
+                not text.endswith(".")
+                or "\n" in text
+                or not (name in text or None in arguments.values())
+            ):
                 wrong.append(f"{make.__qualname__}({name}={value!r}): {text}")
         except Exception as error:
-            wrong.append(f"{make.__qualname__}({name}={value!r}) raised {type(error).__name__}: {error}")
+            wrong.append(
+                f"{make.__qualname__}({name}={value!r}) raised {type(error).__name__}: {error}"
+            )
         else:
             wrong.append(f"{make.__qualname__}({name}={value!r}) was accepted")
     assert wrong == [], f"{len(wrong)} of {count}"
@@ -192,9 +289,13 @@ def test_no_description_of_a_number_takes_what_is_none(value: Any) -> None:
     for make, _ in CALLS:
         for name, about in described(make).items():
             words = about.kind.words
-            numbers = all("number" in word or "integer" in word or word == "infinity" for word in words)
+            numbers = all(
+                "number" in word or "integer" in word or word == "infinity"
+                for word in words
+            )
             if numbers and not any(
-                "one per worker" in word or "list" in word or "array" in word for word in words
+                "one per worker" in word or "list" in word or "array" in word
+                for word in words
             ):
                 with pytest.raises(Refused):
                     about.kind.convert(value)
@@ -214,13 +315,17 @@ def test_complex_numbers_and_masks_are_refused(model: Any) -> None:
     for bad in (X + 1j, np.ma.masked_equal(X, 3.0)):
         with pytest.raises(BadInput, match="X must be an array, not a"):
             model(bad, Y)
-    with pytest.raises(BadInput, match="y must be an array, not an array of complex numbers"):
+    with pytest.raises(
+        BadInput, match="y must be an array, not an array of complex numbers"
+    ):
         model(X, Y + 1j)
 
 
 def test_every_public_name_is_walked_through_or_has_a_reason_not_to_be() -> None:
     walked = {make.__name__ for make, _ in CALLS} | {
-        make.__self__.__name__ for make, _ in CALLS if isinstance(getattr(make, "__self__", None), type)
+        make.__self__.__name__
+        for make, _ in CALLS
+        if isinstance(getattr(make, "__self__", None), type)
     }
     excused = set().union(*NOT_CALLED.values())
     assert walked & excused == set()
@@ -229,20 +334,54 @@ def test_every_public_name_is_walked_through_or_has_a_reason_not_to_be() -> None
 
 
 JUDGES: tuple[tuple[Callable[[str, Any], bool], tuple[Any, ...]], ...] = (
-    (lambda name, default: type(default) is bool, (None, 0, 1, "x", "True", [True], 1.0, object())),
     (
-        lambda name, default: name in COUNTS,
-        (True, 1.5, 2.0, -1, "3", [3], 1j, math.nan, math.inf, 10**30, np.float64(2.0), object()),
+        lambda name, default: type(default) is bool,
+        (None, 0, 1, "x", "True", [True], 1.0, object()),
     ),
     (
-        lambda name, default: name in ("wire", "dtype", "start_method", "feedback", "duplicates", "metric"),
+        lambda name, default: name in COUNTS,
+        (
+            True,
+            1.5,
+            2.0,
+            -1,
+            "3",
+            [3],
+            1j,
+            math.nan,
+            math.inf,
+            10**30,
+            np.float64(2.0),
+            object(),
+        ),
+    ),
+    (
+        lambda name, default: (
+            name
+            in ("wire", "dtype", "start_method", "feedback", "duplicates", "metric")
+        ),
         (True, 3, 1.5, [], b"x", object(), 1j),
     ),
     (
-        lambda name, default: name in ("X", "A", "y", "theta0", "centres", "signal", "recorded", "users"),
-        (3j, "x", {}, {"a": 1}, np.array([[1j]]), [1j, 2.0], len, int, np.ma.masked_equal([1.0, 2.0], 2.0)),
+        lambda name, default: (
+            name in ("X", "A", "y", "theta0", "centres", "signal", "recorded", "users")
+        ),
+        (
+            3j,
+            "x",
+            {},
+            {"a": 1},
+            np.array([[1j]]),
+            [1j, 2.0],
+            len,
+            int,
+            np.ma.masked_equal([1.0, 2.0], 2.0),
+        ),
     ),
-    (lambda name, default: name in ("callback", "progress", "stop"), (3, "x", [], {}, 1.5, 1j, object())),
+    (
+        lambda name, default: name in ("callback", "progress", "stop"),
+        (3, "x", [], {}, 1.5, 1j, object()),
+    ),
     (
         lambda name, default: name in ("folder", "path", "checkpoint"),
         (3, True, 1.5, b"x", [], {}, object(), len, "a\0b"),
@@ -250,7 +389,19 @@ JUDGES: tuple[tuple[Callable[[str, Any], bool], tuple[Any, ...]], ...] = (
 )
 """Wrong values by the name of a parameter or the type of its default, whatever its description says."""
 COUNTS = {
-    *("workers", "batch", "memory", "n_data", "dim", "commits", "keep", "draws", "chains", "parts", "rank"),
+    *(
+        "workers",
+        "batch",
+        "memory",
+        "n_data",
+        "dim",
+        "commits",
+        "keep",
+        "draws",
+        "chains",
+        "parts",
+        "rank",
+    ),
     *(
         "collect",
         "blocks",
@@ -270,7 +421,9 @@ LISTS = {("blame", "workers"), ("plan", "workers"), ("plan", "recorded")}
 """Parameters that share a name with others, but are lists or mappings."""
 
 
-def test_what_is_wrong_by_the_name_of_a_parameter_is_refused_by_its_description() -> None:
+def test_what_is_wrong_by_the_name_of_a_parameter_is_refused_by_its_description() -> (
+    None
+):
     judged, wrong = 0, []
     for make, _ in CALLS:
         for name, about in described(make).items():
@@ -309,24 +462,38 @@ ISSUE: dict[str, Callable[[], Any]] = {
     "complex data": lambda: aq.LeastSquares(X + 1j, Y),
     "masked data": lambda: aq.LeastSquares(np.ma.masked_equal(X, 3.0), Y),
     "a complex matrix": lambda: aq.LinearGaussian(X * 1j, Y, 1.0),
-    "masked observations": lambda: aq.LinearGaussian(X, np.ma.masked_equal(Y, 1.0), 1.0),
-    "a masked start": lambda: aq.minimize(PROBLEM, theta0=np.ma.masked_equal(np.arange(4.0), 2.0)),
+    "masked observations": lambda: aq.LinearGaussian(
+        X, np.ma.masked_equal(Y, 1.0), 1.0
+    ),
+    "a masked start": lambda: aq.minimize(
+        PROBLEM, theta0=np.ma.masked_equal(np.arange(4.0), 2.0)
+    ),
     "a complex start": lambda: aq.minimize(PROBLEM, theta0=[1j, 0, 0, 0]),
-    "a start of truth values": lambda: aq.minimize(PROBLEM, theta0=[True, False, True, True]),
+    "a start of truth values": lambda: aq.minimize(
+        PROBLEM, theta0=[True, False, True, True]
+    ),
     "a start that is a number": lambda: aq.minimize(PROBLEM, theta0=1.0),
     "a text as a check": lambda: aq.minimize(PROBLEM, check="x"),  # type: ignore[arg-type]
     "a bool between evaluations": lambda: aq.minimize(PROBLEM, evaluate=True),
     "half a seed": lambda: aq.minimize(PROBLEM, seed=1.5),  # type: ignore[arg-type]
     "a number to call": lambda: aq.minimize(PROBLEM, callback=3),  # type: ignore[arg-type]
-    "no time between checkpoints": lambda: aq.minimize(PROBLEM, checkpoint="c", checkpoint_every=0.0),
+    "no time between checkpoints": lambda: aq.minimize(
+        PROBLEM, checkpoint="c", checkpoint_every=0.0
+    ),
     "a target of nothing": lambda: aq.minimize(PROBLEM, target=math.nan),
     "half a chain": lambda: aq.sample(PROBLEM, chains=1.5),  # type: ignore[arg-type]
-    "complex times": lambda: aq.Schedule(np.array([0]), np.array([0]), np.array([1]), np.array([1j])),
+    "complex times": lambda: aq.Schedule(
+        np.array([0]), np.array([0]), np.array([1]), np.array([1j])
+    ),
     "columns of two lengths": lambda: aq.Table({"a": [1.0], "b": [1.0, 2.0]}),
     "no module": lambda: aq.from_torch(3, len, X, Y),
     "nothing to learn": lambda: aq.from_jax(len, {}, X),
-    "complex ratings": lambda: Recommender(2).fit(([0, 1], [0, 1], np.array([1j, 2.0]))),
-    "masked ratings": lambda: Recommender(2).fit(([0, 1], [0, 1], np.ma.masked_equal([1.0, 2.0], 2.0))),
+    "complex ratings": lambda: Recommender(2).fit(
+        ([0, 1], [0, 1], np.array([1j, 2.0]))
+    ),
+    "masked ratings": lambda: Recommender(2).fit(
+        ([0, 1], [0, 1], np.ma.masked_equal([1.0, 2.0], 2.0))
+    ),
     "no ratings": lambda: Recommender(2).fit(None),
     "a number of ratings": lambda: Recommender(2).fit(3),
     "users and items of two shapes": lambda: FITTED.predict([1, 2], [1, 2, 3]),
@@ -353,9 +520,13 @@ def test_a_wrong_value_that_was_found_is_one_sentence(
 
 def test_an_absurd_step_is_a_number_and_the_run_says_what_became_of_it() -> None:
     absurd = partial(aq.ASLBFGS, gamma=0.1, beta=1.0, memory=3, batch=4, overlap=2)
-    run = aq.minimize(PROBLEM, absurd(h=10**30), engine=aq.Simulator(aq.Cluster(2)), commits=20)
+    run = aq.minimize(
+        PROBLEM, absurd(h=10**30), engine=aq.Simulator(aq.Cluster(2)), commits=20
+    )
     assert run.status == "diverged"
-    with pytest.raises(BadInput, match=r"h must be a positive finite number, not 1000.* too large"):
+    with pytest.raises(
+        BadInput, match=r"h must be a positive finite number, not 1000.* too large"
+    ):
         absurd(h=10**400)
 
 

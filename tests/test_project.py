@@ -66,17 +66,34 @@ FORBIDDEN = {
 }
 
 # Not scipy: numba itself imports it wherever it is installed.
-HEAVY = ("mpi4py", "ray", "torch", "jax", "optuna", "matplotlib", "pyarrow", "pandas", "sklearn")
+HEAVY = (
+    "mpi4py",
+    "ray",
+    "torch",
+    "jax",
+    "optuna",
+    "matplotlib",
+    "pyarrow",
+    "pandas",
+    "sklearn",
+)
 
 
 def texts() -> Iterator[tuple[Path, str]]:
     """Every text file of the project, generated ones left out."""
-    folders = [ROOT / name for name in ("src", "tests", "benchmarks", "docs", "examples", ".ci")]
+    folders = [
+        ROOT / name
+        for name in ("src", "tests", "benchmarks", "docs", "examples", ".ci")
+    ]
     at_root = [path for pattern in AT_ROOT for path in sorted(ROOT.glob(pattern))]
     inside = [path for folder in folders for path in sorted(folder.rglob("*"))]
     for path in [*at_root, *inside]:
         parts = path.relative_to(ROOT).parts
-        if not path.is_file() or GENERATED & set(parts) or any(p.endswith(".egg-info") for p in parts):
+        if (
+            not path.is_file()
+            or GENERATED & set(parts)
+            or any(p.endswith(".egg-info") for p in parts)
+        ):
             continue
         try:
             yield path, path.read_text(encoding="utf-8")
@@ -142,7 +159,9 @@ def test_constraints_are_names_and_exact_versions_only() -> None:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     assert lines
     assert [line for line in lines if not pinned.fullmatch(line)] == []
-    assert not any(line.lower().startswith("nvidia") for line in lines), "torch comes for processors alone"
+    assert not any(line.lower().startswith("nvidia") for line in lines), (
+        "torch comes for processors alone"
+    )
 
 
 def test_no_file_names_a_package_registry_or_a_home_folder() -> None:
@@ -164,7 +183,9 @@ def test_no_file_names_a_package_registry_or_a_home_folder() -> None:
 
 
 def test_nothing_is_left_to_do_in_code_or_docs() -> None:
-    pattern = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b")
+    pattern = re.compile(
+        r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b"
+    )
     assert lines_matching(pattern) == []
 
 
@@ -180,13 +201,17 @@ def test_rooms_look_only_downward() -> None:
                 for bar in bars
             )
             if higher or barred:
-                wrong.append(f"src/asyncqn/{path.relative_to(SOURCE)}:{line} imports asyncqn.{target}")
+                wrong.append(
+                    f"src/asyncqn/{path.relative_to(SOURCE)}:{line} imports asyncqn.{target}"
+                )
     assert wrong == []
 
 
 def test_no_room_is_over_its_budget() -> None:
     """Lines, tokens per line and habits of every room; `python .ci/budget.py` prints the table."""
-    done = subprocess.run([sys.executable, ROOT / ".ci" / "budget.py"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, ROOT / ".ci" / "budget.py"], capture_output=True, text=True
+    )
     over = [line for line in done.stdout.splitlines() if line.startswith("over: ")]
     assert (done.returncode, over) == (0, []), done.stderr
 
@@ -200,11 +225,19 @@ def test_no_function_is_longer_than_a_screen() -> None:
     for path in sorted(SOURCE.parent.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                said = node.body[0] if ast.get_docstring(node, clean=False) is not None else None
-                docstring = 0 if said is None else (said.end_lineno or 0) - said.lineno + 1
+                said = (
+                    node.body[0]
+                    if ast.get_docstring(node, clean=False) is not None
+                    else None
+                )
+                docstring = (
+                    0 if said is None else (said.end_lineno or 0) - said.lineno + 1
+                )
                 lines = (node.end_lineno or 0) - node.lineno + 1 - docstring
                 if lines > LONGEST_FUNCTION:
-                    found.append(f"src/{path.relative_to(SOURCE.parent)}:{node.lineno} {node.name}: {lines}")
+                    found.append(
+                        f"src/{path.relative_to(SOURCE.parent)}:{node.lineno} {node.name}: {lines}"
+                    )
     assert found == []
 
 
@@ -212,11 +245,13 @@ def test_the_design_shows_the_table_of_rooms_that_is_checked() -> None:
     text = (ROOT / "DESIGN.md").read_text(encoding="utf-8")
     table = text.split("<!-- rooms -->")[1].split("<!-- /rooms -->")[0]
     rows = [line.split("|") for line in table.splitlines() if re.match(r"\| \d", line)]
-    shown = {room: int(row[1]) for row in rows for room in re.findall(r"`([\w.]+)`", row[2])}
+    shown = {
+        room: int(row[1]) for row in rows for room in re.findall(r"`([\w.]+)`", row[2])
+    }
     at_root = {path.stem for path in SOURCE.glob("*.py")} - set(RANK)
-    assert shown == {room: r for room, r in RANK.items() if room not in OF_THE_PACKAGE} | dict.fromkeys(
-        at_root, ELSEWHERE
-    )
+    assert shown == {
+        room: r for room, r in RANK.items() if room not in OF_THE_PACKAGE
+    } | dict.fromkeys(at_root, ELSEWHERE)
 
 
 ROOMS = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
@@ -224,26 +259,39 @@ ROOMS = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_says_what_it_is_for_and_imports_only_what_it_says(room: str) -> None:
-    said = ast.get_docstring(ast.parse((SOURCE / room / "__init__.py").read_text(encoding="utf-8")))
+    said = ast.get_docstring(
+        ast.parse((SOURCE / room / "__init__.py").read_text(encoding="utf-8"))
+    )
     assert said is not None
     meaning, _, allowed = said.partition("\n\nMay import: ")
     assert meaning.endswith("."), "one sentence of meaning, then 'May import: ...'"
-    used = {target.split(".")[0] for path in (SOURCE / room).rglob("*.py") for _, target in imports(path)}
+    used = {
+        target.split(".")[0]
+        for path in (SOURCE / room).rglob("*.py")
+        for _, target in imports(path)
+    }
     assert allowed, "the second paragraph begins with 'May import: '"
-    assert sorted(used - {"", room, *OF_THE_PACKAGE} - set(re.findall(r"\w+", allowed))) == []
+    assert (
+        sorted(used - {"", room, *OF_THE_PACKAGE} - set(re.findall(r"\w+", allowed)))
+        == []
+    )
 
 
 def test_extras_are_asked_for_in_one_place() -> None:
     """Only `core.algorithm.extra` looks for what a problem or an algorithm may lack."""
     names = {*PROBLEM_EXTRAS, *ALGORITHM_EXTRAS} - {"dtype"}  # arrays have a dtype, too
-    asked = re.compile(r"(?:get|has)attr\([^()]*,\s*[\"'](?:" + "|".join(sorted(names)) + r")[\"']")
+    asked = re.compile(
+        r"(?:get|has)attr\([^()]*,\s*[\"'](?:" + "|".join(sorted(names)) + r")[\"']"
+    )
     wrong = [line for line in lines_matching(asked) if line.startswith("src/")]
     assert wrong == []
 
 
 def test_importing_asyncqn_imports_no_optional_package() -> None:
     code = f"import sys, asyncqn; print(*(name for name in {HEAVY!r} if name in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == []
 
 
@@ -259,12 +307,22 @@ assert PROBLEMS.name_of(dict) is None
 wanted = ("algorithms.", "models.", "engines.")
 print(*(name for name in sys.modules if name.startswith(tuple("asyncqn." + room for room in wanted))))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["asyncqn.engines.named"]
 
 
 # What the idea calls: norms and fingerprints, random rows and normals, the order of parts; and what compiles.
-KERNELS_OF_THE_CORE = {"vectors", "random", "shuffling", "part_order", "heap", "jit", "numba_internals"}
+KERNELS_OF_THE_CORE = {
+    "vectors",
+    "random",
+    "shuffling",
+    "part_order",
+    "heap",
+    "jit",
+    "numba_internals",
+}
 MODULES_OF_THE_CORE = 25
 
 
@@ -277,13 +335,17 @@ for module in pkgutil.iter_modules(asyncqn.core.__path__, "asyncqn.core."):
     import_module(module.name)
 print(*(name for name in sys.modules if name.partition(".")[0] == "asyncqn"))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     loaded = done.stdout.split()
     assert "asyncqn.core.execute" in loaded
     assert len(loaded) <= MODULES_OF_THE_CORE, loaded
     rooms = {name.split(".")[1] for name in loaded if "." in name}
     assert rooms <= {"core", "errors", "parameters", "kernels"}
-    kernels = {name.split(".")[2] for name in loaded if name.startswith("asyncqn.kernels.")}
+    kernels = {
+        name.split(".")[2] for name in loaded if name.startswith("asyncqn.kernels.")
+    }
     assert kernels <= KERNELS_OF_THE_CORE
 
 
@@ -293,9 +355,20 @@ LINES_OF_THE_CORE = 1_400
 def lines_of_code(path: Path) -> int:
     """Lines that are neither blank nor only comment or docstring."""
     source = path.read_text(encoding="utf-8")
-    layout = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+    layout = (
+        tokenize.COMMENT,
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+    )
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    lines = {n for t in tokens if t.type not in layout for n in range(t.start[0], t.end[0] + bool(t.string))}
+    lines = {
+        n
+        for t in tokens
+        if t.type not in layout
+        for n in range(t.start[0], t.end[0] + bool(t.string))
+    }
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             lines -= set(range(node.lineno, (node.end_lineno or 0) + 1))
@@ -326,9 +399,17 @@ def test_the_core_is_short_and_its_readme_names_every_file_in_reading_order() ->
 def test_from_minimize_to_the_arithmetic_it_is_the_five_hops_of_the_design() -> None:
     """The files on the way to `step` and `apply`, as the stacks of a run on threads show them."""
     design = (ROOT / "DESIGN.md").read_text(encoding="utf-8")
-    rows = [line.split("|") for line in design.split("<!-- walk -->")[1].split("<!-- /walk")[0].splitlines()]
+    rows = [
+        line.split("|")
+        for line in design.split("<!-- walk -->")[1].split("<!-- /walk")[0].splitlines()
+    ]
     to_step, to_apply = (
-        [file for row in rows if len(row) > 4 for file in re.findall(r"^ `([\w/]+)\.py`", row[column])]
+        [
+            file
+            for row in rows
+            if len(row) > 4
+            for file in re.findall(r"^ `([\w/]+)\.py`", row[column])
+        ]
         for column in (2, 4)
     )
     stacks: dict[str, list[str]] = {}
@@ -355,11 +436,15 @@ def test_from_minimize_to_the_arithmetic_it_is_the_five_hops_of_the_design() -> 
     aq.minimize(problem, Noting(h=1e-3, batch=5), engine=aq.Threads(1), commits=5)
     assert len(to_step) == 5, "and the algorithm: five hops"
     assert stacks["step"] == to_step[2:], "a thread begins with hop 2"
-    assert stacks["apply"] == [*to_step[2:4], *to_apply[1:]], "an update is sent by the worker's loop"
+    assert stacks["apply"] == [*to_step[2:4], *to_apply[1:]], (
+        "an update is sent by the worker's loop"
+    )
     assert to_apply[0] == to_step[2]
 
 
-def test_groups_of_tests_reach_the_program_that_spreads_them(request: pytest.FixtureRequest) -> None:
+def test_groups_of_tests_reach_the_program_that_spreads_them(
+    request: pytest.FixtureRequest,
+) -> None:
     # pytest 9.2 with xdist 3.8 loses them without a word: files are torn apart, two Ray clusters start.
     in_groups = getattr(request.config.option, "loadgroup", False)
     assert not in_groups or request.node.nodeid.endswith("@test_project")
@@ -378,21 +463,33 @@ def test_local_ray_runs_two_actors(ray_local) -> None:
             return x + 1
 
     actors = [ray_local.remote(Adder).remote() for _ in range(2)]
-    assert ray_local.get([actor.add.remote(i) for i, actor in enumerate(actors)]) == [1, 2]
+    assert ray_local.get([actor.add.remote(i) for i, actor in enumerate(actors)]) == [
+        1,
+        2,
+    ]
     for actor in actors:
         ray_local.kill(actor)
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "test-processors", "lint", "bench", "reproduce", "clean"])
+@pytest.mark.parametrize(
+    "target", ["demo", "test", "test-processors", "lint", "bench", "reproduce", "clean"]
+)
 def test_make_knows_its_targets(target: str) -> None:
-    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    assert re.search(
+        rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M
+    )
 
 
 def test_a_failing_benchmark_is_reported_and_loses_no_other(tmp_path: Path) -> None:
     folder = tmp_path / "benchmarks"
     (folder / "speed").mkdir(parents=True)
     shutil.copy(ROOT / "benchmarks" / "run.py", folder)
-    good = dict.fromkeys(("value", "ratio"), 2.0) | {"name": "g", "unit": "s", "target": "<= 1", "met": False}
+    good = dict.fromkeys(("value", "ratio"), 2.0) | {
+        "name": "g",
+        "unit": "s",
+        "target": "<= 1",
+        "met": False,
+    }
     (folder / "speed" / "bench_one.py").write_text(
         f"def bad():\n    return [{{'name': 'no other keys'}}]\n"
         f"def good():\n    return [{good!r}]\n"
@@ -402,7 +499,9 @@ def test_a_failing_benchmark_is_reported_and_loses_no_other(tmp_path: Path) -> N
 
     def run(*picks: str) -> tuple[int, list[dict[str, object]]]:
         done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.run", *picks], cwd=tmp_path, capture_output=True
+            [sys.executable, "-m", "benchmarks.run", *picks],
+            cwd=tmp_path,
+            capture_output=True,
         )
         return done.returncode, json.loads((folder / "results.json").read_text())
 

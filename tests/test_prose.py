@@ -29,7 +29,11 @@ def rules_broken(prose: Any, path: Path, text: str) -> set[str]:
 
 HABITS = [
     ("speed-up", "It is four times sooner.", "Its speed-up is four."),
-    ("polling", "Seconds between two looks at the file.", "The polling interval of the file, in seconds."),
+    (
+        "polling",
+        "Seconds between two looks at the file.",
+        "The polling interval of the file, in seconds.",
+    ),
     ("problem", "The potential has a gradient.", "The problem has a gradient."),
     ("update", "Each answer is a commit.", "Each update is a commit."),
     ("continue", "The run goes on without it.", "The run continues without it."),
@@ -39,20 +43,36 @@ HABITS = [
     ("stands", "How a run ends that stands so.", "The outcome of a run."),
     ("fragment", "Where is the code? Nowhere.", "There is no code."),
     ("one's own", "Its number is its own.", "It has a separate number."),
-    ("its like", "Use LogisticRegression or its like.", "Use LogisticRegression or a similar class."),
+    (
+        "its like",
+        "Use LogisticRegression or its like.",
+        "Use LogisticRegression or a similar class.",
+    ),
     ("whoever", "Whoever writes the file.", "A process that writes the file."),
     ("repeated", "It is the the last.", "It is the last."),
-    ("long sentence", "It is one word " + "and one more " * 20 + "in all.", "It is short."),
-    ("proselint redundancy.misc.after_the_deadline", "The others follow after it.", "The others follow it."),
+    (
+        "long sentence",
+        "It is one word " + "and one more " * 20 + "in all.",
+        "It is short.",
+    ),
+    (
+        "proselint redundancy.misc.after_the_deadline",
+        "The others follow after it.",
+        "The others follow it.",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("rule", "wrong", "right"), HABITS, ids=[habit[0] for habit in HABITS])
+@pytest.mark.parametrize(
+    ("rule", "wrong", "right"), HABITS, ids=[habit[0] for habit in HABITS]
+)
 def test_a_habit_is_found_on_a_page_and_in_a_docstring_and_its_rewrite_passes(
     prose: Any, tmp_path: Path, rule: str, wrong: str, right: str
 ) -> None:
     assert rule in rules_broken(prose, tmp_path / "page.md", f"# Title\n\n{wrong}\n")
-    assert rule in rules_broken(prose, tmp_path / "module.py", f'"""Title.\n\n{wrong}\n"""\n')
+    assert rule in rules_broken(
+        prose, tmp_path / "module.py", f'"""Title.\n\n{wrong}\n"""\n'
+    )
     assert rules_broken(prose, tmp_path / "page.md", f"# Title\n\n{right}\n") == set()
 
 
@@ -63,8 +83,12 @@ def test_every_rule_of_ours_has_an_example(prose: Any) -> None:
 
 def test_a_summary_line_is_no_subordinate_clause(prose: Any, tmp_path: Path) -> None:
     page = tmp_path / "module.py"
-    assert rules_broken(prose, page, 'def f():\n    """How a run ends."""\n') == {"summary"}
-    assert rules_broken(prose, page, 'def f():\n    """Return the outcome."""\n') == set()
+    assert rules_broken(prose, page, 'def f():\n    """How a run ends."""\n') == {
+        "summary"
+    }
+    assert (
+        rules_broken(prose, page, 'def f():\n    """Return the outcome."""\n') == set()
+    )
 
 
 def test_code_links_and_examples_are_not_prose(prose: Any, tmp_path: Path) -> None:
@@ -83,6 +107,10 @@ def test_an_offence_beyond_the_accepted_number_is_new_and_accepting_raises_no_nu
     assert [offence.line for offence in found] == [1, 3]
     assert prose.new(found, {"page.md": {"continue": 2}}) == []
     assert prose.new(found, {"page.md": {"continue": 1}}) == found
-    assert prose.lowered(found, {"page.md": {"continue": 1}}) == {"page.md": {"continue": 1}}
-    assert prose.lowered(found, {"page.md": {"continue": 3, "bits": 1}}) == {"page.md": {"continue": 2}}
+    assert prose.lowered(found, {"page.md": {"continue": 1}}) == {
+        "page.md": {"continue": 1}
+    }
+    assert prose.lowered(found, {"page.md": {"continue": 3, "bits": 1}}) == {
+        "page.md": {"continue": 2}
+    }
     assert prose.lowered(found, {}) == {}

@@ -19,9 +19,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-PAGES = {page.relative_to(ROOT).as_posix(): page for page in [README, *sorted((ROOT / "docs").rglob("*.md"))]}
+PAGES = {
+    page.relative_to(ROOT).as_posix(): page
+    for page in [README, *sorted((ROOT / "docs").rglob("*.md"))]
+}
 FENCE = re.compile(
-    r"^(?P<mark><!-- run -->[ \t]*\n+)?^```(?P<language>\w+)[^\n]*\n(?P<body>.*?)^```[ \t]*$", re.M | re.S
+    r"^(?P<mark><!-- run -->[ \t]*\n+)?^```(?P<language>\w+)[^\n]*\n(?P<body>.*?)^```[ \t]*$",
+    re.M | re.S,
 )
 
 
@@ -35,7 +39,12 @@ class Block(NamedTuple):
 def blocks(text: str) -> list[Block]:
     """The fenced blocks of a Markdown text that name a language; `line` is that of the body's first."""
     return [
-        Block(m["language"], text.count("\n", 0, m.start("body")) + 1, m["body"], m["mark"] is not None)
+        Block(
+            m["language"],
+            text.count("\n", 0, m.start("body")) + 1,
+            m["body"],
+            m["mark"] is not None,
+        )
         for m in FENCE.finditer(text)
     ]
 
@@ -91,7 +100,9 @@ def test_blocks_are_found_with_language_line_and_mark() -> None:
         ("bash", 13, False),
         ("python", 19, False),
     ]
-    assert [shlex.split(c) for c in commands(found[1])] == [["asyncqn", "show", "runs/demo"]]
+    assert [shlex.split(c) for c in commands(found[1])] == [
+        ["asyncqn", "show", "runs/demo"]
+    ]
 
 
 def test_blocks_share_a_namespace_and_an_error_names_its_line() -> None:
@@ -104,11 +115,19 @@ def test_blocks_share_a_namespace_and_an_error_names_its_line() -> None:
 
 def of(page: Path, *languages: str) -> list[Block]:
     """The blocks of a page in one of these languages."""
-    return [block for block in blocks(page.read_text(encoding="utf-8")) if block.language in languages]
+    return [
+        block
+        for block in blocks(page.read_text(encoding="utf-8"))
+        if block.language in languages
+    ]
 
 
 WITH_PYTHON = [name for name, page in PAGES.items() if of(page, "python")]
-WITH_COMMANDS = [name for name, page in PAGES.items() if any(b.marked for b in of(page, "console", "bash"))]
+WITH_COMMANDS = [
+    name
+    for name, page in PAGES.items()
+    if any(b.marked for b in of(page, "console", "bash"))
+]
 
 
 @pytest.mark.timeout(300)
@@ -128,12 +147,20 @@ def test_every_marked_command_of_a_page_succeeds(name: str, tmp_path: Path) -> N
         program = Path(sys.executable).parent / "asyncqn"
         arguments = shlex.split(command, comments=True)[1:]
         done = subprocess.run(
-            [program, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=280
+            [program, *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=280,
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
 
 
 def test_the_readme_and_every_guide_that_shows_code_is_executed() -> None:
     guides = {name for name in PAGES if name.startswith("docs/guide/")}
-    shows = {name for name in guides if "import asyncqn" in PAGES[name].read_text(encoding="utf-8")}
+    shows = {
+        name
+        for name in guides
+        if "import asyncqn" in PAGES[name].read_text(encoding="utf-8")
+    }
     assert {"README.md", *shows} <= set(WITH_PYTHON)

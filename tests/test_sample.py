@@ -33,7 +33,9 @@ UNEVEN = aq.Cluster(workers=4, worker_mean=[1.0, 1.5, 2.5, 4.0], worker_std=0.3)
 
 
 def uneven(**changes: Any) -> aq.Simulator:
-    return aq.Simulator(UNEVEN if not changes else aq.Cluster(workers=4, worker_std=0.3, **changes))
+    return aq.Simulator(
+        UNEVEN if not changes else aq.Cluster(workers=4, worker_std=0.3, **changes)
+    )
 
 
 @contextmanager
@@ -53,8 +55,12 @@ def assert_right(samples: aq.Samples, mean: Any, sd: Any) -> None:
     """Means within 0.1 sd and standard deviations within 5 %, as far as the draws can tell."""
     pooled = np.concatenate(samples.chains)
     least = float(samples.ess.min())
-    assert np.abs((pooled.mean(axis=0) - mean) / sd).max() < max(0.1, 4.0 / np.sqrt(least))
-    assert np.abs(pooled.std(axis=0) / sd - 1.0).max() < max(0.05, 4.0 / np.sqrt(2.0 * least))
+    assert np.abs((pooled.mean(axis=0) - mean) / sd).max() < max(
+        0.1, 4.0 / np.sqrt(least)
+    )
+    assert np.abs(pooled.std(axis=0) / sd - 1.0).max() < max(
+        0.05, 4.0 / np.sqrt(2.0 * least)
+    )
 
 
 def test_a_correlated_gaussian_of_any_scale_is_drawn_right() -> None:
@@ -102,32 +108,52 @@ def test_a_hierarchical_model_has_the_moments_that_integration_gives() -> None:
         prior = 0.5 * (mu / 5.0) ** 2 + np.log1p((tau / 5.0) ** 2) - t[1]
         return float(prior + 0.5 * ((y - mu) ** 2 / var + np.log(var)).sum())
 
-    mean, sd = on_a_grid(marginal, [np.linspace(-16.0, 24.0, 100), np.linspace(-9.0, 5.0, 140)])
+    mean, sd = on_a_grid(
+        marginal, [np.linspace(-16.0, 24.0, 100), np.linspace(-9.0, 5.0, 140)]
+    )
     with quietly():  # a few trajectories diverge where tau is small
         samples = drawn(model, 8000)
     pooled = np.concatenate(samples.chains)[:, groups:]
     error = sd / np.sqrt(samples.ess[groups:])
-    assert (np.abs(pooled.mean(axis=0) - mean) < np.maximum(0.1 * sd, 4.0 * error)).all()
+    assert (
+        np.abs(pooled.mean(axis=0) - mean) < np.maximum(0.1 * sd, 4.0 * error)
+    ).all()
     assert np.abs(pooled.std(axis=0) / sd - 1.0).max() < 0.08
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_two_separate_modes_are_told(seed: int) -> None:
     with pytest.warns(SamplingWarning, match="2 separate places"):
-        samples = drawn(two_modes(), 1500, chains=8, seed=seed, engine=aq.Simulator(aq.Cluster(8)))
+        samples = drawn(
+            two_modes(), 1500, chains=8, seed=seed, engine=aq.Simulator(aq.Cluster(8))
+        )
     assert samples.rhat.max() > 1.1
 
 
 @pytest.mark.parametrize(
     ("centre", "scale"),
-    [([8.0], 0.1), ([8.0, 0.0, 0.0, 0.0, 0.0], 0.3), ([60.0, -80.0], 1.0), ([30.0] * 5, 3.0)],
+    [
+        ([8.0], 0.1),
+        ([8.0, 0.0, 0.0, 0.0, 0.0], 0.3),
+        ([60.0, -80.0], 1.0),
+        ([30.0] * 5, 3.0),
+    ],
     ids=["narrow", "narrow in five dimensions", "far", "wide"],
 )
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_second_mode_that_is_narrow_or_far_is_found(centre: list[float], scale: float, seed: int) -> None:
+def test_a_second_mode_that_is_narrow_or_far_is_found(
+    centre: list[float], scale: float, seed: int
+) -> None:
     model = beside_a_unit_gaussian(np.array(centre), scale)
     with pytest.warns(SamplingWarning, match="R-hat is"):
-        samples = drawn(model, 600, chains=8, warm_up=400, seed=seed, engine=aq.Simulator(aq.Cluster(8)))
+        samples = drawn(
+            model,
+            600,
+            chains=8,
+            warm_up=400,
+            seed=seed,
+            engine=aq.Simulator(aq.Cluster(8)),
+        )
     assert samples.rhat.max() > 1.1
 
 
@@ -145,7 +171,10 @@ def test_a_chain_leaves_a_place_that_is_too_steep_for_the_usual_step() -> None:
     """Where theta[0] is large, trajectories of the usual step diverge; one chain stayed for 132 draws."""
     with quietly():
         samples = drawn(funnel(0.7), 3000)
-    moves = [np.concatenate([[True], np.diff(chain[:, 0]) != 0.0, [True]]) for chain in samples.chains]
+    moves = [
+        np.concatenate([[True], np.diff(chain[:, 0]) != 0.0, [True]])
+        for chain in samples.chains
+    ]
     assert max(np.diff(np.flatnonzero(moved)).max() for moved in moves) < 60
     assert abs(np.concatenate(samples.chains)[:, 0].mean()) < 0.15
 
@@ -153,17 +182,26 @@ def test_a_chain_leaves_a_place_that_is_too_steep_for_the_usual_step() -> None:
 def test_a_mode_of_negligible_mass_is_left() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        samples = drawn(two_modes(share=1e-9), 3000, chains=8, engine=aq.Simulator(aq.Cluster(8)))
+        samples = drawn(
+            two_modes(share=1e-9), 3000, chains=8, engine=aq.Simulator(aq.Cluster(8))
+        )
     assert_right(samples, -4.0, 1.0)
 
 
-@pytest.mark.parametrize("engine", [aq.Threads(2), aq.Processes(2)], ids=["threads", "processes"])
+@pytest.mark.parametrize(
+    "engine", [aq.Threads(2), aq.Processes(2)], ids=["threads", "processes"]
+)
 def test_a_replay_gives_every_draw_again(engine: Any, tmp_path: Path) -> None:
     problem = aq.LinearGaussian.random(dim=4, n_data=40, seed=2)
     with quietly():
-        samples = aq.sample(problem, chains=4, draws=600, warm_up=200, engine=engine, seed=3)
+        samples = aq.sample(
+            problem, chains=4, draws=600, warm_up=200, engine=engine, seed=3
+        )
     loaded = aq.load_run(samples.run.save(tmp_path / "run"))
-    for again in (aq.Samples.from_run(aq.replay(samples.run)), aq.Samples.from_run(loaded)):
+    for again in (
+        aq.Samples.from_run(aq.replay(samples.run)),
+        aq.Samples.from_run(loaded),
+    ):
         assert len(again.chains) == 4
         for a, b in zip(again.chains, samples.chains):
             np.testing.assert_array_equal(a, b)
@@ -179,7 +217,9 @@ def test_equal_seeds_give_equal_bits_and_others_other_draws() -> None:
     assert a.chains[0][0, 0] != c.chains[0][0, 0]
 
 
-@pytest.mark.parametrize("engine", [uneven(), aq.Threads(2)], ids=["simulator", "threads"])
+@pytest.mark.parametrize(
+    "engine", [uneven(), aq.Threads(2)], ids=["simulator", "threads"]
+)
 def test_a_run_that_was_interrupted_goes_on(engine: Any, tmp_path: Path) -> None:
     problem = aq.LinearGaussian.random(dim=3, n_data=30, seed=0)
 
@@ -213,12 +253,18 @@ def test_a_worker_that_joins_late_burns_in_and_one_that_dies_keeps_its_past() ->
     assert abs(samples.chains[3].mean(axis=0) - model.mean)[0] < model.sd[0]
 
 
-@pytest.mark.parametrize(("workers", "chains", "expected"), [(1, 1, 1), (1, 4, 4), (3, 4, 6), (4, 2, 4)])
-def test_every_worker_runs_equally_many_chains(workers: int, chains: int, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("workers", "chains", "expected"), [(1, 1, 1), (1, 4, 4), (3, 4, 6), (4, 2, 4)]
+)
+def test_every_worker_runs_equally_many_chains(
+    workers: int, chains: int, expected: int
+) -> None:
     engine = aq.Simulator(aq.Cluster(workers))
     model = gaussian(2)
     with quietly():
-        samples = aq.sample(model, chains=chains, draws=1200, warm_up=600, engine=engine)
+        samples = aq.sample(
+            model, chains=chains, draws=1200, warm_up=600, engine=engine
+        )
     assert len(samples.chains) == expected
     assert_right(samples, model.mean, model.sd)
 
@@ -239,7 +285,10 @@ def test_a_long_theta_has_a_metric_of_low_rank() -> None:
     ("function", "sentence"),
     [
         (
-            lambda t: (np.inf if t[0] <= 0 else t[0] - np.log(t[0]), 1.0 - 1.0 / np.maximum(t, 1e-9)),
+            lambda t: (
+                np.inf if t[0] <= 0 else t[0] - np.log(t[0]),
+                1.0 - 1.0 / np.maximum(t, 1e-9),
+            ),
             "U is inf",
         ),
         (lambda t: (0.5 * t @ t, np.full_like(t, np.nan)), "gradient is not finite"),
@@ -284,7 +333,9 @@ def test_a_log_density_in_the_place_of_U_is_told() -> None:
     assert any("that U is minus the log density" in sentence for sentence in said)
 
 
-@pytest.mark.parametrize("result", [None, np.zeros(1), np.complex128(1.0)], ids=["none", "array", "complex"])
+@pytest.mark.parametrize(
+    "result", [None, np.zeros(1), np.complex128(1.0)], ids=["none", "array", "complex"]
+)
 def test_a_value_that_is_no_number_is_named(result: Any) -> None:
     model = gaussian(2)
     model.value = lambda theta: result
@@ -301,7 +352,10 @@ def test_a_value_that_is_no_number_is_named(result: Any) -> None:
     ids=["no gradient", "no density"],
 )
 def test_a_region_without_finite_numbers_is_told(function: Any) -> None:
-    with pytest.warns(SamplingWarning, match="where U or its gradient is NaN or infinite: nothing is drawn"):
+    with pytest.warns(
+        SamplingWarning,
+        match="where U or its gradient is NaN or infinite: nothing is drawn",
+    ):
         samples = drawn(Model(function, 2), 800)
     assert max(chain[:, 0].max() for chain in samples.chains) <= 1.0
 
@@ -327,7 +381,11 @@ def test_draws_that_a_chain_could_not_send_are_no_draws() -> None:
     """At the commit of a rejected update stands the draw of another chain."""
     with quietly():
         run = drawn(gaussian(2), 300, warm_up=200).run
-    counters = {**run.counters, "draws": run.counters["draws"] - 5, "updates_rejected": 5}
+    counters = {
+        **run.counters,
+        "draws": run.counters["draws"] - 5,
+        "updates_rejected": 5,
+    }
     with pytest.raises(BadInput, match="5 draws were not finite or beyond all bounds"):
         aq.Samples.from_run(dataclasses.replace(run, counters=counters))
 
@@ -338,8 +396,13 @@ def test_a_value_that_is_rounded_too_much_is_told(dtype: Any, constant: float) -
         return float(dtype(constant) + dtype(0.5 * t @ t)), t
 
     with quietly():
-        samples = drawn(Model(function, 2), 400, theta0=np.zeros(2, dtype), warm_up=200, check=False)
-    assert any("rounding affects which trajectories" in sentence for sentence in samples.warnings)
+        samples = drawn(
+            Model(function, 2), 400, theta0=np.zeros(2, dtype), warm_up=200, check=False
+        )
+    assert any(
+        "rounding affects which trajectories" in sentence
+        for sentence in samples.warnings
+    )
 
 
 def test_a_run_that_ends_in_its_warm_up_has_no_draws_to_show() -> None:
@@ -357,7 +420,10 @@ def test_a_wrong_gradient_that_nobody_checked_is_noticed() -> None:
     twisted = Model(lambda t: (0.5 * t @ t, np.array([t[0], t[0]])), 2)
     with quietly():
         samples = drawn(twisted, 500, check=False)
-    assert any("were accepted: check that the gradient" in sentence for sentence in samples.warnings)
+    assert any(
+        "were accepted: check that the gradient" in sentence
+        for sentence in samples.warnings
+    )
 
 
 @pytest.mark.parametrize(
@@ -392,6 +458,10 @@ def test_the_result_is_shown_in_a_table_in_arviz_and_in_a_figure() -> None:
     assert len(samples.plot().axes) == 6
     assert "Samples(" in repr(samples)
     with pytest.raises(BadInput, match="not of a sampler"):
-        aq.Samples.from_run(aq.minimize(aq.LinearGaussian.random(3, 9), engine=aq.Simulator(aq.Cluster(1))))
+        aq.Samples.from_run(
+            aq.minimize(
+                aq.LinearGaussian.random(3, 9), engine=aq.Simulator(aq.Cluster(1))
+            )
+        )
     with pytest.raises(BadInput, match="names"):
         aq.Samples.from_run(samples.run, names=["one"])

@@ -14,7 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture(scope="module")
 def hooks() -> Any:
-    spec = importlib.util.spec_from_file_location("site_hooks", ROOT / ".ci" / "site.py")
+    spec = importlib.util.spec_from_file_location(
+        "site_hooks", ROOT / ".ci" / "site.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -36,7 +38,9 @@ def build(site: Path, links: dict[str, list[str]], text: str) -> Config:
         (site / page).write_text(f"{nav}<article>{body}</article>", encoding="utf-8")
     (site / "search").mkdir()
     entries = {"docs": [{"location": "guide/a.html#x", "title": "Guide", "text": text}]}
-    (site / "search" / "search_index.json").write_text(json.dumps(entries), encoding="utf-8")
+    (site / "search" / "search_index.json").write_text(
+        json.dumps(entries), encoding="utf-8"
+    )
     return Config(site)
 
 
@@ -50,7 +54,9 @@ NEAR = {
 FAR = {**NEAR, "guide/a.html": ["b.html"], "guide/b.html": ["c.html"]}
 
 
-def test_a_site_whose_pages_are_near_and_found_passes(hooks: Any, tmp_path: Path) -> None:
+def test_a_site_whose_pages_are_near_and_found_passes(
+    hooks: Any, tmp_path: Path
+) -> None:
     config = build(tmp_path, NEAR, WORDS)
     assert hooks.clicks_from_home(tmp_path) == {
         "index.html": 0,
@@ -61,15 +67,23 @@ def test_a_site_whose_pages_are_near_and_found_passes(hooks: Any, tmp_path: Path
     hooks.on_post_build(config)
 
 
-def test_a_page_three_clicks_away_or_without_a_link_is_refused(hooks: Any, tmp_path: Path) -> None:
+def test_a_page_three_clicks_away_or_without_a_link_is_refused(
+    hooks: Any, tmp_path: Path
+) -> None:
     with pytest.raises(hooks.PluginError, match=r"2 clicks .*guide/c\.html"):
         hooks.on_post_build(build(tmp_path / "far", FAR, WORDS))
     with pytest.raises(hooks.PluginError, match=r"2 clicks .*guide/b\.html"):
-        hooks.on_post_build(build(tmp_path / "alone", {**NEAR, "guide/a.html": ["c.html"]}, WORDS))
+        hooks.on_post_build(
+            build(tmp_path / "alone", {**NEAR, "guide/a.html": ["c.html"]}, WORDS)
+        )
 
 
 @pytest.mark.parametrize("word", ["stale", "replay", "posterior", "SLURM"])
-def test_a_word_that_no_guide_has_is_refused(hooks: Any, tmp_path: Path, word: str) -> None:
+def test_a_word_that_no_guide_has_is_refused(
+    hooks: Any, tmp_path: Path, word: str
+) -> None:
     others = " ".join(w for w in hooks.SEARCHED if w != word)
-    with pytest.raises(hooks.PluginError, match=f"no guide or explanation for '{word}'"):
+    with pytest.raises(
+        hooks.PluginError, match=f"no guide or explanation for '{word}'"
+    ):
         hooks.on_post_build(build(tmp_path, NEAR, others))

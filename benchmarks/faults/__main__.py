@@ -15,7 +15,16 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.faults import disk, interrupts, kill_points, mpi, ray, soak, threads, writers
+from benchmarks.faults import (
+    disk,
+    interrupts,
+    kill_points,
+    mpi,
+    ray,
+    soak,
+    threads,
+    writers,
+)
 from benchmarks.faults.harness import COLUMNS, Scenario
 from benchmarks.faults.table import RESULTS, write_table
 
@@ -56,19 +65,41 @@ def answer(rows: Sequence[Mapping[str, str]]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__.split("\n")[0])
-    parser.add_argument("scenario", nargs="*", choices=[[], *SCENARIOS], help="all, without a name")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.faults", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument(
+        "scenario", nargs="*", choices=[[], *SCENARIOS], help="all, without a name"
+    )
     parser.add_argument("--count", type=int, default=8, help="tries of a kind (8)")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments at which things happen (0)")
-    parser.add_argument("--results", type=Path, default=RESULTS / "faults", help="where the table goes")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the moments at which things happen (0)"
+    )
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS / "faults", help="where the table goes"
+    )
     chosen = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # so that what was started is ended
     good = True
     with tempfile.TemporaryDirectory(prefix="asyncqn-faults-") as scratch:
         for name in chosen.scenario or SCENARIOS:
-            for tally in SCENARIOS[name](Path(scratch), chosen.count, random.Random(chosen.seed)):
-                print(", ".join(f"{k}: {v}" for k, v in tally.row().items() if v), flush=True)
-                write_table(chosen.results, COLUMNS, [tally.row()], keys=1, words=WORDS, answer=answer)
+            for tally in SCENARIOS[name](
+                Path(scratch), chosen.count, random.Random(chosen.seed)
+            ):
+                print(
+                    ", ".join(f"{k}: {v}" for k, v in tally.row().items() if v),
+                    flush=True,
+                )
+                write_table(
+                    chosen.results,
+                    COLUMNS,
+                    [tally.row()],
+                    keys=1,
+                    words=WORDS,
+                    answer=answer,
+                )
                 good = good and tally.good
     return 0 if good else 1
 

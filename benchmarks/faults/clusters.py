@@ -12,7 +12,11 @@ from benchmarks.faults.hosts import LINK, Host, Hosts, shell_command
 from benchmarks.faults.two_hosts_job import WORKERS
 
 BIN = Path(sys.executable).parent
-AS_ROOT = {f"{name}_ALLOW_RUN_AS_ROOT{more}": "1" for name in ("OMPI", "PRTE") for more in ("", "_CONFIRM")}
+AS_ROOT = {
+    f"{name}_ALLOW_RUN_AS_ROOT{more}": "1"
+    for name in ("OMPI", "PRTE")
+    for more in ("", "_CONFIRM")
+}
 RAY_PORT = 6379
 
 
@@ -29,12 +33,24 @@ class Cluster:
         """Return the command that starts the job on the first host; `alone`: without the second."""
         raise NotImplementedError
 
-    def start(self, commits: int, give_up: float, alone: bool = False) -> subprocess.Popen[str]:
+    def start(
+        self, commits: int, give_up: float, alone: bool = False
+    ) -> subprocess.Popen[str]:
         self.prepare(alone)
-        job = [sys.executable, "-m", "benchmarks.faults.two_hosts_job", self.engine, commits, give_up]
+        job = [
+            sys.executable,
+            "-m",
+            "benchmarks.faults.two_hosts_job",
+            self.engine,
+            commits,
+            give_up,
+        ]
         with self.output.open("w") as output:
             return self.hosts[0].start(
-                [*self.command(alone), *job], output, OMP_NUM_THREADS="1", **self.environment
+                [*self.command(alone), *job],
+                output,
+                OMP_NUM_THREADS="1",
+                **self.environment,
             )
 
     @property
@@ -56,12 +72,19 @@ class MpiCluster(Cluster):
     environment = AS_ROOT
 
     def prepare(self, alone: bool = False) -> None:
-        for host in self.hosts.hosts:  # the daemon on the second host looks for the agent too
+        for (
+            host
+        ) in self.hosts.hosts:  # the daemon on the second host looks for the agent too
             agent = host.disk / "agent"
             agent.write_text(f'#!/bin/sh\nexec {" ".join(shell_command())} "$@"\n')
             agent.chmod(0o755)
-            lines = [f"{h.name} slots={WORKERS + 1 if alone else 3}" for h in self.hosts.hosts]
-            (host.disk / "hostfile").write_text("\n".join(lines[:1] if alone else lines) + "\n")
+            lines = [
+                f"{h.name} slots={WORKERS + 1 if alone else 3}"
+                for h in self.hosts.hosts
+            ]
+            (host.disk / "hostfile").write_text(
+                "\n".join(lines[:1] if alone else lines) + "\n"
+            )
 
     def command(self, alone: bool) -> list[object]:
         agent = self.hosts[0].here / "agent"

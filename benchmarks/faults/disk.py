@@ -19,11 +19,17 @@ SETTINGS = Settings(dim=50_000, commits=1000, pace=0.1, every=0.1)
 
 def scenarios(scratch: Path, count: int, dice: random.Random) -> Iterator[Tally]:
     tries = max(1, count // 4)
-    yield filled(scratch, tries, dice, "the disk fills and has room again", room_again=True)
-    yield filled(scratch, tries, dice, "the disk fills, the run is killed", room_again=False)
+    yield filled(
+        scratch, tries, dice, "the disk fills and has room again", room_again=True
+    )
+    yield filled(
+        scratch, tries, dice, "the disk fills, the run is killed", room_again=False
+    )
 
 
-def filled(scratch: Path, count: int, dice: random.Random, what: str, room_again: bool) -> Tally:
+def filled(
+    scratch: Path, count: int, dice: random.Random, what: str, room_again: bool
+) -> Tally:
     """The run continues without checkpoints; those that are there stay whole, and it can be resumed."""
     tally = Tally(f"threads: {what}")
     if os.geteuid() != 0:
@@ -57,7 +63,9 @@ def filled(scratch: Path, count: int, dice: random.Random, what: str, room_again
 def small_disk(place: Path) -> Iterator[Path]:
     """Mount a small file system at `place` inside the block."""
     place.mkdir(parents=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(place)], check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(place)], check=True
+    )
     try:
         yield place
     finally:

@@ -30,7 +30,13 @@ class ForkServer:
     """The server, seen from the program that uses it; one process at a time."""
 
     def __init__(self, scratch: Path, job: Path) -> None:
-        command = [sys.executable, "-m", "benchmarks.faults.fork_server", str(scratch), str(job)]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.faults.fork_server",
+            str(scratch),
+            str(job),
+        ]
         self.process = subprocess.Popen(
             command,
             cwd=ROOT,
@@ -94,7 +100,9 @@ def serve(scratch: Path, job: Path) -> None:
         request = json.loads(line)
         pid = os.fork()
         if pid == 0:
-            os.dup2(os.open(request["errors"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+            os.dup2(
+                os.open(request["errors"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2
+            )
             os.dup2(os.open(os.devnull, os.O_RDWR), 1)
             # The child must not write to the pipe that its parent answers on.
             os.close(told)

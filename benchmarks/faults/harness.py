@@ -47,11 +47,15 @@ class Tally:
     def ended(self, report: dict[str, Any], commits: int) -> None:
         """Count the end of a run that should have made all its commits."""
         # Both: a run may report success for fewer commits than were asked for.
-        complete = report.get("status") == "completed" and report.get("commits") == commits
+        complete = (
+            report.get("status") == "completed" and report.get("commits") == commits
+        )
         self.completed += complete
         self.replayed += bool(report.get("replayed"))
         if not complete:
-            self.faults.append(str(report.get("words") or report.get("status") or "it did not end"))
+            self.faults.append(
+                str(report.get("words") or report.get("status") or "it did not end")
+            )
 
     @property
     def good(self) -> bool:
@@ -71,7 +75,9 @@ class Tally:
 class Victim:
     """A run in processes of its own, in a folder of its own."""
 
-    def __init__(self, folder: Path, settings: Settings, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, folder: Path, settings: Settings, options: tuple[str, ...] = ()
+    ) -> None:
         self.folder, self.settings, self.options = folder, settings, options
         folder.mkdir(parents=True)
         self.checkpoints = folder / "checkpoints"
@@ -79,7 +85,12 @@ class Victim:
 
     def start(self) -> subprocess.Popen[str]:
         """Start the run, or continue it from its checkpoints."""
-        arguments = ["-m", "benchmarks.faults.job", str(self.folder), self.settings.to_json()]
+        arguments = [
+            "-m",
+            "benchmarks.faults.job",
+            str(self.folder),
+            self.settings.to_json(),
+        ]
         if self.settings.engine == "mpi":
             return mpi_start.start(self.settings.workers + 1, arguments, self.options)
         return subprocess.Popen(
@@ -106,7 +117,9 @@ class Victim:
         rows = self.rows()
         return int(rows[-1][1]) if rows else 0
 
-    def wait(self, process: subprocess.Popen[str], condition: Callable[[], bool]) -> bool:
+    def wait(
+        self, process: subprocess.Popen[str], condition: Callable[[], bool]
+    ) -> bool:
         """Until the condition holds (True), the process ends or takes too long."""
         until = time.monotonic() + BEGIN
         while process.poll() is None and time.monotonic() < until:
@@ -141,7 +154,9 @@ class Victim:
             kill(pid)
         process.communicate()
 
-    def end(self, process: subprocess.Popen[str], seconds: float = END) -> dict[str, Any]:
+    def end(
+        self, process: subprocess.Popen[str], seconds: float = END
+    ) -> dict[str, Any]:
         """Let it end; what it reports, or its last words."""
         self.family |= descendants(process.pid)
         try:
@@ -154,14 +169,24 @@ class Victim:
                 found: dict[str, Any] = json.loads(line)
                 return found
         # mpiexec frames its messages with dashes.
-        lines = [line for line in err.replace("\0", "").splitlines() if line.strip(" -")]
-        words = next((line for line in reversed(lines) if line.startswith("asyncqn")), (lines or [""])[-1])
-        return {"words": f"exit code {process.returncode}: {words.strip()}", "code": process.returncode}
+        lines = [
+            line for line in err.replace("\0", "").splitlines() if line.strip(" -")
+        ]
+        words = next(
+            (line for line in reversed(lines) if line.startswith("asyncqn")),
+            (lines or [""])[-1],
+        )
+        return {
+            "words": f"exit code {process.returncode}: {words.strip()}",
+            "code": process.returncode,
+        }
 
     def left_behind(self, seconds: float = 8.0) -> int:
         """Processes of the run that are there so long after its end; they are killed."""
         until = time.monotonic() + seconds
-        while (alive := {pid for pid in self.family if is_alive(pid)}) and time.monotonic() < until:
+        while (
+            alive := {pid for pid in self.family if is_alive(pid)}
+        ) and time.monotonic() < until:
             time.sleep(0.1)
         for pid in alive:
             kill(pid)
@@ -200,7 +225,9 @@ def descendants(pid: int) -> set[int]:
         parent = waiting.pop()
         with suppress(OSError):
             for task in Path(f"/proc/{parent}/task").iterdir():
-                children = {int(word) for word in (task / "children").read_text().split()} - found
+                children = {
+                    int(word) for word in (task / "children").read_text().split()
+                } - found
                 found |= children
                 waiting += children
     return found
@@ -211,7 +238,9 @@ def named(pids: set[int], word: str) -> list[int]:
     chosen = []
     for pid in sorted(pids):
         with suppress(OSError):
-            if word in Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace"):
+            if word in Path(f"/proc/{pid}/cmdline").read_bytes().decode(
+                errors="replace"
+            ):
                 chosen.append(pid)
     return chosen
 
@@ -224,7 +253,9 @@ def watched(victim: Victim, tally: Tally) -> Iterator[subprocess.Popen[str]]:
     try:
         # After twenty evaluations the run is past its start.
         if not victim.running(process, 20):
-            tally.faults.append(f"it did not begin: {victim.end(process, 1.0).get('words', '')}")
+            tally.faults.append(
+                f"it did not begin: {victim.end(process, 1.0).get('words', '')}"
+            )
         yield process
     finally:
         if process.poll() is None:

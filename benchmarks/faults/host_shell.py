@@ -45,7 +45,11 @@ def _become(connection: socket.socket) -> None:
             asked = json.loads(lines.readline())
         os.setsid()
         null = os.open(os.devnull, os.O_RDONLY)
-        for number, target in ((null, 0), (connection.fileno(), 1), (connection.fileno(), 2)):
+        for number, target in (
+            (null, 0),
+            (connection.fileno(), 1),
+            (connection.fileno(), 2),
+        ):
             os.dup2(number, target)
         os.chdir(asked["folder"])
         os.execvpe("/bin/sh", ["/bin/sh", "-c", asked["command"]], asked["environment"])
@@ -55,7 +59,11 @@ def _become(connection: socket.socket) -> None:
 
 def run(address: str, command: list[str]) -> None:
     """Let a host run a command in this folder and with this environment; copy what it prints."""
-    asked = {"command": " ".join(command), "folder": os.getcwd(), "environment": dict(os.environ)}
+    asked = {
+        "command": " ".join(command),
+        "folder": os.getcwd(),
+        "environment": dict(os.environ),
+    }
     with socket.create_connection((address, PORT), timeout=30.0) as connection:
         connection.settimeout(None)
         connection.sendall(json.dumps(asked).encode() + b"\n")

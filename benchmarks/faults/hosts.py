@@ -45,7 +45,9 @@ class Host:
         self.disk, self.here = scratch / self.name, scratch / HERE
         self.disk.mkdir(parents=True)
         self.here.mkdir(exist_ok=True)
-        self.holder = _unshare(["-m", "benchmarks.faults.host_shell", self.name, self.disk, self.here])
+        self.holder = _unshare(
+            ["-m", "benchmarks.faults.host_shell", self.name, self.disk, self.here]
+        )
         self.init = _child(self.holder)
         until = time.monotonic() + 20.0
         while not (self.disk / host_shell.READY).exists():
@@ -55,10 +57,20 @@ class Host:
 
     def inside(self, command: Sequence[object]) -> list[str]:
         """Return the command, entering this host first."""
-        return ["nsenter", "--target", str(self.init), "--all", f"--wdns={self.here}", *map(str, command)]
+        return [
+            "nsenter",
+            "--target",
+            str(self.init),
+            "--all",
+            f"--wdns={self.here}",
+            *map(str, command),
+        ]
 
     def start(
-        self, command: Sequence[object], output: IO[str] | int = subprocess.PIPE, **environment: str
+        self,
+        command: Sequence[object],
+        output: IO[str] | int = subprocess.PIPE,
+        **environment: str,
     ) -> subprocess.Popen[str]:
         """Return a process on this host, all its output in one pipe or file."""
         return subprocess.Popen(
@@ -71,7 +83,9 @@ class Host:
             errors="replace",
         )
 
-    def call(self, command: Sequence[object], timeout: float = 200.0, **environment: str) -> str:
+    def call(
+        self, command: Sequence[object], timeout: float = 200.0, **environment: str
+    ) -> str:
         """Return the output of a short command on this host; raise if it fails."""
         process = self.start(command, **environment)
         try:
@@ -96,12 +110,18 @@ class Hosts:
     def __init__(self, scratch: Path, count: int = 2) -> None:
         for tool in ("unshare", "nsenter", "setpriv", "ip"):
             if shutil.which(tool) is None:
-                raise SystemExit(f"the program '{tool}' is missing: install util-linux and iproute2.")
+                raise SystemExit(
+                    f"the program '{tool}' is missing: install util-linux and iproute2."
+                )
         if os.geteuid() != 0:
-            raise SystemExit("namespaces need root: run this program as root, on a machine for tests.")
+            raise SystemExit(
+                "namespaces need root: run this program as root, on a machine for tests."
+            )
         # Otherwise the host would not find the program that it has to run.
         if ROOT.is_relative_to("/tmp") or Path(sys.prefix).is_relative_to("/tmp"):
-            raise SystemExit("a host has a /tmp of its own: let checkout and Python live elsewhere.")
+            raise SystemExit(
+                "a host has a /tmp of its own: let checkout and Python live elsewhere."
+            )
         self.scratch, self.count = scratch, count
         self.hosts: list[Host] = []
 
@@ -114,7 +134,10 @@ class Hosts:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for host in self.hosts:
             host.kill()
@@ -134,7 +157,17 @@ class Hosts:
             self.hosts.append(host)
             port = f"port{number}"
             self._in_switch(
-                "ip", "link", "add", port, "type", "veth", "peer", "name", LINK, "netns", host.init
+                "ip",
+                "link",
+                "add",
+                port,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                LINK,
+                "netns",
+                host.init,
             )
             self._in_switch("ip", "link", "set", port, "master", "switch", "up")
             host.call(["ip", "addr", "add", f"{host.address}/24", "dev", LINK])
@@ -148,13 +181,21 @@ class Hosts:
     def _wait_for_shell(self, host: Host) -> None:
         until = time.monotonic() + 20.0
         # Over the link, because that is what the launchers will use.
-        while "ready" not in self.hosts[0].call([*shell_command(), host.address, "echo", "ready"]):
+        while "ready" not in self.hosts[0].call(
+            [*shell_command(), host.address, "echo", "ready"]
+        ):
             if time.monotonic() > until:
                 raise RuntimeError(f"{host.name} cannot be reached over the link.")
             time.sleep(0.1)
 
     def _in_switch(self, *command: object) -> None:
-        entering = ["nsenter", "--target", str(self.switch.pid), "--net", *map(str, command)]
+        entering = [
+            "nsenter",
+            "--target",
+            str(self.switch.pid),
+            "--net",
+            *map(str, command),
+        ]
         subprocess.run(entering, check=True)
 
     def pull(self, number: int) -> None:
@@ -178,11 +219,26 @@ def _environment() -> dict[str, str]:
 
 def _unshare(python: Sequence[object], full: bool = True) -> subprocess.Popen[bytes]:
     """This Python in new namespaces, killed when this program dies."""
-    new = ["--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child"] if full else []
-    command = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", *new, sys.executable, *map(str, python)]
+    new = (
+        ["--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child"] if full else []
+    )
+    command = [
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+        "unshare",
+        "--net",
+        *new,
+        sys.executable,
+        *map(str, python),
+    ]
     # unshare complains when its child is killed, which is how a host ends.
     process = subprocess.Popen(
-        command, cwd=ROOT, env=_environment(), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command,
+        cwd=ROOT,
+        env=_environment(),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     # The inode number identifies a namespace; it changes when the process has entered its own.
     outer = os.stat("/proc/self/ns/net").st_ino
@@ -198,7 +254,9 @@ def _child(process: subprocess.Popen[bytes]) -> int:
     """Return the one child of a process, once it is there."""
     until = time.monotonic() + 20.0
     while process.poll() is None and time.monotonic() < until:
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        children = (
+            Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        )
         if children:
             return int(children[0])
         time.sleep(0.01)

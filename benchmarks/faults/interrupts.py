@@ -37,14 +37,23 @@ def scenarios(scratch: Path, count: int, dice: random.Random) -> Iterator[Tally]
     job.write_text(JOB)
     server = ForkServer(scratch / "interrupts-first", job)
     try:
-        for times, tries in ((2, count), (1, max(1, count // 10)), (3, max(1, count // 10))):
+        for times, tries in (
+            (2, count),
+            (1, max(1, count // 10)),
+            (3, max(1, count // 10)),
+        ):
             yield interrupted(server, scratch, job, tries, dice, times)
     finally:
         server.close()
 
 
 def interrupted(
-    server: ForkServer, scratch: Path, job: Path, count: int, dice: random.Random, times: int
+    server: ForkServer,
+    scratch: Path,
+    job: Path,
+    count: int,
+    dice: random.Random,
+    times: int,
 ) -> Tally:
     """Runs without end; `completed` counts those that ended after Ctrl-C with the exit code of one.
 
@@ -52,24 +61,33 @@ def interrupted(
     """
     tally = Tally(f"asyncqn run: Ctrl-C {('once', 'twice', 'three times')[times - 1]}")
     for number in range(count):
-        folder, errors = scratch / f"interrupt{times}-{number}", scratch / f"errors{times}-{number}"
+        folder, errors = (
+            scratch / f"interrupt{times}-{number}",
+            scratch / f"errors{times}-{number}",
+        )
         command = ["run", str(job), "--engine", "threads", "--workers", "2", "--checkpoint", str(folder),
                    "--checkpoint-every", "0.05", "--quiet"]  # fmt: skip
         pid = server.start(errors, arguments=command)
         tally.tries += 1
         until = time.monotonic() + 60.0
-        while not (folder.is_dir() and any(folder.iterdir())) and time.monotonic() < until:
+        while (
+            not (folder.is_dir() and any(folder.iterdir())) and time.monotonic() < until
+        ):
             time.sleep(0.01)
         time.sleep(dice.uniform(0.0, 0.3))
         for _ in range(times):
             kill(pid, signal.SIGINT)
-            time.sleep(dice.choice([0.0, dice.uniform(0.0, 0.02), dice.uniform(0.0, 0.2)]))
+            time.sleep(
+                dice.choice([0.0, dice.uniform(0.0, 0.02), dice.uniform(0.0, 0.2)])
+            )
         _count_end(server, pid, folder, errors, tally, once=times == 1)
         shutil.rmtree(folder, ignore_errors=True)
     return tally
 
 
-def _count_end(server: ForkServer, pid: int, folder: Path, errors: Path, tally: Tally, once: bool) -> None:
+def _count_end(
+    server: ForkServer, pid: int, folder: Path, errors: Path, tally: Tally, once: bool
+) -> None:
     begun = time.monotonic()
     code = server.wait(PATIENCE)
     if code is None:
@@ -85,7 +103,9 @@ def _count_end(server: ForkServer, pid: int, folder: Path, errors: Path, tally: 
         tally.faults.append(f"exit code {code}: {words.strip().splitlines()[-1:]}")
         print(words, file=sys.stderr)
     if not any(folder.glob("*/checkpoint.json")):
-        early = PROMISE not in words  # it came before the run began, and nothing was promised
+        early = (
+            PROMISE not in words
+        )  # it came before the run began, and nothing was promised
         tally.replayed += early
         tally.checkpoints_lost += not early
         return

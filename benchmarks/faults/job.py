@@ -58,13 +58,17 @@ class Bowl:
         out *= self.n_data
 
 
-ALGORITHM = aq.ASLBFGS(h=1e-4, gamma=0.05, beta=1e4, memory=3, batch=6, overlap=2, initial_scale=0.05)
+ALGORITHM = aq.ASLBFGS(
+    h=1e-4, gamma=0.05, beta=1e4, memory=3, batch=6, overlap=2, initial_scale=0.05
+)
 
 
 def engine_of(settings: Settings) -> Any:
     options: dict[str, Any] = {}
     if settings.pace > 0.0:
-        options["timing_model"] = aq.Cluster(settings.workers, settings.pace, settings.pace / 3)
+        options["timing_model"] = aq.Cluster(
+            settings.workers, settings.pace, settings.pace / 3
+        )
     if settings.give_up is not None:
         options["give_up_after"] = settings.give_up
     if settings.engine == "mpi":
@@ -88,7 +92,9 @@ def newest_commit(folder: Path) -> int | None:
 
 def memory() -> int:
     """Bytes of this process that lie in memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf(
+        "SC_PAGE_SIZE"
+    )
 
 
 def main(folder: Path, settings: Settings) -> None:
@@ -98,11 +104,19 @@ def main(folder: Path, settings: Settings) -> None:
     log = (folder / "progress").open("a", buffering=1)
 
     def tell(now: Progress) -> None:
-        log.write(f"{time.time():.4f} {now.commit} {now.workers} {memory()} {time.process_time():.4f}\n")
+        log.write(
+            f"{time.time():.4f} {now.commit} {now.workers} {memory()} {time.process_time():.4f}\n"
+        )
 
     problem, checkpoints = Bowl(settings.dim), folder / "checkpoints"
     if newest_commit(checkpoints) is not None:
-        run = aq.resume(checkpoints, problem, engine=engine, callback=tell, checkpoint_every=settings.every)
+        run = aq.resume(
+            checkpoints,
+            problem,
+            engine=engine,
+            callback=tell,
+            checkpoint_every=settings.every,
+        )
     else:
         run = aq.minimize(
             problem, ALGORITHM, engine=engine, commits=settings.commits, seed=3,
@@ -111,7 +125,11 @@ def main(folder: Path, settings: Settings) -> None:
         )  # fmt: skip
     if run is None:  # another rank has it
         return
-    report = {"status": run.status, "commits": run.nit, "lost": run.manifest["engine"]["workers_lost"]}
+    report = {
+        "status": run.status,
+        "commits": run.nit,
+        "lost": run.manifest["engine"]["workers_lost"],
+    }
     if settings.replay:
         run.save(folder / "run")
         again = aq.replay(aq.load_run(folder / "run", problem=problem))

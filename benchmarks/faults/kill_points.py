@@ -30,7 +30,17 @@ from benchmarks.faults.harness import Tally
 
 POINTS = 100
 """At least so many kill points of every kind."""
-CALLS = ("replace", "rename", "fsync", "unlink", "mkdir", "rmdir", "pwrite", "ftruncate", "write")
+CALLS = (
+    "replace",
+    "rename",
+    "fsync",
+    "unlink",
+    "mkdir",
+    "rmdir",
+    "pwrite",
+    "ftruncate",
+    "write",
+)
 
 
 class Kind(NamedTuple):
@@ -67,12 +77,17 @@ def killed_at_every_call(scratch: Path, points: int, name: str, kind: Kind) -> T
             _dies_writing(kind.new, place, max(1, last // 2))
         if not _dies_writing(kind.new, place, last):
             assert last > 1, "the writer makes no call"
-            last, debris = 0, not debris  # it made fewer calls: begin again, over what a killed one left
+            last, debris = (
+                0,
+                not debris,
+            )  # it made fewer calls: begin again, over what a killed one left
             continue
         tally.tries += 1
         try:
             whole = kind.seen(place) in (old, new, *kind.between)
-            _dies_writing(kind.new, place, 0)  # the next writer finds its way past what is left
+            _dies_writing(
+                kind.new, place, 0
+            )  # the next writer finds its way past what is left
             done = kind.seen(place) == new
         except Exception as error:
             whole = done = False
@@ -107,7 +122,9 @@ def _die_at(last: int) -> None:
     """From now on count the calls of this process that change the file system, and die at one of them."""
     made = 0
 
-    def counted(call: Callable[..., Any], changes: Callable[..., bool]) -> Callable[..., Any]:
+    def counted(
+        call: Callable[..., Any], changes: Callable[..., bool]
+    ) -> Callable[..., Any]:
         def counting(*arguments: Any, **more: Any) -> Any:
             nonlocal made
             if changes(*arguments, **more):
@@ -136,20 +153,32 @@ def _kinds() -> dict[str, Kind]:
     rng = np.random.default_rng(0)
     problem = aq.LinearGaussian.random(4, 20, seed=1)
     sgd, simulator = aq.AsyncSGD(1e-4, 5), aq.Simulator(aq.Cluster(2))
-    runs = [aq.minimize(problem, sgd, engine=simulator, commits=12, seed=seed) for seed in (1, 2)]
+    runs = [
+        aq.minimize(problem, sgd, engine=simulator, commits=12, seed=seed)
+        for seed in (1, 2)
+    ]
     pairs = rng.permutation(20 * 15)[:150]
     table = pairs // 15, pairs % 15, rng.integers(1, 6, pairs.size).astype(float)
     models = [Recommender(rank, workers=1, seed=0).fit(table) for rank in (1, 2)]
-    ratings = [Ratings.from_arrays(*table[:2], rng.random(pairs.size)) for _ in range(2)]
+    ratings = [
+        Ratings.from_arrays(*table[:2], rng.random(pairs.size)) for _ in range(2)
+    ]
     thetas: dict[int, bytes] = {}
-    checkpoint_options: dict[str, Any] = {"engine": simulator, "commits": 30, "seed": 1, "evaluate": 5}
+    checkpoint_options: dict[str, Any] = {
+        "engine": simulator,
+        "commits": 30,
+        "seed": 1,
+        "evaluate": 5,
+    }
 
     def stop_at_ten(progress: Any) -> None:
         if progress.commit == 10:
             raise StopIteration
 
     def begin(place: Path) -> None:
-        aq.minimize(problem, sgd, callback=stop_at_ten, checkpoint=place, **checkpoint_options)
+        aq.minimize(
+            problem, sgd, callback=stop_at_ten, checkpoint=place, **checkpoint_options
+        )
 
     def go_on(place: Path) -> None:
         aq.resume(place, engine=simulator, checkpoint_every=5)
@@ -161,7 +190,9 @@ def _kinds() -> dict[str, Kind]:
     return {
         "run": Kind(runs[0].save, runs[1].save, lambda p: load_run(p).theta.tobytes()),
         "model": Kind(
-            models[0].save, models[1].save, lambda p: np.asarray(Recommender.load(p).item_factors_).tobytes()
+            models[0].save,
+            models[1].save,
+            lambda p: np.asarray(Recommender.load(p).item_factors_).tobytes(),
         ),
         "ratings": Kind(
             lambda p: save_ratings(ratings[0], p),
@@ -169,9 +200,16 @@ def _kinds() -> dict[str, Kind]:
             lambda p: np.array(open_ratings(p).values).tobytes(),
         ),
         "file": Kind(
-            lambda p: write_whole(p, "old" * 100), lambda p: write_whole(p, "new" * 100), Path.read_bytes
+            lambda p: write_whole(p, "old" * 100),
+            lambda p: write_whole(p, "new" * 100),
+            Path.read_bytes,
         ),
-        "checkpoint": Kind(begin, go_on, _theta_of, tuple(thetas[commit] for commit in (15, 20, 25, 30))),
+        "checkpoint": Kind(
+            begin,
+            go_on,
+            _theta_of,
+            tuple(thetas[commit] for commit in (15, 20, 25, 30)),
+        ),
     }
 
 

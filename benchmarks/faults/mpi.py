@@ -20,7 +20,9 @@ def scenarios(scratch: Path, count: int, dice: random.Random) -> Iterator[Tally]
     yield worker_stopped(scratch, max(1, count // 4), dice)
     yield worker_stopped_for_good(scratch, max(1, count // 4), dice)
     yield killed_and_resumed(scratch, count, dice, "the master is killed", master=True)
-    yield killed_and_resumed(scratch, count, dice, "the whole job is killed", master=False)
+    yield killed_and_resumed(
+        scratch, count, dice, "the whole job is killed", master=False
+    )
 
 
 def worker_killed(scratch: Path, count: int, dice: random.Random) -> Tally:
@@ -38,7 +40,9 @@ def worker_killed(scratch: Path, count: int, dice: random.Random) -> Tally:
             tally.ended(report, SETTINGS.commits)
             _time_to_notice(victim, tally, moment, 4 - kills)
             if report.get("lost") not in (None, kills):
-                tally.faults.append(f"{report['lost']} losses were counted, there were {kills}")
+                tally.faults.append(
+                    f"{report['lost']} losses were counted, there were {kills}"
+                )
     return tally
 
 
@@ -70,11 +74,15 @@ def worker_stopped_for_good(scratch: Path, count: int, dice: random.Random) -> T
     return tally
 
 
-def killed_and_resumed(scratch: Path, count: int, dice: random.Random, what: str, master: bool) -> Tally:
+def killed_and_resumed(
+    scratch: Path, count: int, dice: random.Random, what: str, master: bool
+) -> Tally:
     """The job must end by itself when its master is gone; a resume makes the rest of the commits."""
     tally = Tally(f"MPI, ULFM: {what}")
     for number in range(count):
-        victim = Victim(scratch / f"mpi-{'master' if master else 'job'}{number}", SETTINGS, ULFM)
+        victim = Victim(
+            scratch / f"mpi-{'master' if master else 'job'}{number}", SETTINGS, ULFM
+        )
         with watched(victim, tally) as process:
             time.sleep(dice.uniform(0.3, 1.5))
             before = victim.saved_commit()

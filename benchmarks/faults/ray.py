@@ -8,7 +8,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.faults.harness import Tally, Victim, kill, named, resume_to_the_end, watched
+from benchmarks.faults.harness import (
+    Tally,
+    Victim,
+    kill,
+    named,
+    resume_to_the_end,
+    watched,
+)
 from benchmarks.faults.job import Settings
 
 SETTINGS = Settings(engine="ray", workers=3, commits=900, pace=0.02)
@@ -32,8 +39,14 @@ def worker_killed(scratch: Path, count: int, dice: random.Random) -> Tally:
             report = victim.end(process)
             tally.ended(report, SETTINGS.commits)
             if report.get("lost") not in (None, 1):
-                tally.faults.append(f"{report['lost']} losses were counted, there was 1")
-            fewer = [row[0] for row in victim.rows() if row[0] > moment and row[2] < SETTINGS.workers]
+                tally.faults.append(
+                    f"{report['lost']} losses were counted, there was 1"
+                )
+            fewer = [
+                row[0]
+                for row in victim.rows()
+                if row[0] > moment and row[2] < SETTINGS.workers
+            ]
             if fewer:
                 tally.noticed(fewer[0] - moment)
     return tally

@@ -24,7 +24,9 @@ LIMIT = 1800.0
 def scenarios(scratch: Path, count: int, dice: random.Random) -> Iterator[Tally]:
     """Yield the tally of one run of `count` times 250,000 commits: two million by default."""
     commits = 250_000 * count
-    settings = Settings(workers=2, commits=commits, dim=10, pace=0.0, every=5.0, evaluate=commits // 100)
+    settings = Settings(
+        workers=2, commits=commits, dim=10, pace=0.0, every=5.0, evaluate=commits // 100
+    )
     victim = Victim(scratch / "soak", settings)
     tally = Tally(f"threads: {commits:,} commits, a checkpoint every 5 s", tries=1)
     begun = time.monotonic()

@@ -30,7 +30,10 @@ def write_table(
     table: dict[tuple[str, ...], Mapping[str, str]] = {}
     if file.exists():
         with file.open(newline="", encoding="utf-8") as stored:
-            table = {tuple(row[c] for c in columns[:keys]): row for row in csv.DictReader(stored)}
+            table = {
+                tuple(row[c] for c in columns[:keys]): row
+                for row in csv.DictReader(stored)
+            }
     table |= {tuple(row[c] for c in columns[:keys]): row for row in rows}
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
@@ -47,12 +50,20 @@ def write_table(
 def _shown(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> str:
     """Return the rows in Markdown; a column that says the same in all of them is a remark above the table."""
     found = {c: [row.get(c) or "" for row in rows] for c in columns}
-    same = {c: cells[0] for c, cells in found.items() if len(rows) > 1 and len(set(cells)) == 1}
+    same = {
+        c: cells[0]
+        for c, cells in found.items()
+        if len(rows) > 1 and len(set(cells)) == 1
+    }
     kept = [c for c in columns if c not in same]
-    remark = "; ".join(f"{column}: {cell or 'nothing'}" for column, cell in same.items())
+    remark = "; ".join(
+        f"{column}: {cell or 'nothing'}" for column, cell in same.items()
+    )
     lines = [f"In every row: {remark}.", ""] if same else []
     lines += [_line(kept), _line(["---"] * len(kept))]
-    return "\n".join([*lines, *(_line([found[c][i] for c in kept]) for i in range(len(rows)))])
+    return "\n".join(
+        [*lines, *(_line([found[c][i] for c in kept]) for i in range(len(rows)))]
+    )
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -39,7 +39,9 @@ def killed_while_writing(scratch: Path, count: int, dice: random.Random) -> Tall
     """Large states that are written all the time, so that nearly every kill falls into a write."""
     tally = Tally("threads: killed while a checkpoint is written")
     for number in range(count):
-        settings = Settings(dim=100_000, commits=300, pace=0.01, every=0.001, evaluate=5)
+        settings = Settings(
+            dim=100_000, commits=300, pace=0.01, every=0.001, evaluate=5
+        )
         victim = Victim(scratch / f"writing{number}", settings)
         with watched(victim, tally) as process:
             victim.wait(process, lambda v=victim: v.saved_commit() > 0)  # type: ignore[misc]

@@ -71,9 +71,15 @@ def _nothing(hosts: Hosts) -> None:
 
 
 def _kill_worker(hosts: Hosts) -> None:
-    pattern = "two_hosts_job" if "two_hosts_job" in hosts[1].call(["ps", "ax"]) else "ray::Worker"
+    pattern = (
+        "two_hosts_job"
+        if "two_hosts_job" in hosts[1].call(["ps", "ax"])
+        else "ray::Worker"
+    )
     lines = hosts[1].call(["ps", "axo", "pid,args"]).splitlines()
-    process = next(line.split()[0] for line in lines if pattern in line and "prted" not in line)
+    process = next(
+        line.split()[0] for line in lines if pattern in line and "prted" not in line
+    )
     hosts[1].call(["kill", "-KILL", process])
 
 
@@ -119,7 +125,9 @@ class Progress:
         fields = [line.split() for line in lines]
         return [(float(f[0]), int(f[1]), int(f[2])) for f in fields if len(f) == 3]
 
-    def reaches(self, commit: int, process: subprocess.Popen[str], seconds: float = 300.0) -> bool:
+    def reaches(
+        self, commit: int, process: subprocess.Popen[str], seconds: float = 300.0
+    ) -> bool:
         until = time.monotonic() + seconds
         while process.poll() is None and time.monotonic() < until:
             rows = self.rows()
@@ -148,9 +156,17 @@ def _report(out: str) -> dict[str, Any]:
 
 def _last_words(out: str) -> str:
     """Return the sentence that tells a user what happened: that of asyncqn, or else the last line."""
-    lines = [" ".join(line.replace("\0", "").split()) for line in out.splitlines() if line.strip(" -\0\n")]
+    lines = [
+        " ".join(line.replace("\0", "").split())
+        for line in out.splitlines()
+        if line.strip(" -\0\n")
+    ]
     ours = [line for line in lines if line.startswith("asyncqn")]
-    others = [line for line in lines if "lost communication" in line or "Segmentation fault" in line]
+    others = [
+        line
+        for line in lines
+        if "lost communication" in line or "Segmentation fault" in line
+    ]
     told = [*others, *ours] or [line for line in lines if line[0] not in "{["]
     return told[-1][:160].replace("|", "/") if told else ""
 
@@ -168,7 +184,9 @@ def trial(setting: Setting, event: str) -> dict[str, str]:
         progress = Progress(hosts[0])
         if not progress.reaches(BEGUN, process):
             process.kill()
-            raise RuntimeError(f"{setting.name}: the run did not begin: {cluster.said()[-2000:]}")
+            raise RuntimeError(
+                f"{setting.name}: the run did not begin: {cluster.said()[-2000:]}"
+            )
         if _computing(hosts[1]) == 0:
             raise RuntimeError(f"{setting.name}: no worker is on the second host.")
         moment = time.time()
@@ -184,9 +202,13 @@ def trial(setting: Setting, event: str) -> dict[str, str]:
             "the run": _how(ended, process.returncode, report, over - moment),
             "commits": str(rows[-1][1]),
             "workers lost": str(report.get("lost", "")),
-            "noticed after, s": _noticed(rows, moment, over if ended and not report else None),
+            "noticed after, s": _noticed(
+                rows, moment, over if ended and not report else None
+            ),
             "longest pause, s": f"{_longest_pause(rows, moment):.1f}",
-            "replays bit for bit": {True: "yes", False: "NO", None: ""}[report.get("replayed")],
+            "replays bit for bit": {True: "yes", False: "NO", None: ""}[
+                report.get("replayed")
+            ],
             "left on host 2": _left(hosts, event),
             "after resume": "",
             "last words": _last_words(out),
@@ -198,12 +220,16 @@ def trial(setting: Setting, event: str) -> dict[str, str]:
 
 def _how(ended: bool, code: int | None, report: dict[str, Any], seconds: float) -> str:
     if not ended:
-        what = f"{report['status']} and saved, but its launcher is" if report else "it is"
+        what = (
+            f"{report['status']} and saved, but its launcher is" if report else "it is"
+        )
         return f"{what} still there after {LIMIT:.0f} s"
     return f"{report['status'] if report else 'failed'}, exit code {code}, after {seconds:.0f} s"
 
 
-def _noticed(rows: list[tuple[float, int, int]], moment: float, failed: float | None) -> str:
+def _noticed(
+    rows: list[tuple[float, int, int]], moment: float, failed: float | None
+) -> str:
     """Seconds until the master had fewer workers than before, or the run failed."""
     before = [workers for when, _, workers in rows if when <= moment]
     for when, _, workers in rows:
@@ -230,10 +256,16 @@ def _left(hosts: Hosts, event: str) -> str:
 def _computing(host: Host) -> int:
     """Processes of workers on a host."""
     lines = host.call(["ps", "axo", "args"]).splitlines()
-    return sum("two_hosts_job" in line or "ray::Worker" in line for line in lines if "prte" not in line)
+    return sum(
+        "two_hosts_job" in line or "ray::Worker" in line
+        for line in lines
+        if "prte" not in line
+    )
 
 
-def _resume(hosts: Hosts, cluster: Cluster, process: subprocess.Popen[str], ended: bool) -> str:
+def _resume(
+    hosts: Hosts, cluster: Cluster, process: subprocess.Popen[str], ended: bool
+) -> str:
     """Continue from the checkpoint on the first host's disk, without the second host."""
     if not ended:
         for line in hosts[0].call(["ps", "axo", "pid,args"]).splitlines():
@@ -257,7 +289,9 @@ def trials() -> list[tuple[Setting, str]]:
     """Return the trials: every event with default settings; with others, the events they are meant for."""
     everything = {"MPI", "MPI, ULFM", "Ray"}
     pairs = [(setting, event) for setting in SETTINGS for event in EVENTS]
-    return [(s, e) for s, e in pairs if s.name in everything or e.startswith("link cut")]
+    return [
+        (s, e) for s, e in pairs if s.name in everything or e.startswith("link cut")
+    ]
 
 
 HIDDEN = ("last words",)
@@ -302,13 +336,21 @@ def words() -> str:
     if table.exists():
         with table.open(newline="", encoding="utf-8") as stored:
             there = {(row["engine"], row["event"]) for row in csv.DictReader(stored)}
-    missing = [f"{s.name}, {event}" for s, event in trials() if (s.name, event) not in there]
+    missing = [
+        f"{s.name}, {event}" for s, event in trials() if (s.name, event) not in there
+    ]
     return WORDS + (f"\nNot measured: {'; '.join(missing)}.\n" if missing else "")
 
 
 def main(picks: list[str]) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was made is removed
-    chosen = [t for t in trials() if not picks or any(w in f"{t[0].name}: {t[1]}" for w in picks)]
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # so that what was made is removed
+    chosen = [
+        t
+        for t in trials()
+        if not picks or any(w in f"{t[0].name}: {t[1]}" for w in picks)
+    ]
     for setting, event in chosen:
         print(f"== {setting.name}: {event}", flush=True)
         try:
@@ -318,7 +360,9 @@ def main(picks: list[str]) -> None:
             continue
         print(json.dumps(row, indent=1), flush=True)
         table = RESULTS / "two_hosts"
-        write_table(table, COLUMNS, [row], keys=2, words=words(), hidden=HIDDEN, answer=answer)
+        write_table(
+            table, COLUMNS, [row], keys=2, words=words(), hidden=HIDDEN, answer=answer
+        )
 
 
 if __name__ == "__main__":

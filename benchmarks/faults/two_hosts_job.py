@@ -50,18 +50,34 @@ def engine_named(kind: str, give_up: float) -> Any:
 
 def main(kind: str, commits: int, give_up: float) -> None:
     engine = engine_named(kind, give_up)
-    problem = rebuild({"kind": "matrix-factorization", "source": str(Path(RATINGS).absolute()), "rank": 3})
+    problem = rebuild(
+        {
+            "kind": "matrix-factorization",
+            "source": str(Path(RATINGS).absolute()),
+            "rank": 3,
+        }
+    )
 
     def tell(now: Progress) -> None:
         with Path("progress").open("a") as progress:
             progress.write(f"{time.time():.3f} {now.commit} {now.workers}\n")
 
     if any(Path("checkpoints", generation).is_dir() for generation in "ab"):
-        run = aq.resume("checkpoints", problem, engine=engine, callback=tell, checkpoint_every=1.0)
+        run = aq.resume(
+            "checkpoints", problem, engine=engine, callback=tell, checkpoint_every=1.0
+        )
     else:
         run = aq.minimize(
             problem,
-            aq.ASLBFGS(h=1e-6, gamma=0.1, beta=1e4, memory=3, batch=2000, overlap=1000, initial_scale=1e-4),
+            aq.ASLBFGS(
+                h=1e-6,
+                gamma=0.1,
+                beta=1e4,
+                memory=3,
+                batch=2000,
+                overlap=1000,
+                initial_scale=1e-4,
+            ),
             engine=engine,
             commits=commits,
             seed=1,
@@ -76,9 +92,21 @@ def main(kind: str, commits: int, give_up: float) -> None:
     replayed = aq.replay(run).theta.tobytes() == run.theta.tobytes()
     lost = run.manifest["engine"]["workers_lost"]
     print(
-        json.dumps({"status": run.status, "commits": run.nit, "lost": lost, "replayed": replayed}), flush=True
+        json.dumps(
+            {
+                "status": run.status,
+                "commits": run.nit,
+                "lost": lost,
+                "replayed": replayed,
+            }
+        ),
+        flush=True,
     )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]) if len(sys.argv) > 3 else math.inf)
+    main(
+        sys.argv[1],
+        int(sys.argv[2]),
+        float(sys.argv[3]) if len(sys.argv) > 3 else math.inf,
+    )

@@ -20,7 +20,9 @@ def scenarios(scratch: Path, count: int, dice: random.Random) -> Iterator[Tally]
     yield beside(scratch, count, dice, "a resume beside the living run", early=False)
 
 
-def beside(scratch: Path, count: int, dice: random.Random, what: str, early: bool) -> Tally:
+def beside(
+    scratch: Path, count: int, dice: random.Random, what: str, early: bool
+) -> Tally:
     """The second writer must be refused in a sentence, and the first must not notice.
 
     early: the first has no checkpoint yet, so that the second is a new run, else a resume.
@@ -38,7 +40,9 @@ def beside(scratch: Path, count: int, dice: random.Random, what: str, early: boo
             begun = time.monotonic()
             report = second.end(second.start(), 60.0)
             if "status" in report or "another" not in str(report.get("words")):
-                tally.faults.append(f"the second was not refused: {report.get('words', 'it ran')}")
+                tally.faults.append(
+                    f"the second was not refused: {report.get('words', 'it ran')}"
+                )
             else:
                 tally.noticed(time.monotonic() - begun)
             tally.ended(first.end(process), settings.commits)

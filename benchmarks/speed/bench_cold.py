@@ -76,7 +76,13 @@ def bench_first_calls() -> list[dict[str, Any]]:
             records.append(record(name, seconds(work, cache), target))
             # The second call finds what the first has compiled.
             again = seconds(work, cache)
-        records.append({**record(name.replace("first", "second"), again, target), "target": "", "met": True})
+        records.append(
+            {
+                **record(name.replace("first", "second"), again, target),
+                "target": "",
+                "met": True,
+            }
+        )
     return records
 
 

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import simpy
 
-from asyncqn import ASLBFGS, BlockLBFGS, Cluster, LinearGaussian, LogisticRegression, simulate
+from asyncqn import (
+    ASLBFGS,
+    BlockLBFGS,
+    Cluster,
+    LinearGaussian,
+    LogisticRegression,
+    simulate,
+)
 from asyncqn.algorithms.pair_memory import PairMemory, PairRule
 from asyncqn.algorithms.paper.as_lbfgs import Update
 from asyncqn.core.execute import execute
@@ -27,9 +34,21 @@ SIZES = (48_730, 828_855)
 
 
 def record(
-    name: str, value: float, unit: str, ratio: float | None, target: str, met: bool | None
+    name: str,
+    value: float,
+    unit: str,
+    ratio: float | None,
+    target: str,
+    met: bool | None,
 ) -> dict[str, Any]:
-    return {"name": name, "value": value, "unit": unit, "ratio": ratio, "target": target, "met": met}
+    return {
+        "name": name,
+        "value": value,
+        "unit": unit,
+        "ratio": ratio,
+        "target": target,
+        "met": met,
+    }
 
 
 class Case:
@@ -58,7 +77,9 @@ class Case:
         numbers, stream = tuple(Langevin(0.0, 1e-3, 0.1, noise)), tuple(Stream(1, 3, 2))
         H, out = self.memory.matrix, tuple(self.out)
         work = np.empty(8 * self.M)
-        langevin_update(H, numbers, self.u, self.g_O, self.g_S, 1 / 3, stream, out, work)
+        langevin_update(
+            H, numbers, self.u, self.g_O, self.g_S, 1 / 3, stream, out, work
+        )
 
     def two_loop(self, v: np.ndarray) -> np.ndarray:
         q = v.copy()
@@ -68,7 +89,9 @@ class Case:
             q -= alpha * y
             alphas.append(alpha)
         q *= self.memory.scale[0]
-        for s, y, rho, alpha in zip(self.S[::-1], self.Y[::-1], self.rho[::-1], alphas[::-1]):
+        for s, y, rho, alpha in zip(
+            self.S[::-1], self.Y[::-1], self.rho[::-1], alphas[::-1]
+        ):
             q += (alpha - rho * (y @ q)) * s
         return q
 
@@ -89,9 +112,9 @@ def products() -> Records:
             case.two_loops()
             scale = max(float(np.abs(x).max()) for x in fused)
             # Both must compute the same before their times are compared.
-            assert all(np.allclose(a, b, atol=1e-3 * scale) for a, b in zip(fused, case.out)), (
-                "kernels disagree"
-            )
+            assert all(
+                np.allclose(a, b, atol=1e-3 * scale) for a, b in zip(fused, case.out)
+            ), "kernels disagree"
             timing = side_by_side(case.fused, case.two_loops)
             name = f"two products, d={d}, {np.dtype(dtype).name}"
             records.append(record(f"{name}, against NumPy two-loop twice", timing.a.median * 1e3, "ms",
@@ -119,18 +142,31 @@ def linear_cost() -> Records:
     slope = float(np.polyfit(np.log(sizes[1:]), np.log(times[1:]), 1)[0])
     out = [
         record(
-            "cost of two products: exponent in d, 1e3..1e6", slope, "exponent", None, "<= 1.2", slope <= 1.2
+            "cost of two products: exponent in d, 1e3..1e6",
+            slope,
+            "exponent",
+            None,
+            "<= 1.2",
+            slope <= 1.2,
         )
     ]
     out += [
-        record(f"two products alone, d={d}", t * 1e6, "us", None, "none", None) for d, t in zip(sizes, times)
+        record(f"two products alone, d={d}", t * 1e6, "us", None, "none", None)
+        for d, t in zip(sizes, times)
     ]
     memories = [1, 2, 4, 8, 16]
     cases = [Case(48_730, M, np.float64) for M in memories]
     times = [min(seconds(case.fused, 20) for _ in range(7)) for case in cases]
     slope = float(np.polyfit(np.log(memories), np.log(times), 1)[0])
     out.append(
-        record("cost of two products: exponent in M, 1..16", slope, "exponent", None, "<= 1.2", slope <= 1.2)
+        record(
+            "cost of two products: exponent in M, 1..16",
+            slope,
+            "exponent",
+            None,
+            "<= 1.2",
+            slope <= 1.2,
+        )
     )
     return out
 
@@ -138,13 +174,19 @@ def linear_cost() -> Records:
 def update_through_replay() -> Records:
     """Time an as-L-BFGS update of the d = 100 model: the generic replay against one compiled loop."""
     problem = LinearGaussian.random(seed=0)
-    algorithm = ASLBFGS(h=1e-6, gamma=3e-2, beta=5e2, memory=3, batch=6, overlap=2, initial_scale="pair")
+    algorithm = ASLBFGS(
+        h=1e-6, gamma=3e-2, beta=5e2, memory=3, batch=6, overlap=2, initial_scale="pair"
+    )
     cluster = Cluster(workers=40, worker_mean=70.0, worker_std=14.0, message=10.0)
-    schedules = {commits: simulate(cluster, ASYNCHRONOUS, commits, 1) for commits in (400, 3000)}
+    schedules = {
+        commits: simulate(cluster, ASYNCHRONOUS, commits, 1) for commits in (400, 3000)
+    }
     theta0 = problem.initial(np.random.default_rng(0))
 
     def generic(commits: int = 3000) -> np.ndarray:
-        request = Request(problem, algorithm, theta0, commits=commits, seed=1, evaluate=commits)
+        request = Request(
+            problem, algorithm, theta0, commits=commits, seed=1, evaluate=commits
+        )
         return execute(request, schedules[commits]).master.iterate.theta
 
     def compiled(commits: int = 3000) -> np.ndarray:
@@ -152,7 +194,9 @@ def update_through_replay() -> Records:
 
     # The run is chaotic: a difference in rounding grows by a factor of ten every few hundred commits, from
     # 1e-16 at 400 commits to 1e-7 at 3,000, so that only a short run says whether both compute the same.
-    assert np.allclose(generic(400), compiled(400), rtol=1e-9), "the compiled loop computes something else"
+    assert np.allclose(generic(400), compiled(400), rtol=1e-9), (
+        "the compiled loop computes something else"
+    )
     timing = side_by_side(compiled, generic, repeats=15)
     best = timing.b.minimum / 3000 * 1e6
     return [
@@ -162,7 +206,9 @@ def update_through_replay() -> Records:
     ]  # fmt: skip
 
 
-def simpy_schedule(cluster: Cluster, commits: int, seed: int) -> list[tuple[int, int, float]]:
+def simpy_schedule(
+    cluster: Cluster, commits: int, seed: int
+) -> list[tuple[int, int, float]]:
     """Simulate the asynchronous cluster by SimPy processes, on the same drawn times."""
     environment = simpy.Environment()
     master = simpy.Resource(environment, 1)
@@ -186,19 +232,29 @@ def simpy_schedule(cluster: Cluster, commits: int, seed: int) -> list[tuple[int,
 
     for w in range(cluster.workers):
         # Three times the mean number of computations: fast workers make more.
-        environment.process(worker(w, cluster.compute_times(seed, w, 3 * commits // cluster.workers + 10)))
+        environment.process(
+            worker(
+                w, cluster.compute_times(seed, w, 3 * commits // cluster.workers + 10)
+            )
+        )
     environment.run(until=done)
     return rows
 
 
 def schedules() -> Records:
     """Time a schedule of 20,000 commits of 40 workers against the same cluster in SimPy."""
-    cluster = Cluster(workers=40, worker_mean=70.0, worker_std=14.0, message=10.0, master=0.5)
+    cluster = Cluster(
+        workers=40, worker_mean=70.0, worker_std=14.0, message=10.0, master=0.5
+    )
     n = 20_000
     ours, theirs = simulate(cluster, ASYNCHRONOUS, n, 1), simpy_schedule(cluster, n, 1)
-    assert np.allclose(ours.time, [row[2] for row in theirs], rtol=1e-12), "the two simulations differ"
+    assert np.allclose(ours.time, [row[2] for row in theirs], rtol=1e-12), (
+        "the two simulations differ"
+    )
     timing = side_by_side(
-        lambda: simulate(cluster, ASYNCHRONOUS, n, 1), lambda: simpy_schedule(cluster, n, 1), repeats=5
+        lambda: simulate(cluster, ASYNCHRONOUS, n, 1),
+        lambda: simpy_schedule(cluster, n, 1),
+        repeats=5,
     )
     return [record("schedule of 20,000 commits, W=40, against SimPy", timing.a.median / n * 1e6, "us/commit",
                    timing.ratio, ">= 50", timing.ratio >= 50)]  # fmt: skip
@@ -208,7 +264,9 @@ def block_queue() -> Records:
     """Pieces that the queue of blocks schedules in a processor second, as many blocks as workers."""
     out = []
     for workers, pieces in ((100, 4), (1000, 1), (1000, 4)):
-        cluster = Cluster(workers, worker_mean=70.0, worker_std=14.0, message=10.0, master=30.0)
+        cluster = Cluster(
+            workers, worker_mean=70.0, worker_std=14.0, message=10.0, master=30.0
+        )
         stage, versions = blocks(workers, 2.0, pieces), 200_000 // workers // pieces
         # Compiles the queue before the clock starts.
         simulate(cluster, stage, 2, 1)
@@ -219,7 +277,9 @@ def block_queue() -> Records:
             rates.append(rows / (process_time() - began))
         # The best of five: other programs can only lower a rate.
         name = f"queue of blocks, W={workers}, {pieces} pieces each"
-        out.append(record(name, max(rates), "pieces/s", None, ">= 1e6", max(rates) >= 1e6))
+        out.append(
+            record(name, max(rates), "pieces/s", None, ">= 1e6", max(rates) >= 1e6)
+        )
     return out
 
 
@@ -228,17 +288,28 @@ def normals() -> Records:
     out = np.empty(SIZES[0])
     generator = np.random.Generator(np.random.SFC64(0))
     timing = side_by_side(
-        lambda: fill_normals(1, 2, 3, NOISE, out), lambda: generator.standard_normal(out=out)
+        lambda: fill_normals(1, 2, 3, NOISE, out),
+        lambda: generator.standard_normal(out=out),
     )
     case = Case(SIZES[0], 3, np.float64)
     share = side_by_side(case.fused, lambda: case.fused(1e-3))
     fast, cheap = timing.ratio >= 2, share.ratio <= 2
     return [
         record(
-            "48,730 normals, against NumPy SFC64", timing.a.median * 1e3, "ms", timing.ratio, ">= 2", fast
+            "48,730 normals, against NumPy SFC64",
+            timing.a.median * 1e3,
+            "ms",
+            timing.ratio,
+            ">= 2",
+            fast,
         ),
         record(
-            "two products with noise, against without", share.b.median * 1e3, "ms", share.ratio, "<= 2", cheap
+            "two products with noise, against without",
+            share.b.median * 1e3,
+            "ms",
+            share.ratio,
+            "<= 2",
+            cheap,
         ),
     ]
 
@@ -247,10 +318,15 @@ def rows_per_version() -> Records:
     """Processor time of an exact method with a row per version, against one with two rows."""
     out = []
     for n, d, commits in ((300, 10, 400), (20_000, 20, 60)):
-        problem, algorithm = LogisticRegression.random(n_data=n, dim=d, seed=0), BlockLBFGS(2, memory=1)
+        problem, algorithm = (
+            LogisticRegression.random(n_data=n, dim=d, seed=0),
+            BlockLBFGS(2, memory=1),
+        )
         schedule = simulate(Cluster(2, 2.0, 0.5), algorithm.stages, commits, 0)
 
-        def processor_time(every: bool, problem=problem, algorithm=algorithm, schedule=schedule) -> float:
+        def processor_time(
+            every: bool, problem=problem, algorithm=algorithm, schedule=schedule
+        ) -> float:
             rule = Stopping(tol=1e-300, target=-1.0)  # neither is reached
             request = Request(problem, algorithm, np.zeros(problem.dim), schedule.commits,
                               evaluate=schedule.commits, stopping=rule, every_version=every)  # fmt: skip
@@ -262,8 +338,25 @@ def rows_per_version() -> Records:
         pairs = [(processor_time(False), processor_time(True)) for _ in range(41)]
         without, noted = (float(np.median(times)) for times in zip(*pairs))
         name = f"a row per version, {n:,} rows of {d} features, against none"
-        out.append(record(name, noted * 1e3, "ms", noted / without, "<= 1.02", noted / without <= 1.02))
+        out.append(
+            record(
+                name,
+                noted * 1e3,
+                "ms",
+                noted / without,
+                "<= 1.02",
+                noted / without <= 1.02,
+            )
+        )
     return out
 
 
-BENCHMARKS = (products, linear_cost, update_through_replay, schedules, block_queue, normals, rows_per_version)
+BENCHMARKS = (
+    products,
+    linear_cost,
+    update_through_replay,
+    schedules,
+    block_queue,
+    normals,
+    rows_per_version,
+)

@@ -31,13 +31,17 @@ from benchmarks.timing import side_by_side
 Record = dict[str, Any]
 
 BATCH = 10_000
-ALGORITHM = aq.ASLBFGS(h=2e-8, gamma=0.1, beta=1e3, memory=3, batch=BATCH, overlap=BATCH // 3, rho=3.0)
+ALGORITHM = aq.ASLBFGS(
+    h=2e-8, gamma=0.1, beta=1e3, memory=3, batch=BATCH, overlap=BATCH // 3, rho=3.0
+)
 STEPS, REPEATS = 600, 5
 
 
 @cache
 def problem() -> MatrixFactorization:
-    return MatrixFactorization.from_ratings(synthetic_ratings(*PRESETS["synthetic-1m"], seed=0), rank=5)
+    return MatrixFactorization.from_ratings(
+        synthetic_ratings(*PRESETS["synthetic-1m"], seed=0), rank=5
+    )
 
 
 def start() -> np.ndarray:
@@ -61,7 +65,10 @@ def bare_loop(steps: int) -> Rates:
         update = ALGORITHM.step(iterate, local, model, task)
         local = ALGORITHM.learn(iterate, local, model, task)
         iterate = ALGORITHM.apply(iterate, [update], Commit(1, [0], model.value))
-    return Rates(steps / (time.perf_counter() - begin), steps / (time.thread_time() - begin_processor))
+    return Rates(
+        steps / (time.perf_counter() - begin),
+        steps / (time.thread_time() - begin_processor),
+    )
 
 
 def on_threads(workers: int, steps: int) -> Rates:
@@ -82,7 +89,10 @@ def on_threads(workers: int, steps: int) -> Rates:
 def free_cores(steps: int) -> float:
     """Return the speed-up of two unconnected loops over one, on the machine as it is now."""
     rates: list[float] = []
-    threads = [threading.Thread(target=lambda: rates.append(bare_loop(steps).real)) for _ in range(2)]
+    threads = [
+        threading.Thread(target=lambda: rates.append(bare_loop(steps).real))
+        for _ in range(2)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -94,7 +104,14 @@ def record(
     name: str, value: float, unit: str, ratio: float | None = None, target: str | None = None,
     met: bool | None = None,
 ) -> Record:  # fmt: skip
-    return {"name": name, "value": value, "unit": unit, "ratio": ratio, "target": target, "met": met}
+    return {
+        "name": name,
+        "value": value,
+        "unit": unit,
+        "ratio": ratio,
+        "target": target,
+        "met": met,
+    }
 
 
 def threads() -> list[Record]:
@@ -124,7 +141,9 @@ def threads() -> list[Record]:
 def commit() -> list[Record]:
     """The master's commit of (theta, u), its fingerprint and its guard, against two plain vector adds."""
     model, theta0 = problem(), start()
-    master = Master(Request(model, ALGORITHM, theta0, commits=10**9, evaluate=None), workers=2)
+    master = Master(
+        Request(model, ALGORITHM, theta0, commits=10**9, evaluate=None), workers=2
+    )
     rng = np.random.default_rng(0)
     # Small changes, which the master's guard accepts.
     update = ALGORITHM.init_worker(model, theta0).update
@@ -138,7 +157,16 @@ def commit() -> list[Record]:
 
     both = side_by_side(plain, lambda: master.commit([update], 0.0, [master.version]))
     met = both.ratio <= 2.0
-    return [record("master commit to two vector adds", 1e6 * both.b.median, "us", both.ratio, "<= 2", met)]
+    return [
+        record(
+            "master commit to two vector adds",
+            1e6 * both.b.median,
+            "us",
+            both.ratio,
+            "<= 2",
+            met,
+        )
+    ]
 
 
 def memory() -> list[Record]:

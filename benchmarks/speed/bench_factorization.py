@@ -16,7 +16,10 @@ from asyncqn.core.streams import Stream
 from asyncqn.core.worker import WorkerSteps, explosion_limit
 from asyncqn.types import Commit, Task
 from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
-from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization, als
+from asyncqn_recommender.problems.profiled_factorization import (
+    ProfiledFactorization,
+    als,
+)
 from benchmarks.timing import mover, side_by_side
 
 N_USERS, N_ITEMS, N_DATA, RANK = 6040, 3706, 1_000_209, 5
@@ -33,21 +36,35 @@ def ratings() -> dict[str, Any]:
     popularity = 1.0 / (np.arange(N_ITEMS) + 30.0)
     activity = rng.lognormal(0.0, 1.0, N_USERS)
     # Permuted, so that popular items are not neighbours in memory.
-    items = rng.permutation(N_ITEMS)[rng.choice(N_ITEMS, N_DATA, p=popularity / popularity.sum())]
+    items = rng.permutation(N_ITEMS)[
+        rng.choice(N_ITEMS, N_DATA, p=popularity / popularity.sum())
+    ]
     users = rng.choice(N_USERS, N_DATA, p=activity / activity.sum())
     values = rng.integers(1, 6, N_DATA).astype(np.float32)
-    return {"users": users, "items": items, "values": values, "n_users": N_USERS, "n_items": N_ITEMS}
+    return {
+        "users": users,
+        "items": items,
+        "values": values,
+        "n_users": N_USERS,
+        "n_items": N_ITEMS,
+    }
 
 
 def numpy_gradient(
-    columns: Columns, theta: np.ndarray, rows: np.ndarray, out: np.ndarray, add_up: AddUp
+    columns: Columns,
+    theta: np.ndarray,
+    rows: np.ndarray,
+    out: np.ndarray,
+    add_up: AddUp,
 ) -> None:
     """The same estimate (prior = 1) by whole-array operations; `add_up(out, index, terms)` does the sums."""
     cut = N_ITEMS * RANK
     F, G = theta[:cut].reshape(N_ITEMS, RANK), theta[cut:].reshape(N_USERS, RANK)
     items, users, values = (column[rows] for column in columns)
     f, g = F[items], G[users]
-    errors = (np.einsum("nk,nk->n", f, g) - values) * theta.dtype.type(N_DATA / len(rows))
+    errors = (np.einsum("nk,nk->n", f, g) - values) * theta.dtype.type(
+        N_DATA / len(rows)
+    )
     np.copyto(out, theta)
     add_up(out[:cut].reshape(N_ITEMS, RANK), items, errors[:, None] * g)
     add_up(out[cut:].reshape(N_USERS, RANK), users, errors[:, None] * f)
@@ -59,7 +76,9 @@ def by_bincount(out: np.ndarray, index: np.ndarray, terms: np.ndarray) -> None:
         out[:, k] += np.bincount(index, terms[:, k], len(out))
 
 
-def over(row_sets: list[np.ndarray], call: Callable[[np.ndarray], Any]) -> Callable[[], Any]:
+def over(
+    row_sets: list[np.ndarray], call: Callable[[np.ndarray], Any]
+) -> Callable[[], Any]:
     """Return a call on the next set of rows each time, so that no batch stays in the cache."""
     cycle = itertools.cycle(row_sets)
     return lambda: call(next(cycle))
@@ -82,12 +101,20 @@ def subsample_gradient() -> list[Record]:
         theta = model.initial(np.random.default_rng(0))
         out = np.empty_like(theta)
         # In the model's shuffled order, so that both read the same ratings for the same rows.
-        columns = tuple(model.ratings[name].copy() for name in ("item", "user", "value"))
+        columns = tuple(
+            model.ratings[name].copy() for name in ("item", "user", "value")
+        )
         for sampling, rows in batches().items():
             name = f"gradient K=5 {np.dtype(dtype).name} {sampling}"
             fast = over(rows, lambda r: model.grad(theta, r, out))  # noqa: B023
-            for add_up, form, goal in ((np.add.at, "add.at", 20.0), (by_bincount, "bincount", None)):
-                slow = over(rows, lambda r: numpy_gradient(columns, theta, r, out, add_up))  # noqa: B023
+            for add_up, form, goal in (
+                (np.add.at, "add.at", 20.0),
+                (by_bincount, "bincount", None),
+            ):
+                slow = over(
+                    rows,
+                    lambda r: numpy_gradient(columns, theta, r, out, add_up),  # noqa: B023
+                )
                 pair = side_by_side(fast, slow, repeats=15)
                 records.append({
                     "name": f"{name}, against NumPy ({form})", "value": pair.a.median / BATCH * 1e9,
@@ -134,7 +161,9 @@ def alternating_least_squares() -> list[Record]:
     model = MatrixFactorization(**ratings(), rank=RANK, dtype=np.float32)
     theta = model.initial(np.random.default_rng(0))
     pair = side_by_side(
-        lambda: als(model, theta, sweeps=10, threads=2), lambda: als(model, theta, sweeps=10), repeats=5
+        lambda: als(model, theta, sweeps=10, threads=2),
+        lambda: als(model, theta, sweeps=10),
+        repeats=5,
     )
     return [
         {
@@ -144,9 +173,15 @@ def alternating_least_squares() -> list[Record]:
     ]  # fmt: skip
 
 
-def one_step(algorithm: Any, model: MatrixFactorization, theta: np.ndarray) -> Callable[[], None]:
+def one_step(
+    algorithm: Any, model: MatrixFactorization, theta: np.ndarray
+) -> Callable[[], None]:
     """Return a call that makes a worker's whole step and the master's commit, on one worker."""
-    iterate, local, counter = algorithm.init(theta), algorithm.init_worker(model, theta), itertools.count()
+    iterate, local, counter = (
+        algorithm.init(theta),
+        algorithm.init_worker(model, theta),
+        itertools.count(),
+    )
     steps = WorkerSteps(algorithm, model, explosion_limit(theta))
 
     def step() -> None:
@@ -167,7 +202,15 @@ def steps() -> list[Record]:
         theta = model.initial(np.random.default_rng(0))
         first = one_step(AsyncSGD(h=1e-6, batch=BATCH), model, theta)
         second = one_step(
-            ASLBFGS(h=2e-8, gamma=0.1, beta=1e3, memory=3, batch=BATCH, overlap=BATCH // 3, rho=3.0),
+            ASLBFGS(
+                h=2e-8,
+                gamma=0.1,
+                beta=1e3,
+                memory=3,
+                batch=BATCH,
+                overlap=BATCH // 3,
+                rho=3.0,
+            ),
             model,
             theta,
         )

@@ -22,12 +22,21 @@ def made_up(rank: int) -> FactorModel:
     """Return a model of that shape with random factors."""
     rng = np.random.default_rng(0)
     users = np.sort(rng.integers(0, USERS, SEEN)).astype(np.int32)
-    seen = grouped(users, rng.integers(0, ITEMS, SEEN).astype(np.int32), np.ones(SEEN, np.float32), USERS)
+    seen = grouped(
+        users,
+        rng.integers(0, ITEMS, SEEN).astype(np.int32),
+        np.ones(SEEN, np.float32),
+        USERS,
+    )
     counts = np.bincount(seen.others, minlength=ITEMS)
-    offsets = Offsets(3.5, rng.normal(size=ITEMS), rng.normal(size=USERS), counts, np.diff(seen.start))
+    offsets = Offsets(
+        3.5, rng.normal(size=ITEMS), rng.normal(size=USERS), counts, np.diff(seen.start)
+    )
     factors = (rng.normal(size=(n, rank)).astype(np.float32) for n in (ITEMS, USERS))
     ids = np.arange(USERS), np.arange(ITEMS)
-    return FactorModel(*factors, offsets, *ids, None, seen, 1.0, 5.0, 3.0, 0.04, False, 5.0, True)
+    return FactorModel(
+        *factors, offsets, *ids, None, seen, 1.0, 5.0, 3.0, 0.04, False, 5.0, True
+    )
 
 
 def in_numpy(model: FactorModel) -> None:
@@ -38,10 +47,14 @@ def in_numpy(model: FactorModel) -> None:
         base = offsets.mean + offsets.items + offsets.users[users, None]
         n = np.minimum(offsets.item_counts, offsets.user_counts[users, None])
         w = n / (n + model.trust)
-        scores = w * (model.user_factors[users] @ model.item_factors.T) + (1.0 - w) * base
+        scores = (
+            w * (model.user_factors[users] @ model.item_factors.T) + (1.0 - w) * base
+        )
         lengths = np.diff(seen.start)[users]
         rows = np.repeat(np.arange(len(users)), lengths)
-        scores[rows, seen.others[seen.start[users[0]] : seen.start[users[-1] + 1]]] = -np.inf
+        scores[
+            rows, seen.others[seen.start[users[0]] : seen.start[users[-1] + 1]]
+        ] = -np.inf
         best = np.argpartition(-scores, N, axis=1)[:, :N]
         order = np.argsort(-np.take_along_axis(scores, best, 1), axis=1, kind="stable")
         np.take_along_axis(best, order, 1)
@@ -63,7 +76,9 @@ def lists() -> list[dict[str, Any]]:
     for rank in (20, 100):
         model = made_up(rank)
         with one_blas_thread():
-            ours = processor_seconds(lambda model=model: best_items(model, np.arange(USERS), N, True))
+            ours = processor_seconds(
+                lambda model=model: best_items(model, np.arange(USERS), N, True)
+            )
             theirs = processor_seconds(lambda model=model: in_numpy(model))
         rate = USERS / ours
         records.append(

@@ -48,16 +48,22 @@ class Idle:
     def init_worker(self, problem: Problem, theta0: Array) -> Nothing:
         return Nothing(Update(np.zeros_like(theta0), np.zeros_like(theta0)))
 
-    def step(self, view: Iterate, local: Nothing, problem: Problem, task: Task) -> Update:
+    def step(
+        self, view: Iterate, local: Nothing, problem: Problem, task: Task
+    ) -> Update:
         return local.update
 
-    def learn(self, view: Iterate, local: Nothing, problem: Problem, task: Task) -> Nothing:
+    def learn(
+        self, view: Iterate, local: Nothing, problem: Problem, task: Task
+    ) -> Nothing:
         return local
 
     def forget(self, local: Nothing) -> Nothing:
         return local
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+    def apply(
+        self, iterate: Iterate, updates: Sequence[Update], commit: Commit
+    ) -> Iterate:
         for update in updates:
             add_two(iterate.theta, update.d_theta, iterate.u, update.d_u)
         return iterate
@@ -131,11 +137,16 @@ def job(dim: int, messages: int) -> None:
 
     comm, rates = MPI.COMM_WORLD, []
     for _ in range(REPEATS + 1):  # the first turn loads kernels and touches memory
-        turn = [ping(comm, MPI, dim, messages, adding=False), ping(comm, MPI, dim, messages, adding=True)]
+        turn = [
+            ping(comm, MPI, dim, messages, adding=False),
+            ping(comm, MPI, dim, messages, adding=True),
+        ]
         comm.Barrier()
         for shared in (True, False):
             engine = aq.MPI(shared=shared)
-            run = aq.minimize(Flat(dim), Idle(), engine=engine, commits=messages, evaluate=messages)
+            run = aq.minimize(
+                Flat(dim), Idle(), engine=engine, commits=messages, evaluate=messages
+            )
             if run is not None:
                 turn.append(commit_rate(run))
         rates.append(turn)
@@ -145,7 +156,9 @@ def job(dim: int, messages: int) -> None:
 
 def rates_of_job(workers: int, dim: int, messages: int) -> list[list[float]]:
     """Return the rates of every turn: both pings, the engine in shared memory, the engine by messages."""
-    process = start(workers + 1, ["-m", "benchmarks.speed.bench_mpi", str(dim), str(messages)])
+    process = start(
+        workers + 1, ["-m", "benchmarks.speed.bench_mpi", str(dim), str(messages)]
+    )
     out, err = process.communicate(timeout=300)
     if process.returncode != 0:
         raise RuntimeError(f"the MPI job failed: {err[-2000:]}")
@@ -186,7 +199,12 @@ def master_movielens_20m() -> list[dict[str, Any]]:
     return measure(2, 828_855, 60)
 
 
-BENCHMARKS = (master_alone_with_a_worker, master_small, master_movielens_1m, master_movielens_20m)
+BENCHMARKS = (
+    master_alone_with_a_worker,
+    master_small,
+    master_movielens_1m,
+    master_movielens_20m,
+)
 
 if __name__ == "__main__":
     job(int(sys.argv[1]), int(sys.argv[2]))

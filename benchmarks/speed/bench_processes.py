@@ -103,10 +103,14 @@ def bench_python_gradient() -> list[Record]:
         for name, processes in alone.items():
             found[name].append(rate_without_exchange(problem, processes))
         for name, engine in engines.items():
-            found[name].append(rate(problem, aq.AsyncSGD(h=1e-4, batch=1), engine, COMMITS))
+            found[name].append(
+                rate(problem, aq.AsyncSGD(h=1e-4, batch=1), engine, COMMITS)
+            )
     records = []
     for name, rates in found.items():
-        one = median(found["one process without exchange" if name in alone else "Processes(1)"])
+        one = median(
+            found["one process without exchange" if name in alone else "Processes(1)"]
+        )
         ratio, wanted = median(rates) / one, 1.7 if name == "Processes(2)" else None
         records.append({
             "name": f"2 ms of Python, {name}", "value": median(rates), "unit": "commits/s", "ratio": ratio,
@@ -127,7 +131,9 @@ def bench_python_gradient() -> list[Record]:
 
 def intervals(dim: int, commits: int, engine: Any) -> tuple[float, float] | None:
     """Seconds per commit of a run whose workers only send: the mean, and the median of the intervals."""
-    run = aq.minimize(Flat(dim), Idle(), engine=engine, commits=commits, evaluate=commits)
+    run = aq.minimize(
+        Flat(dim), Idle(), engine=engine, commits=commits, evaluate=commits
+    )
     if run is None:  # a rank that computed for another
         return None
     # A median of intervals ignores the few in which another program had the core.
@@ -137,7 +143,9 @@ def intervals(dim: int, commits: int, engine: Any) -> tuple[float, float] | None
 
 def mpi_intervals(workers: int, dim: int, commits: int) -> list[tuple[float, float]]:
     """Measure the same for MPI in shared memory, run by run."""
-    process = start(workers + 1, ["-m", "benchmarks.speed.bench_processes", str(dim), str(commits)])
+    process = start(
+        workers + 1, ["-m", "benchmarks.speed.bench_processes", str(dim), str(commits)]
+    )
     out, err = process.communicate(timeout=300)
     if process.returncode != 0:
         raise RuntimeError(f"the MPI job failed: {err[-2000:]}")
@@ -159,7 +167,9 @@ def bench_large_updates() -> list[Record]:
         ours = [interval for interval in found if interval is not None]
         theirs += mpi_intervals(W, dim, commits)
         for place, name in enumerate(("in the mean", "at the median interval")):
-            mine, other = (1.0 / median(one[place] for one in both) for both in (ours, theirs))
+            mine, other = (
+                1.0 / median(one[place] for one in both) for both in (ours, theirs)
+            )
             records.append({
                 "name": f"d = {dim:,} both ways, Processes({W}) against MPI in shared memory, {name}",
                 "value": mine, "unit": "commits/s", "ratio": mine / other,

@@ -34,9 +34,13 @@ def passes() -> list[Record]:
     seconds = dict.fromkeys(STEPS, math.inf)
     calls = {}
     for rank in STEPS:
-        problem = ProfiledFactorization.from_ratings(data, rank, prior=3.0, alpha=0.035, dtype="float32")
+        problem = ProfiledFactorization.from_ratings(
+            data, rank, prior=3.0, alpha=0.035, dtype="float32"
+        )
         theta = problem.initial(np.random.default_rng(0))
-        calls[rank] = partial(problem.grad, theta, np.arange(problem.n_data), np.empty_like(theta))
+        calls[rank] = partial(
+            problem.grad, theta, np.arange(problem.n_data), np.empty_like(theta)
+        )
     for _ in range(ROUNDS):
         for rank, call in calls.items():
             begun = time.process_time()
@@ -65,13 +69,17 @@ def passes() -> list[Record]:
     ]  # fmt: skip
 
 
-def sweep(F: np.ndarray, G: np.ndarray, data: Any, ridges: np.ndarray, columns: np.ndarray) -> None:
+def sweep(
+    F: np.ndarray, G: np.ndarray, data: Any, ridges: np.ndarray, columns: np.ndarray
+) -> None:
     """One half of alternating least squares in NumPy: G given F, one product and one solve for each row."""
     start, others, values = data
     for row in range(len(G)):
         part = slice(start[row], start[row + 1])
         f = F[others[part]]
-        G[row] = np.linalg.solve(f.T @ f + np.diag(ridges[row] * columns), f.T @ values[part])
+        G[row] = np.linalg.solve(
+            f.T @ f + np.diag(ridges[row] * columns), f.T @ values[part]
+        )
 
 
 def beside_least_squares(data: Ratings | None = None) -> list[Record]:
@@ -89,7 +97,11 @@ def beside_least_squares(data: Ratings | None = None) -> list[Record]:
     G = np.zeros((data.n_users, rank), np.float32)
     by_user = grouped(data.users, data.items, data.values, data.n_users)
     by_item = grouped(data.items, data.users, data.values, data.n_items)
-    theirs, sweeps, level = 0.0, 0, 1.001 * model.fun_  # within a thousandth of the objective
+    theirs, sweeps, level = (
+        0.0,
+        0,
+        1.001 * model.fun_,
+    )  # within a thousandth of the objective
     with one_blas_thread():
         while theirs < 4 * ours and problem.value(F.ravel()) > level:
             begun = time.process_time()

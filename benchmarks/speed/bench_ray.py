@@ -97,7 +97,9 @@ def both(ray: Any, dim: int, steps: int) -> tuple[list[float], list[float]]:
     The raw slices run in the engine's callback, while its clock stands still.
     """
     # Without reserved processors, or the actors of the engine would find none.
-    actors = [ray.remote(RawActor).options(num_cpus=0).remote(dim) for _ in range(WORKERS)]
+    actors = [
+        ray.remote(RawActor).options(num_cpus=0).remote(dim) for _ in range(WORKERS)
+    ]
     raw: list[float] = []
 
     def callback(progress: Progress) -> None:

@@ -33,7 +33,11 @@ def record(engine: str, length: int, seconds: list[float]) -> Record:
 def round_trip() -> list[Record]:
     """Threads, processes, and MPI with one worker."""
     found = [
-        record(name, length, [engine.message_seconds(np.zeros(length)) for _ in range(REPEATS)])
+        record(
+            name,
+            length,
+            [engine.message_seconds(np.zeros(length)) for _ in range(REPEATS)],
+        )
         for length in LENGTHS
         for name, engine in (("threads", aq.Threads(1)), ("processes", aq.Processes(1)))
     ]
@@ -42,7 +46,9 @@ def round_trip() -> list[Record]:
     if job.returncode:
         print(errors, file=sys.stderr)
         raise RuntimeError(f"mpiexec ended with code {job.returncode}")
-    return found + [record("MPI", int(length), each) for length, each in json.loads(text).items()]
+    return found + [
+        record("MPI", int(length), each) for length, each in json.loads(text).items()
+    ]
 
 
 def ray_round_trip() -> list[Record]:
@@ -59,7 +65,9 @@ def on_mpi() -> None:
     """Print what rank 0 measures, by the length of theta."""
     engine, found = aq.MPI(), {}
     for length in LENGTHS:
-        found[length] = [engine.message_seconds(np.zeros(length)) for _ in range(REPEATS)]
+        found[length] = [
+            engine.message_seconds(np.zeros(length)) for _ in range(REPEATS)
+        ]
     if found[LENGTHS[0]][0] is not None:  # None: another rank
         print(json.dumps(found))
 

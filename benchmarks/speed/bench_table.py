@@ -45,14 +45,18 @@ class Quadratic:
     def update(self, part: int, theta: np.ndarray, version: int) -> Update:
         away = theta - self.minima[part]
         g = self.curvature * away
-        return Update(g, theta.copy(), 0.5 * float(np.sum(g * away)), part, True, version)
+        return Update(
+            g, theta.copy(), 0.5 * float(np.sum(g * away)), part, True, version
+        )
 
 
 def commits(dim: int) -> tuple[list[float], list[float], int]:
     """Processor seconds of commits and of moving the bytes they must move, in turns, and the pairs in use."""
     quadratic = Quadratic(dim)
     algorithm = aq.TableLBFGS(PARTS, PARTS, memory=MEMORY)
-    master = Master(Request(Nothing(dim), algorithm, np.zeros(dim), 10**9, evaluate=None), workers=4)
+    master = Master(
+        Request(Nothing(dim), algorithm, np.zeros(dim), 10**9, evaluate=None), workers=4
+    )
     # The header derives this number.
     move = mover((4 * MEMORY + VECTORS) * dim * 8)
     clock, ours, bare, version = time.thread_time, [], [], 0

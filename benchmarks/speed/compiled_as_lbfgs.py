@@ -22,7 +22,24 @@ from asyncqn.kernels.random import fill_rows
 
 
 @kernel
-def _loop(A, y, noise_var, theta, h, gamma, noise, M, batch, overlap, epsilon, seed, worker, starts, read, W):
+def _loop(
+    A,
+    y,
+    noise_var,
+    theta,
+    h,
+    gamma,
+    noise,
+    M,
+    batch,
+    overlap,
+    epsilon,
+    seed,
+    worker,
+    starts,
+    read,
+    W,
+):
     d, n = theta.size, A.shape[0]
     u = np.zeros(d)
     memory = np.zeros((W, 2, M, d))
@@ -59,14 +76,25 @@ def _loop(A, y, noise_var, theta, h, gamma, noise, M, batch, overlap, epsilon, s
             H = (memory[w], gram[w], middle[w], scale[w : w + 1], empty, count)
             numbers, stream = Langevin(0.0, h, gamma, noise), Stream(seed, w, k[w])
             update = Update(d_theta[w], d_u[w])
-            langevin_update(H, numbers, u, g_O[w, now], g_S, share, stream, update, work)
+            langevin_update(
+                H, numbers, u, g_O[w, now], g_S, share, stream, update, work
+            )
             if k[w] > 0:
                 before = omega[w, 1 - now][:overlap]
                 gradient(A, y, noise_var, theta, before, g_S)
                 ss, sy, yy = pair_products(theta, theta_old[w], g_S, g_O[w, 1 - now])
                 if ss > 0.0 and sy >= epsilon * ss:
                     slot = (newest[w] + 1) % M
-                    add_pair(memory[w], gram[w], slot, theta, theta_old[w], g_S, g_O[w, 1 - now], empty)
+                    add_pair(
+                        memory[w],
+                        gram[w],
+                        slot,
+                        theta,
+                        theta_old[w],
+                        g_S,
+                        g_O[w, 1 - now],
+                        empty,
+                    )
                     count[w] = min(count[w] + 1, M)
                     newest[w] = slot
                     scale[w] = sy / yy
@@ -77,7 +105,11 @@ def _loop(A, y, noise_var, theta, h, gamma, noise, M, batch, overlap, epsilon, s
 
 
 def compiled_as_lbfgs(
-    problem: LinearGaussian, algorithm: ASLBFGS, schedule: Schedule, theta0: np.ndarray, seed: int
+    problem: LinearGaussian,
+    algorithm: ASLBFGS,
+    schedule: Schedule,
+    theta0: np.ndarray,
+    seed: int,
 ) -> np.ndarray:
     """Return the final theta of the schedule."""
     noise = math.sqrt(2.0 * algorithm.h * algorithm.gamma / algorithm.beta)

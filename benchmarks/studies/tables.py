@@ -19,7 +19,12 @@ def write(table: str, records: Sequence[dict[str, Any]], digits: int = 6) -> Non
     writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
     writer.writeheader()
     for record in records:
-        writer.writerow({k: f"{v:.{digits}g}" if isinstance(v, float) else v for k, v in record.items()})
+        writer.writerow(
+            {
+                k: f"{v:.{digits}g}" if isinstance(v, float) else v
+                for k, v in record.items()
+            }
+        )
     write_whole(RESULTS / f"{table}.csv", text.getvalue())
 
 

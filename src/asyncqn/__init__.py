@@ -10,7 +10,9 @@ from types import ModuleType
 __version__ = "0.2.0.dev0"
 
 
-def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+def lazy_names(
+    package: str,
+) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` of a package whose `__init__.pyi` lists its names.
 
     A name is imported from the module that the stub names, when it is first used. Importing the package is
@@ -56,7 +58,9 @@ def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list
     return find, lambda: sorted(homes), sorted(homes)
 
 
-logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent until the user adds a handler
+logging.getLogger(__name__).addHandler(
+    logging.NullHandler()
+)  # silent until the user adds a handler
 
 __getattr__, _, _names = lazy_names(__name__)
 __all__ = sorted([*_names, "lazy_names"])

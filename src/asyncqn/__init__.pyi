@@ -33,7 +33,14 @@ from .engines.processes.engine import Processes
 from .engines.ray.engine import Ray
 from .engines.simulator import Simulator
 from .engines.threads import Threads
-from .errors import AsyncqnError, BadInput, DamagedFile, ReplayMismatch, SamplingWarning, StabilityWarning
+from .errors import (
+    AsyncqnError,
+    BadInput,
+    DamagedFile,
+    ReplayMismatch,
+    SamplingWarning,
+    StabilityWarning,
+)
 from .lab.blame import blame
 from .lab.plan import plan
 from .minimize import minimize, starting_point
@@ -62,7 +69,9 @@ from .types import Algorithm, Engine, Problem
 
 __version__: str
 
-def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]: ...
+def lazy_names(
+    package: str,
+) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]: ...
 
 __all__ = [
     "ASLBFGS",

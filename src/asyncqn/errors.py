@@ -138,7 +138,11 @@ class SamplingWarning(UserWarning):
 def is_count(value: object, least: int = 1) -> bool:
     """Return whether a value is an integer of at least `least`, and not a bool."""
     # `Integral` includes NumPy's integers; bool is a subclass of int.
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+    return (
+        isinstance(value, Integral)
+        and not isinstance(value, bool)
+        and int(value) >= least
+    )
 
 
 def require(condition: bool, sentence: str) -> None:

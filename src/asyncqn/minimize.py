@@ -16,14 +16,28 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.defaults import TOLERANCE, Waits, default_algorithm, default_evaluate, most_commits
+from asyncqn.algorithms.defaults import (
+    TOLERANCE,
+    Waits,
+    default_algorithm,
+    default_evaluate,
+    most_commits,
+)
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.stability import warnings_before
 from asyncqn.checks.costs import measured_costs, stated_costs
 from asyncqn.checks.first_calls import check_first_calls
 from asyncqn.core.problem import check_members
 from asyncqn.core.request import Request
-from asyncqn.core.stopping import MaxPasses, MaxTime, Metric, Patience, Stopping, Target, Tolerance
+from asyncqn.core.stopping import (
+    MaxPasses,
+    MaxTime,
+    Metric,
+    Patience,
+    Stopping,
+    Target,
+    Tolerance,
+)
 from asyncqn.errors import BadInput, StabilityWarning, require
 from asyncqn.parameters import (
     CheckpointEvery,
@@ -42,14 +56,26 @@ from asyncqn.parameters import (
 )
 from asyncqn.runs.checkpoint import Checkpoints
 from asyncqn.runs.run import Run
-from asyncqn.types import Algorithm, Array, Callback, Engine, Problem, Progress, StoppingRule, extra
+from asyncqn.types import (
+    Algorithm,
+    Array,
+    Callback,
+    Engine,
+    Problem,
+    Progress,
+    StoppingRule,
+    extra,
+)
 
 _log = logging.getLogger("asyncqn.minimize")
 # The second word of the key, which separates the default start from other streams of the same seed.
 _START = 0x7E7A0
 
 Objective = Annotated[
-    Problem, parameter("Problem to minimise, U", words="an object with dim, n_data, value and grad")
+    Problem,
+    parameter(
+        "Problem to minimise, U", words="an object with dim, n_data, value and grad"
+    ),
 ]
 Method = Annotated[
     Algorithm | None,
@@ -65,15 +91,22 @@ Where = Annotated[
         words="an engine, such as Threads(2), or None",
     ),
 ]
-Start = Annotated[RealArray | None, parameter("Starting point; None: the problem's own, else zeros")]
-Told = Annotated[Callback | None, parameter("Called with a `Progress` for every row of the metric table")]
+Start = Annotated[
+    RealArray | None, parameter("Starting point; None: the problem's own, else zeros")
+]
+Told = Annotated[
+    Callback | None,
+    parameter("Called with a `Progress` for every row of the metric table"),
+]
 
 
 def _callbacks(value: object) -> object:
     """Return the callbacks if each is a function or a `Patience`; raise `Refused` otherwise."""
     several = value if isinstance(value, (list, tuple)) and value else [value]
     # An empty list is refused with the others: `several` is then [[]].
-    if value is not None and not all(callable(each) or isinstance(each, Patience) for each in several):
+    if value is not None and not all(
+        callable(each) or isinstance(each, Patience) for each in several
+    ):
         raise Refused
     return value
 
@@ -81,10 +114,15 @@ def _callbacks(value: object) -> object:
 Callbacks = Annotated[
     Callback | Patience | Sequence[Callback | Patience] | None,
     Kind(("a function", "a Patience", "a list of these", "None"), _callbacks, None),
-    parameter("Called with a `Progress` for every row of the metric table; a `Patience`; or a list of such"),
+    parameter(
+        "Called with a `Progress` for every row of the metric table; a `Patience`; or a list of such"
+    ),
 ]
 ShowProgress = Annotated[
-    bool | None, parameter("Whether to show a bar; None: on a terminal and in a notebook, and not elsewhere")
+    bool | None,
+    parameter(
+        "Whether to show a bar; None: on a terminal and in a notebook, and not elsewhere"
+    ),
 ]
 Verbose = Annotated[bool, parameter("Whether to write plain lines to stderr")]
 CheckpointFolder = Annotated[
@@ -100,7 +138,10 @@ def minimize(
     engine: Where = None,
     theta0: Start = None,
     commits: Annotated[
-        Commits | None, parameter("Largest number of commits; None: until an exact method has converged")
+        Commits | None,
+        parameter(
+            "Largest number of commits; None: until an exact method has converged"
+        ),
     ] = None,
     seed: Seed = 0,
     tol: Tolerance = TOLERANCE,
@@ -115,7 +156,8 @@ def minimize(
     check: CheckProblem = True,
     keep: Keep = None,
     stop: Annotated[
-        StoppingRule | None, parameter("Stopping rule of your own, for methods with exact gradients")
+        StoppingRule | None,
+        parameter("Stopping rule of your own, for methods with exact gradients"),
     ] = None,
     progress: ShowProgress = None,
     verbose: Verbose = False,
@@ -219,7 +261,9 @@ def minimize(
 
         engine = Threads(os.cpu_count() or 1)
     if algorithm is None:
-        algorithm, checked_already = choose_algorithm(problem, engine, theta0, seed, waits, check)
+        algorithm, checked_already = choose_algorithm(
+            problem, engine, theta0, seed, waits, check
+        )
         check = check and not checked_already
     require(
         waits or not any(stage.waits for stage in algorithm.stages),
@@ -236,7 +280,9 @@ def minimize(
     if check:
         check_first_calls(problem, start)
     # After all checks, because a wrong argument should not leave a folder behind.
-    checkpoints = None if checkpoint is None else Checkpoints(checkpoint, checkpoint_every)
+    checkpoints = (
+        None if checkpoint is None else Checkpoints(checkpoint, checkpoint_every)
+    )
     # The bar needs a total; a run that ends by convergence or passes has none.
     total = None if open_ended or max_passes is not None else commits
     with (
@@ -255,7 +301,9 @@ def minimize(
         _log.info("%s on %s begins: at most %d commits, seed %d", *names, commits, seed)
         run = engine.minimize(request)
     if run is not None:  # None on an MPI rank that does not hold the run
-        _log.info("%s on %s ends, %s: %s U = %.6g", *names, run.status, run.message, run.fun)
+        _log.info(
+            "%s on %s ends, %s: %s U = %.6g", *names, run.status, run.message, run.fun
+        )
     return run
 
 
@@ -284,7 +332,9 @@ def choose_algorithm(
     problem's functions are compared before they are timed, so that a mistake in them gets its sentence.
     """
     free, dear = (
-        default_algorithm(problem, engine.workers, waits=waits, message=cost, master=cost)
+        default_algorithm(
+            problem, engine.workers, waits=waits, message=cost, master=cost
+        )
         for cost in (0.0, PROHIBITIVE_COST)
     )
     if free == dear:
@@ -301,17 +351,26 @@ def choose_algorithm(
 
 
 def _length(
-    algorithm: Algorithm, problem: Problem, commits: int | None, evaluate: int | None, stopping: Stopping
+    algorithm: Algorithm,
+    problem: Problem,
+    commits: int | None,
+    evaluate: int | None,
+    stopping: Stopping,
 ) -> tuple[int, int | None]:
     """Return the largest number of commits, and the commits between two evaluations (None: no more)."""
-    exact, rows_of = extra(algorithm, "standing") is not None, extra(algorithm, "rows_of")
+    exact, rows_of = (
+        extra(algorithm, "standing") is not None,
+        extra(algorithm, "rows_of"),
+    )
     passes = stopping.max_passes
     require(
         passes is None or rows_of is not None,
         f"max_passes needs an algorithm with rows_of, unlike {type(algorithm).__name__}: use commits.",
     )
     require(
-        commits is not None or passes is not None or (exact and stopping.tol is not None),
+        commits is not None
+        or passes is not None
+        or (exact and stopping.tol is not None),
         "commits is missing: pass the number of commits, or max_passes.",
     )
     require(
@@ -336,7 +395,9 @@ def commits_of(algorithm: Algorithm, n_data: int, passes: float) -> int:
     # Stages differ in the rows of an update; `begins` is the first version of the stage.
     for stage in algorithm.stages:
         # -1 stands for rows that workers draw themselves.
-        part = np.arange(-1 if stage.parts is None else 0, stage.parts or 0, dtype=np.int32)
+        part = np.arange(
+            -1 if stage.parts is None else 0, stage.parts or 0, dtype=np.int32
+        )
         rows = np.asarray(rows_of(n_data, np.full_like(part, begins), part))
         fewest = min(fewest, int(rows.min()))
         begins += stage.commits or 0
@@ -347,10 +408,16 @@ def sort_callbacks(
     given: Callback | Patience | Sequence[Callback | Patience] | None,
 ) -> tuple[list[Callback], Patience | None]:
     """Separate the functions from the patience among the callbacks of a run."""
-    several = [given] if given is None or callable(given) or isinstance(given, Patience) else list(given)
+    several = (
+        [given]
+        if given is None or callable(given) or isinstance(given, Patience)
+        else list(given)
+    )
     patience = [each for each in several if isinstance(each, Patience)]
     require(len(patience) < 2, "callback contains two Patience rules: pass only one.")
-    return [each for each in several if callable(each)], patience[0] if patience else None
+    return [each for each in several if callable(each)], patience[
+        0
+    ] if patience else None
 
 
 @contextmanager
@@ -370,8 +437,15 @@ def showing(
     from asyncqn.view.progress import as_callback, logged, shown
 
     simulated = isinstance(engine, Simulator)
-    with shown(progress, verbose, total, label) as advance, logged(_log, total, label) as log:
-        displays = [as_callback(each, simulated=simulated) for each in (advance, log) if each is not None]
+    with (
+        shown(progress, verbose, total, label) as advance,
+        logged(_log, total, label) as log,
+    ):
+        displays = [
+            as_callback(each, simulated=simulated)
+            for each in (advance, log)
+            if each is not None
+        ]
         told = [*displays, *callbacks]
 
         def call_all(progress: Progress) -> None:
@@ -411,7 +485,9 @@ def starting_point(problem: Objective, theta0: Start = None, seed: Seed = 0) -> 
     try:
         dtype = np.dtype(said)
     except TypeError:
-        raise BadInput(f"theta must be float64 or float32, but the problem has dtype = {said!r}.") from None
+        raise BadInput(
+            f"theta must be float64 or float32, but the problem has dtype = {said!r}."
+        ) from None
     require(
         dtype in (np.dtype(np.float64), np.dtype(np.float32)),
         f"theta must be float64 or float32, but the problem has dtype = {dtype}.",
@@ -426,9 +502,14 @@ def starting_point(problem: Objective, theta0: Start = None, seed: Seed = 0) -> 
     try:
         given = real_array(theta0)  # a user's `initial` may return anything
     except Refused as refusal:
-        raise BadInput(f"theta0 must be an array of real numbers, not {refusal}.") from None
+        raise BadInput(
+            f"theta0 must be an array of real numbers, not {refusal}."
+        ) from None
     # NumPy would convert True to 1.0 without a word.
-    require(given.dtype.kind != "b", "theta0 must be an array of real numbers, not of booleans.")
+    require(
+        given.dtype.kind != "b",
+        "theta0 must be an array of real numbers, not of booleans.",
+    )
     # A problem without a dtype follows the precision of its start.
     # Integers are not such a wish: [0, 0, 0] starts a float64 run.
     if given.dtype in (np.float32, np.float64) and extra(problem, "dtype") is None:
@@ -439,5 +520,8 @@ def starting_point(problem: Objective, theta0: Start = None, seed: Seed = 0) -> 
         start.shape == (problem.dim,),
         f"theta0 must be a vector of dim = {problem.dim} numbers, not of shape {given.shape}.",
     )
-    require(bool(np.isfinite(start).all()), "theta0 contains NaN or infinity: pass finite numbers.")
+    require(
+        bool(np.isfinite(start).all()),
+        "theta0 contains NaN or infinity: pass finite numbers.",
+    )
     return start

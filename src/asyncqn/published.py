@@ -15,7 +15,9 @@ from asyncqn.parameters import parameter
 
 Experiment = Literal["linear-gaussian", "ml-1m", "ml-10m", "ml-20m"]
 PaperName = Annotated[Experiment, parameter("Experiment of the paper")]
-PaperRows = Annotated[int | None, parameter("Observations N_Y; None: the paper's", ge=300, le=2**62)]
+PaperRows = Annotated[
+    int | None, parameter("Observations N_Y; None: the paper's", ge=300, le=2**62)
+]
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,9 @@ class Setting:
         return own
 
 
-def _ratings(n_data: int, sgd: float, mb: float, timeout: float, own: tuple[float, float, float]) -> Setting:
+def _ratings(
+    n_data: int, sgd: float, mb: float, timeout: float, own: tuple[float, float, float]
+) -> Setting:
     """Return a row of the MovieLens table; its timeout is in milliseconds, and ours in seconds."""
     h, gamma, beta = own
     # One row of the table per algorithm.
@@ -71,7 +75,12 @@ SETTINGS: dict[str, Setting] = {
 }
 """Tables 1 (linear Gaussian) and 3 (MovieLens).  N_Y of the MovieLens sets is their number of ratings."""
 
-PROBLEM: dict[str, Any] = {"kind": "linear-gaussian", "dim": 100, "n_data": 600, "noise_var": 10.0}
+PROBLEM: dict[str, Any] = {
+    "kind": "linear-gaussian",
+    "dim": 100,
+    "n_data": 600,
+    "noise_var": 10.0,
+}
 """The linear Gaussian problem: d, N_Y and sigma_x^2."""
 VARIANCE = 200.0
 """sigma_w^2, the variance of a worker's time, in Fig. 3; Fig. 2 varies it."""

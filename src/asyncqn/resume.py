@@ -26,15 +26,24 @@ from asyncqn.types import Algorithm, Callback, Engine, Problem
 @checked
 def resume(
     folder: Annotated[Folder, parameter("Folder of the checkpoints")],
-    problem: Annotated[Problem | None, parameter("None: as the checkpoint describes it")] = None,
-    algorithm: Annotated[Algorithm | None, parameter("None: as the checkpoint describes it")] = None,
+    problem: Annotated[
+        Problem | None, parameter("None: as the checkpoint describes it")
+    ] = None,
+    algorithm: Annotated[
+        Algorithm | None, parameter("None: as the checkpoint describes it")
+    ] = None,
     *,
-    engine: Annotated[Engine | None, parameter("Engine; None: the one that wrote the checkpoint")] = None,
-    callback: Annotated[Callback | None, parameter("Called with a `Progress` after evaluations")] = None,
+    engine: Annotated[
+        Engine | None, parameter("Engine; None: the one that wrote the checkpoint")
+    ] = None,
+    callback: Annotated[
+        Callback | None, parameter("Called with a `Progress` after evaluations")
+    ] = None,
     checkpoint_every: CheckpointEvery = 30.0,
     allow_imports: AllowImports = False,
     change: Annotated[
-        bool, parameter("Whether problem and algorithm may differ from the checkpoint's")
+        bool,
+        parameter("Whether problem and algorithm may differ from the checkpoint's"),
     ] = False,
     progress: ShowProgress = None,
     verbose: Verbose = False,
@@ -91,7 +100,9 @@ def resume(
     """
     saved = load_checkpoint(folder)
     about, theta0 = saved.document["manifest"], saved.arrays["theta0"]
-    problem, algorithm = _inputs(folder, saved, problem, algorithm, allow_imports, change)
+    problem, algorithm = _inputs(
+        folder, saved, problem, algorithm, allow_imports, change
+    )
     # A simulated schedule is drawn from its cluster; a real one is recorded as it happens.
     simulated = about["engine"]["kind"] == "simulator"
     chosen = engine if engine is not None else engine_from_json(about["engine"])
@@ -101,7 +112,8 @@ def resume(
         "such an engine, or none.",
     )
     require(
-        not isinstance(chosen, Simulator) or to_json(chosen.cluster) == about["engine"].get("cluster"),
+        not isinstance(chosen, Simulator)
+        or to_json(chosen.cluster) == about["engine"].get("cluster"),
         "a simulated run can be resumed only on its own cluster, on which its schedule depends: leave engine "
         "out.",
     )
@@ -112,7 +124,9 @@ def resume(
         closing(Checkpoints(folder, checkpoint_every, saved)) as checkpoints,
         showing(told, chosen, progress, verbose, total, "resume") as tell,
     ):
-        asked = request_again(about, problem, algorithm, theta0, callback=tell, checkpoints=checkpoints)
+        asked = request_again(
+            about, problem, algorithm, theta0, callback=tell, checkpoints=checkpoints
+        )
         return chosen.minimize(asked)
 
 
@@ -128,11 +142,17 @@ def _inputs(
     # Who supplied the inputs decides who is to blame if they do not fit.
     given, all_its_own = problem, problem is None and algorithm is None
     about = saved.document["manifest"]
-    problem, algorithm = rebuild_inputs(folder, about, problem, algorithm, allow_imports)
+    problem, algorithm = rebuild_inputs(
+        folder, about, problem, algorithm, allow_imports
+    )
     if problem is None:
-        raise BadInput(needs_problem("checkpoint", "resume(folder, problem=...)", about))
+        raise BadInput(
+            needs_problem("checkpoint", "resume(folder, problem=...)", about)
+        )
     if algorithm is None:
-        raise BadInput(needs_algorithm("checkpoint", "resume(folder, algorithm=...)", about))
+        raise BadInput(
+            needs_algorithm("checkpoint", "resume(folder, algorithm=...)", about)
+        )
     theta0 = saved.arrays["theta0"]
     if int(problem.dim) != theta0.size:
         sentence = f"the checkpoint has dimension {theta0.size}, but the problem has dim = {problem.dim}"
@@ -146,7 +166,9 @@ def _inputs(
         if all_its_own:
             raise DamagedFile(f"{folder} cannot be used: {error}") from None
         raise
-    differs = differences(saved, problem_entry(problem), algorithm_to_json(algorithm), theta0, given)
+    differs = differences(
+        saved, problem_entry(problem), algorithm_to_json(algorithm), theta0, given
+    )
     if differs and not change and all_its_own:
         raise DamagedFile(
             f"the checkpoint contradicts itself, or another version wrote it ({'; '.join(differs)}): "

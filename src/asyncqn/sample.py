@@ -21,7 +21,15 @@ from asyncqn.algorithms.sampling.shared_metric_hmc import (
 from asyncqn.checks.observed_calls import MARK, NothingToJudge, ObservedCalls
 from asyncqn.core.stopping import MaxTime
 from asyncqn.errors import SamplingWarning, require
-from asyncqn.minimize import CheckpointFolder, Objective, Start, Told, Where, minimize, starting_point
+from asyncqn.minimize import (
+    CheckpointFolder,
+    Objective,
+    Start,
+    Told,
+    Where,
+    minimize,
+    starting_point,
+)
 from asyncqn.parameters import CheckpointEvery, CheckProblem, Seed, checked, parameter
 from asyncqn.samples import Samples, failed
 from asyncqn.types import Array, Problem, Progress
@@ -46,7 +54,9 @@ def sample(
     checkpoint: CheckpointFolder = None,
     checkpoint_every: CheckpointEvery = 30.0,
     callback: Told = None,
-    progress: Annotated[bool | None, parameter("Whether to show a bar; None: on a terminal")] = None,
+    progress: Annotated[
+        bool | None, parameter("Whether to show a bar; None: on a terminal")
+    ] = None,
     check: CheckProblem = True,
 ) -> Samples:
     """Draw from the posterior exp(-U) of a problem, by chains on asynchronous workers.
@@ -128,7 +138,9 @@ def sample(
     _check_start(problem, start)
     before = algorithm.warm_up_commits(start.size)
     # Warm-up, draws, and for each chain the steps that do not count, with one to spare.
-    commits = math.ceil(_SPARE * (before + draws + chains * (BURN_IN + PREPARATIONS + 1)))
+    commits = math.ceil(
+        _SPARE * (before + draws + chains * (BURN_IN + PREPARATIONS + 1))
+    )
     # The method itself ends the run at the last draw that counts; `commits` is an upper bound.
     total = before + draws
     with shown(progress, False, total, "sample") as advance:

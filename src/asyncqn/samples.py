@@ -10,7 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.algorithms.sampling.shared_metric_hmc import BURN_IN, PREPARATIONS, SharedMetricHMC
+from asyncqn.algorithms.sampling.shared_metric_hmc import (
+    BURN_IN,
+    PREPARATIONS,
+    SharedMetricHMC,
+)
 from asyncqn.checks import mixing
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.errors import BadInput, MissingExtra, require
@@ -103,7 +107,10 @@ class Samples:
         dim = run.theta0.size
         names = extra(run.problem, "names") if names is None else names
         said = [f"theta[{i}]" for i in range(dim)] if names is None else list(names)
-        require(len(said) == dim, f"there are {dim} parameters, but {len(said)} names: pass one for each.")
+        require(
+            len(said) == dim,
+            f"there are {dim} parameters, but {len(said)} names: pass one for each.",
+        )
         # The schedule says which chain made each commit, and run.keep holds the draw of each commit.
         places = counted(run.schedule, algorithm, dim)
         # A rejected update changed nothing: at its place stands the draw of another chain.
@@ -112,9 +119,15 @@ class Samples:
             lost <= 0 or not run.counters.get("updates_rejected", 0),
             f"{lost} draws were not finite or beyond all bounds: {IMPROPER}, and finite.",
         )
-        chains = [np.array(run.keep.theta[where]) for where in first(places, algorithm.draws)]
+        chains = [
+            np.array(run.keep.theta[where]) for where in first(places, algorithm.draws)
+        ]
         constrain = extra(run.problem, "constrain")
-        return cls(chains if constrain is None else [constrain(chain) for chain in chains], run, said)
+        return cls(
+            chains if constrain is None else [constrain(chain) for chain in chains],
+            run,
+            said,
+        )
 
     @cached_property
     def rhat(self) -> Array:
@@ -242,12 +255,18 @@ class Summary:
 
     def table(self) -> str:
         """Return the columns as text: a line of names, then a line per parameter."""
-        shown = {name: [_short(name, x) for x in column] for name, column in self.columns.items()}
+        shown = {
+            name: [_short(name, x) for x in column]
+            for name, column in self.columns.items()
+        }
         wide = max([len(name) for name in self.names], default=0)
-        widths = {name: max(len(name), *map(len, cells)) for name, cells in shown.items()}
+        widths = {
+            name: max(len(name), *map(len, cells)) for name, cells in shown.items()
+        }
         head = " " * wide + "".join(f"  {name:>{widths[name]}}" for name in shown)
         rows = [
-            f"{name:<{wide}}" + "".join(f"  {cells[i]:>{widths[c]}}" for c, cells in shown.items())
+            f"{name:<{wide}}"
+            + "".join(f"  {cells[i]:>{widths[c]}}" for c, cells in shown.items())
             for i, name in enumerate(self.names)
         ]
         return "\n".join([head, *rows])
@@ -257,7 +276,13 @@ class Summary:
 
 
 def _short(column: str, x: float) -> str:
-    return f"{x:.0f}" if column == "ess" else f"{x:.3f}" if column == "rhat" else f"{x:.4g}"
+    return (
+        f"{x:.0f}"
+        if column == "ess"
+        else f"{x:.3f}"
+        if column == "rhat"
+        else f"{x:.4g}"
+    )
 
 
 def counted(schedule: Schedule, algorithm: SharedMetricHMC, dim: int) -> list[Array]:
@@ -276,7 +301,9 @@ def counted(schedule: Schedule, algorithm: SharedMetricHMC, dim: int) -> list[Ar
     first = np.searchsorted(workers, workers)
     made[order] = np.arange(len(schedule)) - first
     chain = schedule.worker.astype(np.int64) * per_worker + made % per_worker
-    good = (schedule.commit != DROPPED) & (schedule.read >= algorithm.warm_up_commits(dim))
+    good = (schedule.commit != DROPPED) & (
+        schedule.read >= algorithm.warm_up_commits(dim)
+    )
     good &= made // per_worker >= PREPARATIONS + BURN_IN
     # Commit n, counted from 1, is row n - 1 of `run.keep.theta`.
     place = schedule.commit.astype(np.int64) - 1
@@ -306,7 +333,9 @@ def _about_chains(samples: Samples) -> list[str]:
     chains = [chain for chain in samples.chains if len(chain) >= mixing.MIN_DRAWS]
     empty = len(samples.chains) - len(chains)
     if empty:
-        said.append(f"{empty} of {len(samples.chains)} chains are too short to compare: draw more.")
+        said.append(
+            f"{empty} of {len(samples.chains)} chains are too short to compare: draw more."
+        )
     if not chains:
         return said
     worst = int(np.nanargmax(samples.rhat)) if np.isfinite(samples.rhat).any() else 0
@@ -314,7 +343,11 @@ def _about_chains(samples: Samples) -> list[str]:
         name = samples.names[drifting[0]]
         said.append(f"the draws of {name} spread further and further: {IMPROPER}.")
     # R-hat is NaN for a constant, which compares as no disagreement.
-    constant = [i for i in range(chains[0].shape[1]) if all(np.ptp(chain[:, i]) == 0.0 for chain in chains)]
+    constant = [
+        i
+        for i in range(chains[0].shape[1])
+        if all(np.ptp(chain[:, i]) == 0.0 for chain in chains)
+    ]
     if constant:
         said.append(
             f"the draws of {samples.names[constant[0]]} are all alike: no step was possible; check that "
@@ -353,7 +386,9 @@ def _about_draws(samples: Samples) -> list[str]:
     said, counters = [], samples.run.counters
     asked = getattr(samples.run.algorithm, "draws", 0)
     if counters["draws"] < asked:
-        said.append(f"{counters['draws']} of {asked} draws were made: {samples.run.message}")
+        said.append(
+            f"{counters['draws']} of {asked} draws were made: {samples.run.message}"
+        )
     if samples.divergent:
         said.append(_diverged(f"{samples.divergent} of {counters['draws']}", samples))
     # Where chains disagree, their effective sample size means nothing.
@@ -416,7 +451,9 @@ def _drifting(chains: Sequence[Array]) -> list[int]:
         first, last = chain[:third], chain[-third:]
         middle = np.median(first, axis=0)
         width = np.median(np.abs(first - middle), axis=0)
-        votes += np.median(np.abs(last - middle), axis=0) > DRIFT_RATIO * np.maximum(width, 1e-300)
+        votes += np.median(np.abs(last - middle), axis=0) > DRIFT_RATIO * np.maximum(
+            width, 1e-300
+        )
     return [int(i) for i in np.flatnonzero(2 * votes > len(chains))]
 
 

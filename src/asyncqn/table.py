@@ -49,20 +49,32 @@ class Table(Mapping[str, npt.NDArray[Any]]):
 
     @checked
     def __init__(
-        self, columns: Annotated[Mapping[str, Annotated[npt.ArrayLike, COLUMN]], parameter("Columns by name")]
+        self,
+        columns: Annotated[
+            Mapping[str, Annotated[npt.ArrayLike, COLUMN]], parameter("Columns by name")
+        ],
     ) -> None:
         self._columns: dict[str, npt.NDArray[Any]] = dict(columns)  # type: ignore[arg-type]
         lengths = {column.shape for column in self._columns.values()}
         if len(lengths) > 1:
-            shapes = ", ".join(f"{name} has the shape {a.shape}" for name, a in self._columns.items())
-            raise BadInput(f"the columns of a table must have the same length, but {shapes}.")
+            shapes = ", ".join(
+                f"{name} has the shape {a.shape}" for name, a in self._columns.items()
+            )
+            raise BadInput(
+                f"the columns of a table must have the same length, but {shapes}."
+            )
 
     @classmethod
     def from_records(cls, records: Sequence[Mapping[str, float]]) -> Table:
         """Make a table with one row per record; a missing number becomes NaN."""
         # In the order of first appearance; later rows may have more columns.
         names = list(dict.fromkeys(name for record in records for name in record))
-        return cls({name: np.array([record.get(name, np.nan) for record in records]) for name in names})
+        return cls(
+            {
+                name: np.array([record.get(name, np.nan) for record in records])
+                for name in names
+            }
+        )
 
     @property
     def columns(self) -> list[str]:
@@ -102,22 +114,34 @@ class Table(Mapping[str, npt.NDArray[Any]]):
         try:
             import pyarrow
         except ImportError:
-            raise MissingExtra("pyarrow", "data", "Passing a table to another library") from None
+            raise MissingExtra(
+                "pyarrow", "data", "Passing a table to another library"
+            ) from None
         return pyarrow.table(self._columns).__arrow_c_stream__(requested_schema)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """Raise TypeError: columns differ in type, and a library that wants one array would use the names."""
         # NumPy would otherwise iterate over the mapping and return an array of its column names.
-        raise TypeError("a table is not an array: use table['fun'], table.to_pandas() or dict(table).")
+        raise TypeError(
+            "a table is not an array: use table['fun'], table.to_pandas() or dict(table)."
+        )
 
     def __repr__(self) -> str:
         # A long table shows its ends, where runs begin and finish.
-        shown = range(self.rows) if self.rows <= 10 else [*range(5), *range(self.rows - 5, self.rows)]
+        shown = (
+            range(self.rows)
+            if self.rows <= 10
+            else [*range(5), *range(self.rows - 5, self.rows)]
+        )
         lines = ["  ".join(f"{name:>12}" for name in self._columns)]
         for i in shown:
             if self.rows > 10 and i == self.rows - 5:
                 lines.append("  ".join(f"{'...':>12}" for _ in self._columns))
-            lines.append("  ".join(f"{_shown(column[i]):>12}" for column in self._columns.values()))
+            lines.append(
+                "  ".join(
+                    f"{_shown(column[i]):>12}" for column in self._columns.values()
+                )
+            )
         return "\n".join(lines)
 
 

@@ -15,6 +15,10 @@ def find(names: list[str]) -> list[Experiment]:
     wanted = list(NAMES) if not names or "all" in names else list(dict.fromkeys(names))
     for name in wanted:
         if name not in NAMES:
-            raise BadInput(f"there is no experiment '{name}'; there are all, {', '.join(NAMES)}.")
-    found: list[Experiment] = [import_module(f"asyncqn_paper.figures.{name}").EXPERIMENT for name in wanted]
+            raise BadInput(
+                f"there is no experiment '{name}'; there are all, {', '.join(NAMES)}."
+            )
+    found: list[Experiment] = [
+        import_module(f"asyncqn_paper.figures.{name}").EXPERIMENT for name in wanted
+    ]
     return found

@@ -46,7 +46,9 @@ class Cell:
     def key(self) -> str:
         """The name under which its records are kept."""
         # The name of the class and not its module: cells keep their keys when code moves between files.
-        text = json.dumps([type(self).__name__, to_json(self)], sort_keys=True, allow_nan=False)
+        text = json.dumps(
+            [type(self).__name__, to_json(self)], sort_keys=True, allow_nan=False
+        )
         # 64 bits: among a few thousand cells two equal keys are out of the question.
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -54,7 +56,10 @@ class Cell:
         """Its fields, as columns of the published table."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         # A column of a table has one type; nested fields are readable as text.
-        return {name: v if isinstance(v, (int, float, str)) else str(v) for name, v in plain.items()}
+        return {
+            name: v if isinstance(v, (int, float, str)) else str(v)
+            for name, v in plain.items()
+        }
 
 
 class Finished(NamedTuple):
@@ -74,8 +79,12 @@ def code_digest() -> str:
     for package in SOURCES:
         spec = find_spec(package)
         for root in map(Path, (spec.submodule_search_locations or ()) if spec else ()):
-            for path in sorted(path for kind in ("*.py", "*.json") for path in root.rglob(kind)):
-                digest.update(f"{package} {path.relative_to(root).as_posix()}\n".encode())
+            for path in sorted(
+                path for kind in ("*.py", "*.json") for path in root.rglob(kind)
+            ):
+                digest.update(
+                    f"{package} {path.relative_to(root).as_posix()}\n".encode()
+                )
                 digest.update(path.read_bytes())
     for package in VERSIONS:
         digest.update(f"{package} {version(package)}\n".encode())
@@ -106,7 +115,9 @@ class Store:
         self._read_journal()
         if not any_code:
             now = code_digest()
-            self._found = {key: one for key, one in self._found.items() if one.code == now}
+            self._found = {
+                key: one for key, one in self._found.items() if one.code == now
+            }
 
     def __len__(self) -> int:
         return len(self._found)
@@ -125,7 +136,12 @@ class Store:
         self._found[cell.key] = finished
         self._tables[cell.key], self._columns[cell.key] = cell.table, cell.columns()
         # One line of JSON per cell, written at once: what is lost in a crash is at most the cell under way.
-        line = {"key": cell.key, "table": cell.table, "columns": cell.columns(), **finished._asdict()}
+        line = {
+            "key": cell.key,
+            "table": cell.table,
+            "columns": cell.columns(),
+            **finished._asdict(),
+        }
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             handle = own_handle(self._journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -133,7 +149,9 @@ class Store:
                 # The first break ends a line that an interruption may have cut off.
                 file.write("\n" + json.dumps(line, allow_nan=False) + "\n")
         except OSError as error:
-            raise BadInput(f"{self._journal} cannot be written: {error.strerror or error}.") from None
+            raise BadInput(
+                f"{self._journal} cannot be written: {error.strerror or error}."
+            ) from None
 
     def publish(self, cells: Sequence[Cell]) -> None:
         """Write the tables of these cells, as far as they are finished, and end the journal."""
@@ -143,10 +161,16 @@ class Store:
                 records, seconds, code = self._found[cell.key]
                 # Seconds are spread over the rows of a cell, so that their sum over the table is the time
                 # it took.
-                own = {"key": cell.key, "seconds": seconds / max(1, len(records)), "code": code}
+                own = {
+                    "key": cell.key,
+                    "seconds": seconds / max(1, len(records)),
+                    "code": code,
+                }
                 told = {f"cell {name}": value for name, value in cell.columns().items()}
                 # The prefix "cell " keeps the fields of a cell apart from the columns of its records.
-                rows.setdefault(cell.table, []).extend({**own, **told, **record} for record in records)
+                rows.setdefault(cell.table, []).extend(
+                    {**own, **told, **record} for record in records
+                )
         for table, records in rows.items():
             write_table(records, self.folder / table)
         # Only after the tables are written; a crash in between leaves cells in both, which does no harm.
@@ -155,7 +179,11 @@ class Store:
     def _read_table(self, path: Path) -> None:
         for row in read_table(path.with_suffix("")):
             key, seconds, code = row.pop("key"), row.pop("seconds"), row.pop("code")
-            record = {name: value for name, value in row.items() if not name.startswith("cell ")}
+            record = {
+                name: value
+                for name, value in row.items()
+                if not name.startswith("cell ")
+            }
             # Rows of one cell follow each other; their seconds add up to what the cell took.
             before = self._found.get(key, Finished([], 0.0, code))
             before.records.append(record)
@@ -165,10 +193,16 @@ class Store:
         """Read the cells of the journal; a line that was cut off is ignored."""
         if not self._journal.is_file():
             return
-        for line in read_own(self._journal, LONGEST_DOCUMENT).decode(errors="replace").splitlines():
+        for line in (
+            read_own(self._journal, LONGEST_DOCUMENT)
+            .decode(errors="replace")
+            .splitlines()
+        ):
             try:
                 entry = json.loads(line)
-                self._found[entry["key"]] = Finished(entry["records"], entry["seconds"], entry["code"])
+                self._found[entry["key"]] = Finished(
+                    entry["records"], entry["seconds"], entry["code"]
+                )
             except (ValueError, KeyError, TypeError):
                 continue
 
@@ -189,7 +223,9 @@ def compute(
         store.add(cell, finished)
         # Cells differ in length, so this is a rough estimate that improves.
         left = (time.monotonic() - began) / count * (len(todo) - count)
-        tell(done + count, f"about {left / 60:.0f} min left" if count < len(todo) else "")
+        tell(
+            done + count, f"about {left / 60:.0f} min left" if count < len(todo) else ""
+        )
 
 
 def _computed(cells: Sequence[Cell], processes: int) -> Iterator[tuple[Any, Finished]]:

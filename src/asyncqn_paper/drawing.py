@@ -15,11 +15,14 @@ from asyncqn.errors import MissingExtra
 from asyncqn.storage import write_whole
 
 _BLUES = ("#9cc3ea", "#6aa3dc", "#3f82c4", "#1b4f8a", "#123a68", "#081f3a")
-VARIANTS = tuple({**look, "color": blue} for look, blue in zip(STYLES, _BLUES, strict=True))
+VARIANTS = tuple(
+    {**look, "color": blue} for look, blue in zip(STYLES, _BLUES, strict=True)
+)
 """Settings of as-L-BFGS, where a figure shows nothing else: shades of its own colour, so that no other
 algorithm's is borrowed."""
 CONTROLS = tuple(
-    {**look, "color": grey} for look, grey in zip(STYLES[3:], ("#a8a8a8", "#777777", "#3d3d3d"), strict=True)
+    {**look, "color": grey}
+    for look, grey in zip(STYLES[3:], ("#a8a8a8", "#777777", "#3d3d3d"), strict=True)
 )
 """Its controls: greys."""
 
@@ -57,7 +60,9 @@ def panels(
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    room = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06)  # subscripts at the edge are not cut
+    room = ConstrainedLayoutEngine(
+        w_pad=0.06, h_pad=0.06
+    )  # subscripts at the edge are not cut
     figure = Figure(figsize=(width * columns, height * rows), layout=room)
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
@@ -74,16 +79,30 @@ def few_decades(axis: Any, which: str = "y") -> None:
     if high < 100 * low:
         # Below a factor of three 1, 2, 5 leave at most two labels, so ticks are spaced evenly in numbers.
         narrow = high < 3.0 * low
-        one.set_major_locator(MaxNLocator(4) if narrow else LogLocator(subs=(1.0, 2.0, 5.0)))
+        one.set_major_locator(
+            MaxNLocator(4) if narrow else LogLocator(subs=(1.0, 2.0, 5.0))
+        )
         one.set_major_formatter(
-            FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:.3g}")
+            FuncFormatter(
+                lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:.3g}"
+            )
         )
         one.set_minor_formatter(NullFormatter())
 
 
-def band(axis: Any, x: Any, middle: Any, low: Any, high: Any, label: str, look: dict[str, Any]) -> None:
+def band(
+    axis: Any,
+    x: Any,
+    middle: Any,
+    low: Any,
+    high: Any,
+    label: str,
+    look: dict[str, Any],
+) -> None:
     """Draw a line and a shaded band from `low` to `high`; values that are not finite are left out."""
-    middle, low, high = (np.where(np.isfinite(a), a, np.nan) for a in (middle, low, high))
+    middle, low, high = (
+        np.where(np.isfinite(a), a, np.nan) for a in (middle, low, high)
+    )
     axis.plot(x, middle, label=label, **look)
     axis.fill_between(x, low, high, color=look["color"], alpha=0.18, linewidth=0)
 

@@ -46,7 +46,9 @@ class Valley:
         along = np.abs(theta @ np.array(self.directions).T)
         # log cosh z = |z| + log(1 + exp(-2|z|)) - log 2, which does not overflow.
         bends = along + np.log1p(np.exp(-2.0 * along)) - np.log(2.0)
-        return np.asarray(0.5 * (theta * theta).sum(axis=1) + self.depth * bends.sum(axis=1))
+        return np.asarray(
+            0.5 * (theta * theta).sum(axis=1) + self.depth * bends.sum(axis=1)
+        )
 
     def gradient(self, theta: Vectors) -> Vectors:
         b = np.array(self.directions)
@@ -77,7 +79,12 @@ class LBFGSField:
             cross = Hy[:, :, None] * s / sy[:, None, None]
             share = (1.0 + (y * Hy).sum(axis=1) / sy) / sy
             # The BFGS update of the inverse, (I - s y'/sy) H (I - y s'/sy) + s s'/sy, multiplied out.
-            H = H - cross - cross.transpose(0, 2, 1) + share[:, None, None] * np.outer(s, s)
+            H = (
+                H
+                - cross
+                - cross.transpose(0, 2, 1)
+                + share[:, None, None] * np.outer(s, s)
+            )
         return np.asarray(H)
 
     def with_divergence(self, theta: Vectors) -> tuple[Vectors, Vectors]:
@@ -110,12 +117,17 @@ def times(H: Vectors, v: Vectors) -> Vectors:
     return np.asarray(np.einsum("nij,nj->ni", H, v))
 
 
-def step_p(at: Phase, drift: Drift, h: float, gamma: float, beta: float, Z: Vectors) -> Phase:
+def step_p(
+    at: Phase, drift: Drift, h: float, gamma: float, beta: float, Z: Vectors
+) -> Phase:
     """Make one Euler step of the SDE in (theta, p), of size h."""
     theta, p = at
     force = drift.correction - times(drift.H, drift.gradient) - gamma * p
     # Equations (10) and (11): both right-hand sides are taken at the beginning of the step.
-    return Phase(theta + h * times(drift.H, p), p + h * force + np.sqrt(2.0 * h * gamma / beta) * Z)
+    return Phase(
+        theta + h * times(drift.H, p),
+        p + h * force + np.sqrt(2.0 * h * gamma / beta) * Z,
+    )
 
 
 class Chains(NamedTuple):
@@ -142,7 +154,9 @@ def moments(field: LBFGSField, chains: Chains, corrected: bool, seed: int) -> Ve
     # Times and not steps: a smaller h has more steps, and the same burn-in.
     first, last = int(chains.burn_in / h), int((chains.burn_in + chains.duration) / h)
     for k in range(last):
-        H, correction = field.with_divergence(at.theta) if corrected else (field(at.theta), nothing)
+        H, correction = (
+            field.with_divergence(at.theta) if corrected else (field(at.theta), nothing)
+        )
         drift = Drift(H, model.gradient(at.theta), correction / beta)
         at = step_p(at, drift, h, gamma, beta, rng.standard_normal((n, d)))
         # Neighbouring steps are nearly equal.
@@ -168,7 +182,9 @@ def expected(field: LBFGSField, beta: float, corrected: bool = True) -> Vectors:
     weight = np.exp(-beta * (U - U.min()))
     if not corrected:
         if d != 1:
-            raise ValueError("without Gamma the law has no closed form beyond one dimension")
+            raise ValueError(
+                "without Gamma the law has no closed form beyond one dimension"
+            )
         weight = weight / field(points)[:, 0, 0]
     measured = np.hstack([points**2, U[:, None]])
     return np.asarray((weight[:, None] * measured).sum(axis=0) / weight.sum())

@@ -28,7 +28,15 @@ def commits_within(algorithm: Algorithm, cluster: Cluster, limit: float) -> int:
     stage = algorithm.stages[0]
     if stage.waits and stage.updates is None:
         # A round is a broadcast, a computation of the fastest worker, and an update: two turns of the link.
-        shortest = cluster.message + cluster.master + 2.0 * cluster.link + 0.05 * float(cluster.means().min())
+        shortest = (
+            cluster.message
+            + cluster.master
+            + 2.0 * cluster.link
+            + 0.05 * float(cluster.means().min())
+        )
         return int(limit / max(shortest, 1e-6 * limit)) + 2
     # `rows` updates make a commit; ten commits per worker cover short runs.
-    return int(4 / 3 * limit * float(np.sum(1.0 / cycle)) / stage.rows) + 10 * cluster.workers
+    return (
+        int(4 / 3 * limit * float(np.sum(1.0 / cycle)) / stage.rows)
+        + 10 * cluster.workers
+    )

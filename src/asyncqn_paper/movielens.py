@@ -73,7 +73,9 @@ def start(model: MatrixFactorization, which: str, seed: int) -> Array:
     if which == "mean":
         return starting_point(model, None, seed)
     # A stream of its own, so that the start does not depend on what else a seed is used for.
-    draw = np.random.Generator(np.random.Philox(key=[seed, 0x9F10])).standard_normal(model.dim)
+    draw = np.random.Generator(np.random.Philox(key=[seed, 0x9F10])).standard_normal(
+        model.dim
+    )
     return np.asarray(draw.astype(model.dtype))
 
 
@@ -89,7 +91,13 @@ def measured_cluster(timing: Timing, workers: int, payer: str = EVERYONE) -> Clu
     kept = half if link else 0.0
     message = timing.message - kept * (1.0 if sending == "free" else 2.0)
     return Cluster(
-        workers, mean, SPREAD * mean, message=message, master=timing.master, link=kept, sending=sending
+        workers,
+        mean,
+        SPREAD * mean,
+        message=message,
+        master=timing.master,
+        link=kept,
+        sending=sending,
     )
 
 

@@ -73,7 +73,10 @@ def measured(name: str, found: Judged) -> str:
     """Return what the first table says of a claim: the median setting, the runs, the counts."""
     verdict, _ = found[name]
     # The median setting and not the best: the counts say how many settings agree with it.
-    middles = [(CLAIMS[part], median_outcome(found[part][1])) for part in SHOWN.get(name, (name,))]
+    middles = [
+        (CLAIMS[part], median_outcome(found[part][1]))
+        for part in SHOWN.get(name, (name,))
+    ]
     told = [reading(claim, middle) for claim, middle in middles if middle is not None]
     if not told:
         return "not run"
@@ -88,7 +91,9 @@ def median_outcome(outcomes: Sequence[Outcome]) -> Outcome | None:
     # where few settings are decided, they do not stand for the others.
     numbers = [o for o in outcomes if math.isfinite(o.value)]
     decided = [o for o in numbers if o.end != UNDECIDED]
-    known = sorted(decided if 2 * len(decided) >= len(outcomes) else numbers, key=lambda o: o.value)
+    known = sorted(
+        decided if 2 * len(decided) >= len(outcomes) else numbers, key=lambda o: o.value
+    )
     # The upper median: it is the outcome of a setting, where a mean of two would be of none.
     return known[len(known) // 2] if known else None
 
@@ -100,16 +105,28 @@ def word(verdict: Verdict, outcomes: Sequence[Outcome]) -> str:
     decided: dict[str, Counter[str]] = {}
     for found in outcomes:
         if found.end != UNDECIDED:
-            decided.setdefault(found.choices.get(verdict.axis, ""), Counter())[found.end] += 1
+            decided.setdefault(found.choices.get(verdict.axis, ""), Counter())[
+                found.end
+            ] += 1
     fails_at = [value for value in decided if value not in verdict.holds_at]
     if verdict.holds_at and fails_at:
         # Whichever list is shorter says the same.
         few = len(verdict.holds_at) <= len(fails_at)
-        at = f"holds at {', '.join(verdict.holds_at)}" if few else f"fails at {', '.join(fails_at)}"
+        at = (
+            f"holds at {', '.join(verdict.holds_at)}"
+            if few
+            else f"fails at {', '.join(fails_at)}"
+        )
     else:
         # Most settings hold at every value, or at none: name the one that differs most from the others.
-        ends = (FAILS, "fails most often at") if verdict.holds_at else (HOLDS, "holds most often at")
-        value, counts = max(decided.items(), key=lambda one: one[1][ends[0]] / sum(one[1].values()))
+        ends = (
+            (FAILS, "fails most often at")
+            if verdict.holds_at
+            else (HOLDS, "holds most often at")
+        )
+        value, counts = max(
+            decided.items(), key=lambda one: one[1][ends[0]] / sum(one[1].values())
+        )
         at = f"{ends[1]} {value}: {counts[ends[0]]} of {sum(counts.values())}"
     return f"**depends on** {verdict.axis} ({at})"
 
@@ -152,7 +169,9 @@ class Extent(NamedTuple):
 
 def extent(experiments: Sequence[Experiment], store: Store, full: bool) -> Extent:
     """Return how much of these experiments is finished; a cell that two of them use counts once."""
-    cells = {cell: None for one in experiments for batch in one.cells(full) for cell in batch}
+    cells = {
+        cell: None for one in experiments for batch in one.cells(full) for cell in batch
+    }
     done = store.finished(list(cells))
     return Extent(len(done), len(cells), sum(one.seconds for one in done) / 3600.0)
 
@@ -169,7 +188,9 @@ def first_table(found: Judged, extents: dict[str, Extent]) -> list[str]:
         # Without any outcome the verdict "not run" says it already.
         part = ", so far" if sum(verdict.counts) and not extents[row].whole else ""
         told, ruling = measured(claim.id, found), word(verdict, outcomes)
-        lines.append(f"| [{row}](#{anchor(row)}) | {SAYS[claim.id]} | {told} | {ruling}{part} |")
+        lines.append(
+            f"| [{row}](#{anchor(row)}) | {SAYS[claim.id]} | {told} | {ruling}{part} |"
+        )
     return lines
 
 
@@ -184,19 +205,34 @@ def claims_table(claims: Sequence[Claim], found: Judged, whole: bool) -> list[st
         middle = None if claim.parts else median_outcome(outcomes)
         told = "" if middle is None else reading(claim, middle)
         counts = "/".join(map(str, verdict.counts))
-        part = "" if whole or not any(outcome.runs for outcome in outcomes) else ", so far"
+        part = (
+            "" if whole or not any(outcome.runs for outcome in outcomes) else ", so far"
+        )
         ruling = word(verdict, outcomes)
-        lines.append(f"| {claim.text} ({claim.where}) | {rule(claim)} | {told} | {counts} | {ruling}{part} |")
+        lines.append(
+            f"| {claim.text} ({claim.where}) | {rule(claim)} | {told} | {counts} | {ruling}{part} |"
+        )
     return lines
 
 
-def page(experiments: Sequence[Experiment], store: Store, full: bool, figures: dict[str, list[str]]) -> str:
+def page(
+    experiments: Sequence[Experiment],
+    store: Store,
+    full: bool,
+    figures: dict[str, list[str]],
+) -> str:
     """Return the text of the page; `figures` are the names of the pictures by experiment."""
     found = judged(experiments, store, full)
     extents = {one.name: extent([one], store, full) for one in experiments}
     by_row = {row: extents[one.name] for one in experiments for row in rows_of(one)}
     head = HEAD if full else HEAD.replace("full size", "quick size, for a look only")
-    lines = [head, *first_table(found, by_row), "", str(extent(experiments, store, full)), ""]
+    lines = [
+        head,
+        *first_table(found, by_row),
+        "",
+        str(extent(experiments, store, full)),
+        "",
+    ]
     for experiment in experiments:
         stop = "" if experiment.title.endswith("?") else "."
         lines += [f"## {heading(experiment)}", "", f"**{experiment.title}{stop}**", ""]
@@ -213,19 +249,39 @@ def page(experiments: Sequence[Experiment], store: Store, full: bool, figures: d
 def every_setting(found: Judged) -> str:
     """Return every setting with its outcome and numbers, as CSV."""
     # One column per axis of any claim; a claim leaves those of others empty.
-    axes = list(dict.fromkeys(axis for _, mine in found.values() for o in mine for axis in o.choices))
+    axes = list(
+        dict.fromkeys(
+            axis for _, mine in found.values() for o in mine for axis in o.choices
+        )
+    )
     text = StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["claim", "outcome", "estimate", "error", "margin", "runs", "because", *axes])
+    table.writerow(
+        ["claim", "outcome", "estimate", "error", "margin", "runs", "because", *axes]
+    )
     for name, (_, mine) in found.items():
         for o in mine:
-            numbers = [f"{v:.4g}" if math.isfinite(v) else "" for v in (o.value, o.error)]
+            numbers = [
+                f"{v:.4g}" if math.isfinite(v) else "" for v in (o.value, o.error)
+            ]
             chosen = [o.choices.get(axis, "") for axis in axes]
-            table.writerow([name, o.end, *numbers, f"{CLAIMS[name].margin:.4g}", o.runs, o.because, *chosen])
+            table.writerow(
+                [
+                    name,
+                    o.end,
+                    *numbers,
+                    f"{CLAIMS[name].margin:.4g}",
+                    o.runs,
+                    o.because,
+                    *chosen,
+                ]
+            )
     return text.getvalue()
 
 
-def write_page(experiments: Sequence[Experiment], store: Store, full: bool, path: Path) -> None:
+def write_page(
+    experiments: Sequence[Experiment], store: Store, full: bool, path: Path
+) -> None:
     """Write the page, its figures, and reproduction.csv with every setting."""
     figures: dict[str, list[str]] = {}
     with style():
@@ -238,4 +294,6 @@ def write_page(experiments: Sequence[Experiment], store: Store, full: bool, path
                 for name, figure in drawn.items():
                     save_figure(figure, path.parent / "figures" / name)
     write_whole(path, page(experiments, store, full, figures))
-    write_whole(path.with_suffix(".csv"), every_setting(judged(experiments, store, full)))
+    write_whole(
+        path.with_suffix(".csv"), every_setting(judged(experiments, store, full))
+    )

@@ -13,7 +13,12 @@ from multiprocessing.connection import wait
 
 from asyncqn.errors import WorkerFailed
 
-_THREAD_COUNTS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+_THREAD_COUNTS = (
+    "OPENBLAS_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
 """Environment variables by which libraries choose their number of threads."""
 
 
@@ -30,7 +35,9 @@ def pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     os.environ["PYTHONSAFEPATH"] = "1"
     # A forked process would inherit the locks that threads of this process hold.
     spawn = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(processes, mp_context=spawn, initializer=_end_with_parent)
+    executor = ProcessPoolExecutor(
+        processes, mp_context=spawn, initializer=_end_with_parent
+    )
     try:
         yield executor
     except BrokenProcessPool:

@@ -62,7 +62,9 @@ class Spectrum(Problem):
 
     def eigenvalues(self) -> npt.NDArray[np.float64]:
         bulk = np.geomspace(self.low, self.high, DIM - self.weak - self.strong)
-        return np.concatenate([np.full(self.strong, self.top), bulk, np.ones(self.weak)])
+        return np.concatenate(
+            [np.full(self.strong, self.top), bulk, np.ones(self.weak)]
+        )
 
     @property
     def largest(self) -> float:
@@ -70,7 +72,9 @@ class Spectrum(Problem):
 
     @property
     def label(self) -> str:
-        bulk = f"{self.low:g}" if self.low == self.high else f"{self.low:g}–{self.high:g}"
+        bulk = (
+            f"{self.low:g}" if self.low == self.high else f"{self.low:g}–{self.high:g}"
+        )
         strong = f"{self.strong} × {self.top:g} over " if self.strong else ""
         return f"{strong}{bulk}" + (f", {self.weak} weak" if self.weak else "")
 
@@ -126,7 +130,9 @@ def _alike(problem: AlikeRows) -> LinearGaussian:
     # The noise of the rows changes the largest eigenvalue a little; the scale makes it exact.
     A *= np.sqrt(problem.top * NOISE / np.linalg.eigvalsh(A.T @ A)[-1])
     truth = rng.standard_normal(DIM)
-    return LinearGaussian(A, A @ truth + np.sqrt(NOISE) * rng.standard_normal(N_Y), NOISE)
+    return LinearGaussian(
+        A, A @ truth + np.sqrt(NOISE) * rng.standard_normal(N_Y), NOISE
+    )
 
 
 STANDARD = Spectrum()

@@ -22,17 +22,35 @@ APART = {
         "worst variance off by #",
         "every variance within a factor of # of that of the law, at the smallest h",
     ),
-    "gamma": ("E U − U* changes by #", "E U − U* with Γ and without within a factor of #"),
+    "gamma": (
+        "E U − U* changes by #",
+        "E U − U* with Γ and without within a factor of #",
+    ),
 }
 """Estimates that are minus |log| of a ratio: what was measured, and the rule where its own words show
 logarithms; # is the number."""
 SHIFTED = {
-    "table": (0.9, 1.0, "share that arrives #", "share of the runs that arrive above #"),
+    "table": (
+        0.9,
+        1.0,
+        "share that arrives #",
+        "share of the runs that arrive above #",
+    ),
     "staleness": (1.1, -1.0, "slope in W #", "slope of log bias over log W below #"),
     "cost": (1.2, -1.0, "slope in M d #", "slope of log time over log M d below #"),
     "ergodic": (0.0, -1.0, "slope in N #", "slope of log error over log N below #"),
-    "temperature": (0.0, -1.0, "slope in β #", "slope of log(E U − U*) over log β below #"),
-    "overlap": (0.1, -1.0, "share of rows #", "its share of the rows that a worker's gradients read below #"),
+    "temperature": (
+        0.0,
+        -1.0,
+        "slope in β #",
+        "slope of log(E U − U*) over log β below #",
+    ),
+    "overlap": (
+        0.1,
+        -1.0,
+        "share of rows #",
+        "its share of the rows that a worker's gradients read below #",
+    ),
 }
 """Estimates e that stand for shift + sign e: shift, sign, what was measured, and the rule."""
 PLAIN = {
@@ -88,11 +106,15 @@ def _filled(words: str, number: str, error: float, outcome: Outcome) -> str:
 def rule(claim: Claim) -> str:
     """Return when the claim holds, in a reader's units."""
     if claim.id == "momentum-limit":
-        return f"largest difference of iterates over 200 steps below 1e-{claim.margin:.0f}"
+        return (
+            f"largest difference of iterates over 200 steps below 1e-{claim.margin:.0f}"
+        )
     if claim.id in APART and APART[claim.id][1]:
         return APART[claim.id][1].replace("#", f"{math.exp(-claim.margin):.2f}")
     if claim.id in SHIFTED:
         shift, sign, _, words = SHIFTED[claim.id]
-        return words.replace("#", f"{shift + sign * claim.margin:.4g}".replace("-", "−"))
+        return words.replace(
+            "#", f"{shift + sign * claim.margin:.4g}".replace("-", "−")
+        )
     # Long brackets are explained in the caption of the figure.
     return re.sub(r" \([^)]{40,}\)", "", claim.rule)

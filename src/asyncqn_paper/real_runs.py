@@ -81,7 +81,11 @@ class RealRun:
 
     def model(self) -> Problem:
         """Return the problem itself."""
-        return AlikeRows(8.0, draw=1).model() if self.problem == GAUSSIAN else movielens.model(self.problem)
+        return (
+            AlikeRows(8.0, draw=1).model()
+            if self.problem == GAUSSIAN
+            else movielens.model(self.problem)
+        )
 
     def theta0(self) -> Array:
         """Return where the run begins."""
@@ -122,7 +126,9 @@ def processors_in_use(seconds: float = 1.0) -> float:
     looks = []
     for pause in (seconds, 0.0):
         ticks = [int(word) for word in stat.read_text().split("\n", 1)[0].split()[1:9]]
-        looks.append((sum(ticks), ticks[3] + ticks[4]))  # in all; idle, or waiting for a disk
+        looks.append(
+            (sum(ticks), ticks[3] + ticks[4])
+        )  # in all; idle, or waiting for a disk
         time.sleep(pause)
     (total, idle), (total_after, idle_after) = looks
     # Ticks of all processors together; the idle share of them, turned into processors.
@@ -144,7 +150,11 @@ def run_real(jobs: Sequence[RealRun]) -> Real:
             return Real(_launched(jobs, launcher), "MPI", "")
         except (OSError, subprocess.SubprocessError) as error:
             reason = f"the MPI launcher failed ({' '.join(str(error).split())[:200]})"
-    return Real([_on_threads(job) for job in jobs], "threads", f"{reason}: threads were used instead")
+    return Real(
+        [_on_threads(job) for job in jobs],
+        "threads",
+        f"{reason}: threads were used instead",
+    )
 
 
 def _launcher() -> tuple[Path | None, str]:
@@ -160,14 +170,28 @@ def _launched(jobs: Sequence[RealRun], launcher: Path) -> list[Run]:
     with tempfile.TemporaryDirectory(prefix="asyncqn-real-") as place:
         folder = Path(place)
         write_whole(folder / "jobs.json", json.dumps([to_json(job) for job in jobs]))
-        command = [str(launcher), "--oversubscribe", "--bind-to", "none", "-n", str(jobs[0].workers + 1)]
+        command = [
+            str(launcher),
+            "--oversubscribe",
+            "--bind-to",
+            "none",
+            "-n",
+            str(jobs[0].workers + 1),
+        ]
         command += [sys.executable, "-m", "asyncqn_paper.real_runs", str(folder)]
         # A program of our own on this machine alone: shared memory carries its messages, and the launcher
         # must not mind that a container's only user is root.
         root = {
-            f"{word}_ALLOW_RUN_AS_ROOT{end}": "1" for word in ("OMPI", "PRTE") for end in ("", "_CONFIRM")
+            f"{word}_ALLOW_RUN_AS_ROOT{end}": "1"
+            for word in ("OMPI", "PRTE")
+            for end in ("", "_CONFIRM")
         }
-        environment = {**os.environ, **root, "PYTHONSAFEPATH": "1", "OMPI_MCA_btl": "self,sm"}
+        environment = {
+            **os.environ,
+            **root,
+            "PYTHONSAFEPATH": "1",
+            "OMPI_MCA_btl": "self,sm",
+        }
         with subprocess.Popen(
             command,
             env=environment,
@@ -182,13 +206,19 @@ def _launched(jobs: Sequence[RealRun], launcher: Path) -> list[Run]:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise
         if process.returncode != 0:
-            words = errors.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
+            words = errors.decode("utf-8", "replace").strip().splitlines()[-1:] or [
+                "it said nothing"
+            ]
             raise subprocess.SubprocessError(words[0])
-        return [load_run(folder / str(k), problem=job.model()) for k, job in enumerate(jobs)]
+        return [
+            load_run(folder / str(k), problem=job.model()) for k, job in enumerate(jobs)
+        ]
 
 
 def _on_threads(job: RealRun) -> Run:
-    engine = Threads(workers=job.workers, timing_model=job.stretch, time_unit=job.time_unit)
+    engine = Threads(
+        workers=job.workers, timing_model=job.stretch, time_unit=job.time_unit
+    )
     return engine.minimize(job.request())  # threads compile before their clock starts
 
 

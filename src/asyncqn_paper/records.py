@@ -39,11 +39,15 @@ def write_table(records: Sequence[Record], stem: Path) -> None:
     """Write `stem`.parquet, whole or not at all; numbers have single precision there."""
     pyarrow, parquet = _arrow()
     names = list(dict.fromkeys(name for record in records for name in record))
-    table = pyarrow.table({name: [record.get(name) for record in records] for name in names})
+    table = pyarrow.table(
+        {name: [record.get(name) for record in records] for name in names}
+    )
     for k, field in enumerate(table.schema):
         # Seven digits suffice for every rule and figure, and halve the published files.
         if field.type == pyarrow.float64():
-            table = table.set_column(k, field.name, table.column(k).cast(pyarrow.float32()))
+            table = table.set_column(
+                k, field.name, table.column(k).cast(pyarrow.float32())
+            )
     content = BytesIO()
     parquet.write_table(table, content, compression="zstd")
     write_whole(stem.with_suffix(".parquet"), content.getvalue())
@@ -58,7 +62,9 @@ def read_table(stem: Path) -> list[Record]:
     try:
         records: list[Record] = parquet.read_table(path).to_pylist()
     except pyarrow.ArrowException:
-        raise DamagedFile(f"{path} is damaged: delete it and run the experiment again.") from None
+        raise DamagedFile(
+            f"{path} is damaged: delete it and run the experiment again."
+        ) from None
     return records
 
 

@@ -92,7 +92,9 @@ class Estimate(NamedTuple):
     runs: int
 
 
-def estimate(differences: Sequence[float] | Numbers, draws: Sequence[int] | None = None) -> Estimate:
+def estimate(
+    differences: Sequence[float] | Numbers, draws: Sequence[int] | None = None
+) -> Estimate:
     """Return the mean over the draws of the median over the seeds, with its error."""
     values = np.asarray(differences, float)
     groups = np.zeros(values.size, int) if draws is None else np.asarray(draws)
@@ -126,7 +128,10 @@ def above(claim: str, choices: Mapping[str, str], found: Estimate) -> Outcome:
 
 
 def times_apart(
-    slow: Sequence[float | None], quick: Sequence[float | None], draws: Sequence[int], limit: float
+    slow: Sequence[float | None],
+    quick: Sequence[float | None],
+    draws: Sequence[int],
+    limit: float,
 ) -> Estimate | str:
     """Estimate log(slow / quick) of paired times to a target, or return why there is no estimate.
 
@@ -148,11 +153,20 @@ def all_of(claim: str, choices: Mapping[str, str], parts: Sequence[Outcome]) -> 
     """Return the outcome of a claim that is made of others; its numbers are those of the part that decides
     it."""
     ends = [part.end for part in parts]
-    end = FAILS if FAILS in ends else HOLDS if ends and set(ends) == {HOLDS} else UNDECIDED
+    end = (
+        FAILS
+        if FAILS in ends
+        else HOLDS
+        if ends and set(ends) == {HOLDS}
+        else UNDECIDED
+    )
     if not parts:
         return Outcome(claim, choices, end)
     # The part that lies lowest against its own margin.
-    told = min((p for p in parts if p.end == end), key=lambda p: p.value - CLAIMS[p.claim].margin)
+    told = min(
+        (p for p in parts if p.end == end),
+        key=lambda p: p.value - CLAIMS[p.claim].margin,
+    )
     return told._replace(claim=claim, choices=choices, end=end)
 
 
@@ -182,7 +196,9 @@ def separating(decided: Sequence[Outcome]) -> tuple[str, tuple[str, ...]]:
         if len(ends) < 2:
             continue
         right = sum(max(count.values()) for count in ends.values()) / len(decided)
-        good = tuple(value for value, count in ends.items() if count[HOLDS] > count[FAILS])
+        good = tuple(
+            value for value, count in ends.items() if count[HOLDS] > count[FAILS]
+        )
         # Of axes that predict equally well, the one with fewer values explains more.
         best = max(best, (right, -len(ends), axis, good), key=lambda one: one[:2])
     return best[2], best[3]
@@ -286,5 +302,11 @@ _LIST = (
 
 CLAIMS: dict[str, Claim] = {claim.id: claim for claim in _LIST}
 ROWS = ("Fig. 1", "Fig. 2", "Fig. 3", "Fig. 4", "Fig. 5", "Fig. S1", "theory", "title")
-MAIN = dict(zip(ROWS, ("fig1", "fig2", "fig3", "fig4", "fig5", "s1", "theory", "title"), strict=True))
+MAIN = dict(
+    zip(
+        ROWS,
+        ("fig1", "fig2", "fig3", "fig4", "fig5", "s1", "theory", "title"),
+        strict=True,
+    )
+)
 """The claim that stands for each row of the first table."""

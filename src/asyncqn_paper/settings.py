@@ -49,13 +49,21 @@ MESSAGE = Cluster.from_paper().message
 _ROUND = Cluster.from_paper(algorithm="mb-lbfgs").master
 MASTER = {"mb-lbfgs": _ROUND, "block-lbfgs": _ROUND}
 """mu_m of the paper's table, and what we charge Block L-BFGS."""
-_TWO_PRODUCTS = float(Cluster.from_paper().means()[0] - Cluster.from_paper(algorithm="async-sgd").means()[0])
+_TWO_PRODUCTS = float(
+    Cluster.from_paper().means()[0]
+    - Cluster.from_paper(algorithm="async-sgd").means()[0]
+)
 PRODUCTS = {"as-lbfgs": _TWO_PRODUCTS, "momentum-lbfgs": _TWO_PRODUCTS / 2}
 """The 60 units that the table grants as-L-BFGS for its two products, and half of them for one."""
 
 
 # The published tables name these settings, so the texts stay as they are: "answers" are the workers' updates.
-NOBODY, EVERYONE, UPDATES_ONLY, TREE = "nobody", "every exchange", "answers only", "broadcasts by a tree"
+NOBODY, EVERYONE, UPDATES_ONLY, TREE = (
+    "nobody",
+    "every exchange",
+    "answers only",
+    "broadcasts by a tree",
+)
 PAYERS: dict[str, tuple[float, Literal["each", "tree", "free"]]] = {
     NOBODY: (0.0, "each"),
     EVERYONE: (1.0, "each"),
@@ -66,7 +74,9 @@ PAYERS: dict[str, tuple[float, Literal["each", "tree", "free"]]] = {
 those that the master sends do (`Cluster.sending`).  Two units of ten is our own choice."""
 
 
-def cluster(kind: str, workers: int, variance: float, rows: float = N_OMEGA, payer: str = NOBODY) -> Cluster:
+def cluster(
+    kind: str, workers: int, variance: float, rows: float = N_OMEGA, payer: str = NOBODY
+) -> Cluster:
     """Return the paper's simulated cluster: mu_w = 1000 rows / N_Y for the gradient, sigma_w^2 = `variance`.
 
     An exchange of messages takes 10 units; `payer` says for how many of them the master's link is busy.

@@ -40,7 +40,9 @@ def tuned(name: str) -> dict[str, Any]:
     path = TUNED / f"{name}.json"
     if not path.is_file():
         raise BadInput(f"there is no study {path.name} in {TUNED.name}.")
-    parameters: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["best"]["parameters"]
+    parameters: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["best"][
+        "parameters"
+    ]
     return parameters
 
 
@@ -58,10 +60,15 @@ class Goal(NamedTuple):
 
 def goal_of(kind: str, name: str, workers: int | None = None) -> Goal:
     """Return the goal that belongs to a problem of Fig. 2, or to a set of ratings."""
-    require(kind in NAMES, f"there is no method '{kind}' to tune; there are {', '.join(NAMES)}.")
+    require(
+        kind in NAMES,
+        f"there is no method '{kind}' to tune; there are {', '.join(NAMES)}.",
+    )
     if name in PROBLEMS:
         machines = cluster(kind, workers or 40, 200.0)
-        return Goal(PROBLEMS[name].model(), machines, PAPER[kind], "error", 0.05, 9000.0)
+        return Goal(
+            PROBLEMS[name].model(), machines, PAPER[kind], "error", 0.05, 9000.0
+        )
     problem = movielens.model(name)
     printed = movielens.parameters(movielens.size_of(name), problem.n_data)[kind]
     machines = movielens.measured_cluster(movielens.TIMINGS[kind], workers or 10)
@@ -120,7 +127,9 @@ def time_to(goal: Goal, kind: str, parameters: dict[str, Any], seed: int) -> flo
     return float(last["time"]) if arrived else TOO_SLOW * goal.limit
 
 
-def search(kind: str, name: str, trials: int, storage: Path, workers: int | None = None) -> Any:
+def search(
+    kind: str, name: str, trials: int, storage: Path, workers: int | None = None
+) -> Any:
     """Add trials to the Optuna study of a method on a problem, and return the study.
 
     The value of a trial is the mean logarithm of the time to the goal over three seeds, which all trials
@@ -156,15 +165,27 @@ def search(kind: str, name: str, trials: int, storage: Path, workers: int | None
 
 
 def main(
-    kind: Annotated[str, typer.Argument(metavar="METHOD", help="async-sgd, mb-lbfgs or as-lbfgs.")],
-    problem: Annotated[str, typer.Argument(help="A problem of Fig. 2, or a set of ratings.")],
+    kind: Annotated[
+        str, typer.Argument(metavar="METHOD", help="async-sgd, mb-lbfgs or as-lbfgs.")
+    ],
+    problem: Annotated[
+        str, typer.Argument(help="A problem of Fig. 2, or a set of ratings.")
+    ],
     trials: Annotated[int, typer.Option(min=1, help="Number of trials.")] = 80,
-    workers: Annotated[int | None, typer.Option(min=1, help="Workers.  [40; with ratings 10]")] = None,
-    storage: Annotated[Path, typer.Option(help="SQLite file of the studies.")] = Path("runs/tuned.db"),
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Workers.  [40; with ratings 10]")
+    ] = None,
+    storage: Annotated[Path, typer.Option(help="SQLite file of the studies.")] = Path(
+        "runs/tuned.db"
+    ),
 ) -> None:
     """Search parameters by simulated time to a target."""
     best = search(kind, problem, trials, storage, workers).best_trial
-    typer.echo(json.dumps({"time": math.exp(best.value), "parameters": best.user_attrs["parameters"]}))
+    typer.echo(
+        json.dumps(
+            {"time": math.exp(best.value), "parameters": best.user_attrs["parameters"]}
+        )
+    )
 
 
 if __name__ == "__main__":

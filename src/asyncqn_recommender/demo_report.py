@@ -47,7 +47,9 @@ def write_report(folder: Path, story: Story) -> tuple[Path, Path]:
     cluster = convergence(tables, metric="error")
     # The algorithms differ by orders of magnitude in time.
     cluster.axes[0].set_xscale("log", nonpositive="mask")
-    cluster.axes[0].set_title("20 simulated workers, three of them stragglers", fontsize="medium", loc="left")
+    cluster.axes[0].set_title(
+        "20 simulated workers, three of them stragglers", fontsize="medium", loc="left"
+    )
     race = _race(story)
     picture = save_picture(race, folder / "convergence.png")
     template = files("asyncqn_recommender").joinpath("demo.html").read_text("utf-8")
@@ -56,20 +58,32 @@ def write_report(folder: Path, story: Story) -> tuple[Path, Path]:
     ratings = story.ratings.removeprefix("Ratings(").removesuffix(")")
     page = template.format(
         **story.told,
-        cluster_picture=_picture(cluster, "relative error over simulated time, one line per algorithm"),
+        cluster_picture=_picture(
+            cluster, "relative error over simulated time, one line per algorithm"
+        ),
         cluster_rows=_cluster_cells(story.simulated_rows),
         stalest=max(row["staleness_max"] for row in story.simulated_rows.values()),
         why=why_last(story.simulated_rows),
         replayed_commits=story.again.schedule.commits,
-        same="every bit is the same" if story.same else "NOT the same bits, which is an error to report",
-        race_picture=_picture(race, "held-out RMSE over seconds, one line per algorithm"),
-        rows=_cells({name: list(map(words, row.values())) for name, row in story.rows.items()}),
+        same="every bit is the same"
+        if story.same
+        else "NOT the same bits, which is an error to report",
+        race_picture=_picture(
+            race, "held-out RMSE over seconds, one line per algorithm"
+        ),
+        rows=_cells(
+            {name: list(map(words, row.values())) for name, row in story.rows.items()}
+        ),
         ratings=html.escape(ratings),
         target=story.target,
         user=html.escape(str(story.user)),
         items=_cells_of_items(story.items),
-        parameters="".join(f"<li><code>{html.escape(str(run.algorithm))}</code></li>" for run in every),
-        versions=", ".join(f"{name} {versions[name]}" for name in ("asyncqn", "numpy", "numba")),
+        parameters="".join(
+            f"<li><code>{html.escape(str(run.algorithm))}</code></li>" for run in every
+        ),
+        versions=", ".join(
+            f"{name} {versions[name]}" for name in ("asyncqn", "numpy", "numba")
+        ),
     )
     return write_whole(folder / "report.html", page), picture
 
@@ -82,7 +96,9 @@ def why_last(rows: Rows) -> str:
     """
     times = {name: rows[name]["time"] for name in PAPER if name in rows}
     mine = times.get("as-lbfgs", 0.0)
-    if mine is not None and any(time is None or time > mine for n, time in times.items() if n != "as-lbfgs"):
+    if mine is not None and any(
+        time is None or time > mine for n, time in times.items() if n != "as-lbfgs"
+    ):
         return ""
     stale, plain = rows["as-lbfgs"], rows["async-sgd"]
     return (
@@ -150,15 +166,26 @@ def _race(story: Story) -> Any:
     from asyncqn.cli import convergence
 
     runs, target = story.runs, story.target
-    figure = convergence({n: r.metrics for n, r in runs.items()}, metric="test_rmse", x_label="time [s]")
+    figure = convergence(
+        {n: r.metrics for n, r in runs.items()}, metric="test_rmse", x_label="time [s]"
+    )
     axes = figure.axes[0]
     axes.axhline(target, color="#1b1b1b", linewidth=0.8, alpha=0.5)
     label = f"{target:.3f}: 1 % above the lowest"
     # In this transform x is a share of the axis and y a value of the data.
-    axes.text(0.01, target, label, transform=axes.get_yaxis_transform(), va="bottom", fontsize="small")
+    axes.text(
+        0.01,
+        target,
+        label,
+        transform=axes.get_yaxis_transform(),
+        va="bottom",
+        fontsize="small",
+    )
     # The times differ by orders of magnitude. The start, at time 0, is left of the axis.
     axes.set_xscale("log", nonpositive="mask")
-    shown = [run.metrics["test_rmse"][run.metrics["time"] > 0.0] for run in runs.values()]
+    shown = [
+        run.metrics["test_rmse"][run.metrics["time"] > 0.0] for run in runs.values()
+    ]
     low, high = min(float(y.min()) for y in shown), max(float(y.max()) for y in shown)
     axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
     axes.set_ylabel("RMSE on held-out ratings")

@@ -20,7 +20,14 @@ import numpy.typing as npt
 
 from asyncqn import Table
 from asyncqn.errors import BadInput, NotFitted, require
-from asyncqn.parameters import Precision, Seed, Workers, checked, parameter, parameters_of
+from asyncqn.parameters import (
+    Precision,
+    Seed,
+    Workers,
+    checked,
+    parameter,
+    parameters_of,
+)
 from asyncqn.types import Array, Progress
 from asyncqn_recommender.data import Ratings
 from asyncqn_recommender.feedback import FEEDBACKS, LIST
@@ -41,7 +48,9 @@ from asyncqn_recommender.ranking import tables
 from asyncqn_recommender.updating import fold_in, partial_fit
 
 Self = TypeVar("Self", bound="Recommender")
-ColumnName = Annotated[str | None, parameter("Name of a column; None: the one with a common name")]
+ColumnName = Annotated[
+    str | None, parameter("Name of a column; None: the one with a common name")
+]
 
 
 class Recommender:
@@ -132,32 +141,58 @@ class Recommender:
         self,
         rank: Rank = 10,
         *,
-        feedback: Annotated[Literal["explicit", "implicit"], parameter("Ratings, or clicks")] = "explicit",
+        feedback: Annotated[
+            Literal["explicit", "implicit"], parameter("Ratings, or clicks")
+        ] = "explicit",
         workers: Workers = 2,
         seed: Seed = 0,
         prior: Annotated[
-            Ridge | None, parameter("Constant part of the ridge; None: 3, for clicks by their number")
+            Ridge | None,
+            parameter(
+                "Constant part of the ridge; None: 3, for clicks by their number"
+            ),
         ] = None,
-        alpha: Annotated[Alpha | None, parameter("Ridge per rating; None: 0.035")] = None,
+        alpha: Annotated[
+            Alpha | None, parameter("Ridge per rating; None: 0.035")
+        ] = None,
         confidence: Confidence = 1.5,
-        plain_columns: Annotated[int | None, parameter("Columns with the plain ridge; None: all", ge=1)] = 5,
-        offsets: Annotated[bool, parameter("Whether to factorize what damped means leave over")] = False,
+        plain_columns: Annotated[
+            int | None, parameter("Columns with the plain ridge; None: all", ge=1)
+        ] = 5,
+        offsets: Annotated[
+            bool, parameter("Whether to factorize what damped means leave over")
+        ] = False,
         trust: Annotated[
-            float, parameter("Number of ratings at which factors and baseline count equally", ge=0.0)
+            float,
+            parameter(
+                "Number of ratings at which factors and baseline count equally", ge=0.0
+            ),
         ] = 5.0,
-        clip: Annotated[bool, parameter("Whether predictions stay within the ratings seen")] = True,
-        passes: Annotated[int, parameter("Largest number of passes over the ratings", ge=1)] = 15,
-        tol: Annotated[float | None, parameter("Gain below which passes end; None: 1e-4", ge=0.0)] = None,
-        early_stopping: Annotated[bool, parameter("Whether held-out ratings end the fit")] = False,
+        clip: Annotated[
+            bool, parameter("Whether predictions stay within the ratings seen")
+        ] = True,
+        passes: Annotated[
+            int, parameter("Largest number of passes over the ratings", ge=1)
+        ] = 15,
+        tol: Annotated[
+            float | None, parameter("Gain below which passes end; None: 1e-4", ge=0.0)
+        ] = None,
+        early_stopping: Annotated[
+            bool, parameter("Whether held-out ratings end the fit")
+        ] = False,
         validation_fraction: Annotated[
             float, parameter("Share of the ratings that is held out", gt=0.0, lt=1.0)
         ] = 0.1,
-        patience: Annotated[int, parameter("Passes without a gain that end the fit", ge=1)] = 2,
+        patience: Annotated[
+            int, parameter("Passes without a gain that end the fit", ge=1)
+        ] = 2,
         warm_start: Annotated[
             bool, parameter("Whether to continue from the factors of the last fit")
         ] = False,
         dtype: Precision = "float32",
-        verbose: Annotated[bool, parameter("Whether to print the RMSE while fitting")] = False,
+        verbose: Annotated[
+            bool, parameter("Whether to print the RMSE while fitting")
+        ] = False,
     ) -> None:
         self.rank = rank
         self.feedback = feedback
@@ -183,19 +218,29 @@ class Recommender:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        return {
+            name: getattr(self, name)
+            for name in inspect.signature(type(self)).parameters
+        }
 
     def set_params(self: Self, **parameters: Any) -> Self:
         """Set parameters by name."""
         known = self.get_params()
         for name, value in parameters.items():
-            require(name in known, f"Recommender has no parameter {name!r}; it has {', '.join(known)}.")
+            require(
+                name in known,
+                f"Recommender has no parameter {name!r}; it has {', '.join(known)}.",
+            )
             setattr(self, name, value)
         return self
 
     def __repr__(self) -> str:
         default = inspect.signature(type(self)).parameters
-        own = (f"{k}={v!r}" for k, v in self.get_params().items() if k == "rank" or v != default[k].default)
+        own = (
+            f"{k}={v!r}"
+            for k, v in self.get_params().items()
+            if k == "rank" or v != default[k].default
+        )
         return f"Recommender({', '.join(own)})"
 
     def __sklearn_tags__(self) -> Any:
@@ -203,11 +248,15 @@ class Recommender:
         # Only scikit-learn calls this method, so that it is installed.
         from sklearn.utils import RegressorTags, Tags, TargetTags
 
-        return Tags("regressor", TargetTags(required=False), regressor_tags=RegressorTags())
+        return Tags(
+            "regressor", TargetTags(required=False), regressor_tags=RegressorTags()
+        )
 
     def check(self) -> None:
         """Raise `BadInput` for an invalid parameter; `fit` calls it."""
-        for name, about in parameters_of(Recommender).items():  # here and not in __init__, as in scikit-learn
+        for name, about in parameters_of(
+            Recommender
+        ).items():  # here and not in __init__, as in scikit-learn
             about.checked(name, getattr(self, name))
         FEEDBACKS[self.feedback].check(self)
 
@@ -224,7 +273,9 @@ class Recommender:
         item: ColumnName = None,
         rating: ColumnName = None,
         duplicates: Policy = None,
-        callback: Annotated[Callable[[Progress], Any] | None, parameter("Called after evaluations")] = None,
+        callback: Annotated[
+            Callable[[Progress], Any] | None, parameter("Called after evaluations")
+        ] = None,
     ) -> Self:
         """Learn from ratings in any form that `as_ratings` takes, or from pairs and ratings `y`.
 
@@ -255,7 +306,9 @@ class Recommender:
         # Stored, so that `rmse(frame)` reads a frame as `fit` did.
         given = {"user": user, "item": item, "rating": rating}
         self.columns_ = {role: name for role, name in given.items() if name is not None}
-        train = rating_table(ratings, y, duplicates, clicks=self._of_clicks, **self.columns_)
+        train = rating_table(
+            ratings, y, duplicates, clicks=self._of_clicks, **self.columns_
+        )
         held = None
         if validation is not None:
             # In the tables of `train`: ratings of unknown users and items cannot be predicted by factors.
@@ -279,8 +332,12 @@ class Recommender:
         names = getattr(self, "columns_", {})
         # pandas and polars have `columns`; pyarrow has `column_names`, and columns of another kind.
         has = getattr(ratings, "columns", None) if y is None else None
-        known = has is not None and set(names.values()) <= set(getattr(ratings, "column_names", has))
-        return rating_table(ratings, y, clicks=self._of_clicks, **(names if known else {}))
+        known = has is not None and set(names.values()) <= set(
+            getattr(ratings, "column_names", has)
+        )
+        return rating_table(
+            ratings, y, clicks=self._of_clicks, **(names if known else {})
+        )
 
     # -- the learned model
 
@@ -322,18 +379,27 @@ class Recommender:
             # One user with many items, or the other way round.
             u, m = np.broadcast_arrays(u, m)
         except ValueError:
-            raise BadInput(f"users and items differ in shape: {u.shape} and {m.shape}.") from None
+            raise BadInput(
+                f"users and items differ in shape: {u.shape} and {m.shape}."
+            ) from None
         return model.predict(u.ravel(), m.ravel()).reshape(u.shape)
 
     def rmse(self, ratings: Any, y: Any = None) -> float:
         """Return the root mean square error of the predictions of these ratings."""
-        require(not self._of_clicks, "a model of clicks predicts no ratings: judge its lists with evaluate.")
+        require(
+            not self._of_clicks,
+            "a model of clicks predicts no ratings: judge its lists with evaluate.",
+        )
         return self.evaluate(ratings, y)["rmse"]
 
     def score(self, ratings: Any, y: Any = None) -> float:
         """Return minus the RMSE, or the NDCG at 10 of clicks: scikit-learn regards a higher score as
         better."""
-        return self.evaluate(ratings, y)["ndcg"] if self._of_clicks else -self.rmse(ratings, y)
+        return (
+            self.evaluate(ratings, y)["ndcg"]
+            if self._of_clicks
+            else -self.rmse(ratings, y)
+        )
 
     @checked
     def evaluate(
@@ -341,8 +407,13 @@ class Recommender:
         ratings: Any,
         y: Any = None,
         *,
-        k: Annotated[int | None, parameter("Length of the lists that are judged; None: none", ge=1)] = None,
-        threshold: Annotated[float | None, parameter("Least rating of a relevant item; None: any")] = None,
+        k: Annotated[
+            int | None,
+            parameter("Length of the lists that are judged; None: none", ge=1),
+        ] = None,
+        threshold: Annotated[
+            float | None, parameter("Least rating of a relevant item; None: any")
+        ] = None,
     ) -> dict[str, float]:
         """Return `rmse`, `mae` and `n`, the number of ratings; with `k`, the quality of lists as well.
 
@@ -355,9 +426,16 @@ class Recommender:
             return {"n": len(test)} | rank_quality(
                 model, test, LIST if k is None else k, threshold, self.workers
             )
-        require(k is not None or threshold is None, "threshold needs lists: give their length as k.")
+        require(
+            k is not None or threshold is None,
+            "threshold needs lists: give their length as k.",
+        )
         found = model.measure(test)
-        return found if k is None else found | rank_quality(model, test, k, threshold, self.workers)
+        return (
+            found
+            if k is None
+            else found | rank_quality(model, test, k, threshold, self.workers)
+        )
 
     @checked
     def recommend(
@@ -377,7 +455,9 @@ class Recommender:
         n: ListLength = 20,
         *,
         exclude_seen: ExcludeSeen = True,
-        progress: Annotated[Callable[[int], Any] | None, parameter("Called with the users done")] = None,
+        progress: Annotated[
+            Callable[[int], Any] | None, parameter("Called with the users done")
+        ] = None,
     ) -> Table:
         """Return a table user, rank, item, score, basis with the n best items of each user in a list, or of
         all.
@@ -385,12 +465,16 @@ class Recommender:
         Each user gets the same list as from `recommend`.  `progress` is called with the number of users done.
         """
         parts, done = [], 0
-        for count, part in tables(self._learned(), users, n, exclude_seen, self.workers):
+        for count, part in tables(
+            self._learned(), users, n, exclude_seen, self.workers
+        ):
             parts.append(part)
             done += count
             if progress is not None:
                 progress(done)
-        return Table({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+        return Table(
+            {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        )
 
     @checked
     def similar(self, item: Any, n: ListLength = 10) -> list[Recommendation]:
@@ -414,7 +498,9 @@ class Recommender:
         ratings: Any,
         y: Any = None,
         *,
-        rounds: Annotated[int, parameter("Times that rows of items and users are solved", ge=1)] = 2,
+        rounds: Annotated[
+            int, parameter("Times that rows of items and users are solved", ge=1)
+        ] = 2,
     ) -> Self:
         """Learn from further ratings, also of new users and items, without fitting the rest again.
 
@@ -430,7 +516,9 @@ class Recommender:
         """Write the model to the folder `path`, completely or not at all; an older model there is
         replaced."""
         facts = {name: getattr(self, name) for name in _FACTS if hasattr(self, name)}
-        return save_model(path, self._learned(), self.history_, self.get_params(), facts)
+        return save_model(
+            path, self._learned(), self.history_, self.get_params(), facts
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> Recommender:
@@ -438,7 +526,9 @@ class Recommender:
         model, history, parameters, facts = load_model(path)
         known = inspect.signature(cls).parameters
         # A parameter that this version no longer has is ignored, so that older models can still be read.
-        loaded = cls(**{name: value for name, value in parameters.items() if name in known})
+        loaded = cls(
+            **{name: value for name, value in parameters.items() if name in known}
+        )
         loaded.model_, loaded.history_ = model, history
         for name in _FACTS:
             setattr(loaded, name, facts.get(name))
@@ -451,7 +541,9 @@ def _not_fitted(sentence: str) -> NotFitted:
     exceptions = sys.modules.get("sklearn.exceptions")
     if exceptions is None:
         return NotFitted(sentence)
-    both: type[NotFitted] = type("NotFitted", (NotFitted, exceptions.NotFittedError), {})
+    both: type[NotFitted] = type(
+        "NotFitted", (NotFitted, exceptions.NotFittedError), {}
+    )
     return both(sentence)
 
 

@@ -58,7 +58,12 @@ class Noting(EliminatedUsers):
         self.threads = 1
 
     def _gradient(
-        self, theta: Array, rows: Rows, scale: float, out: Array, second: Array | None = None
+        self,
+        theta: Array,
+        rows: Rows,
+        scale: float,
+        out: Array,
+        second: Array | None = None,
     ) -> tuple[float, float, int]:
         found = super()._gradient(theta, rows, scale, out, second)  # type: ignore[safe-super]
         # Passes ask for the curvature as well; other calls of the gradient record nothing.
@@ -77,7 +82,9 @@ class Noting(EliminatedUsers):
 
         def look(part: int) -> tuple[float, Array]:
             rows, out = np.arange(cuts[part], cuts[part + 1]), np.empty_like(theta)
-            value = self.grad_with_curvature(theta, rows, out, np.empty(self.curvature_size, theta.dtype))
+            value = self.grad_with_curvature(
+                theta, rows, out, np.empty(self.curvature_size, theta.dtype)
+            )
             share = len(rows) / n
             out *= theta.dtype.type(share)
             return value * share, out
@@ -88,7 +95,10 @@ class Noting(EliminatedUsers):
         # In the order of the blocks, whichever thread finished first, so that the sum has the same bits.
         for _, part_of_it in found:
             add_one(gradient, part_of_it)
-        shown = {**self.errors(theta, cuts[:-1]), "grad_norm": math.sqrt(sum_of_squares(gradient))}
+        shown = {
+            **self.errors(theta, cuts[:-1]),
+            "grad_norm": math.sqrt(sum_of_squares(gradient)),
+        }
         self._looked = theta.copy(), sum(value for value, _ in found), shown
         return self._looked
 
@@ -138,7 +148,9 @@ class Feedback(ABC):
     """Name of the metric on held-out data."""
 
     @abstractmethod
-    def __init__(self, p: Recommender, train: Ratings, held: Ratings | None) -> None: ...
+    def __init__(
+        self, p: Recommender, train: Ratings, held: Ratings | None
+    ) -> None: ...
 
     @abstractmethod
     def held(self, theta: Array) -> float:
@@ -227,26 +239,47 @@ class Implicit(Feedback):
 
     def __init__(self, p: Recommender, train: Ratings, held: Ratings | None) -> None:
         self.p, self.train, self.test = p, train, held
-        self.prior = click_ridge(train, p.confidence) if p.prior is None else float(p.prior)
+        self.prior = (
+            click_ridge(train, p.confidence) if p.prior is None else float(p.prior)
+        )
         self.problem = NotingClicks.from_ratings(
-            train, int(p.rank), prior=self.prior, confidence=float(p.confidence), dtype=p.dtype, seed=p.seed
+            train,
+            int(p.rank),
+            prior=self.prior,
+            confidence=float(p.confidence),
+            dtype=p.dtype,
+            seed=p.seed,
         )
 
     @staticmethod
     def check(p: Recommender) -> None:
-        require(not p.alpha, "clicks have one ridge for all rows, prior: leave alpha out.")
-        require(not p.offsets, "offsets are means of ratings, which clicks do not have: leave them out.")
+        require(
+            not p.alpha, "clicks have one ridge for all rows, prior: leave alpha out."
+        )
+        require(
+            not p.offsets,
+            "offsets are means of ratings, which clicks do not have: leave them out.",
+        )
 
     def held(self, theta: Array) -> float:
         assert self.test is not None
-        return rank_quality(self.model(theta), self.test, LIST, None, self.p.workers)["ndcg"]
+        return rank_quality(self.model(theta), self.test, LIST, None, self.p.workers)[
+            "ndcg"
+        ]
 
     @staticmethod
     def loss(held: float) -> float:
         return -held
 
     def _about_ratings(self) -> dict[str, Any]:
-        told = {"alpha": 0.0, "residual": False, "trust": 0.0, "clip": False, "lowest": 0.0, "highest": 1.0}
+        told = {
+            "alpha": 0.0,
+            "residual": False,
+            "trust": 0.0,
+            "clip": False,
+            "lowest": 0.0,
+            "highest": 1.0,
+        }
         offsets, confidence = measure_popularity(self.train), float(self.p.confidence)
         return {**told, "offsets": offsets, "confidence": confidence}
 

@@ -29,7 +29,14 @@ from asyncqn.storage import (
 from asyncqn_recommender.kernels.als import Grouped
 from asyncqn_recommender.model import FactorModel, Offsets
 
-MODEL = Kind("asyncqn model", "model", "model.json", 2, ("arrays.npz",), advice="; fit the model again")
+MODEL = Kind(
+    "asyncqn model",
+    "model",
+    "model.json",
+    2,
+    ("arrays.npz",),
+    advice="; fit the model again",
+)
 """Format 1 had a file named arrays.npz; it is still read.  Models of version 0.1 lack `seen_values`."""
 
 SCHEMA = {
@@ -71,15 +78,32 @@ class ModelDocument(msgspec.Struct):
 
 _ARRAYS = ("item_factors", "user_factors", "user_ids", "item_ids", "titles", "columns")
 """Arrays with the name of a field of the model; the last two are optional."""
-_NUMBERS = ("lowest", "highest", "prior", "alpha", "residual", "trust", "clip", "confidence")
+_NUMBERS = (
+    "lowest",
+    "highest",
+    "prior",
+    "alpha",
+    "residual",
+    "trust",
+    "clip",
+    "confidence",
+)
 
 
 def save_model(
-    folder: str | Path, model: FactorModel, history: Table, parameters: dict[str, Any], facts: dict[str, Any]
+    folder: str | Path,
+    model: FactorModel,
+    history: Table,
+    parameters: dict[str, Any],
+    facts: dict[str, Any],
 ) -> Path:
     """Write the model to `folder`, completely or not at all; an older model there is replaced."""
     arrays: dict[str, npt.NDArray[Any]] = {
-        **{name: array for name in _ARRAYS if (array := getattr(model, name)) is not None},
+        **{
+            name: array
+            for name in _ARRAYS
+            if (array := getattr(model, name)) is not None
+        },
         "item_offsets": model.offsets.items,
         "user_offsets": model.offsets.users,
         "item_counts": model.offsets.item_counts,
@@ -100,13 +124,17 @@ def save_model(
     return write_folder(folder, MODEL, document, {"arrays.npz": npz(arrays)})
 
 
-def load_model(folder: str | Path) -> tuple[FactorModel, Table, dict[str, Any], dict[str, Any]]:
+def load_model(
+    folder: str | Path,
+) -> tuple[FactorModel, Table, dict[str, Any], dict[str, Any]]:
     """Return model, history, parameters and facts; raise an error for a folder without an intact model."""
     # Another process may replace the model while it is read; it is then read again.
     return read_settled(lambda: version_of(folder, MODEL), lambda: _read_model(folder))
 
 
-def _read_model(folder: str | Path) -> tuple[FactorModel, Table, dict[str, Any], dict[str, Any]]:
+def _read_model(
+    folder: str | Path,
+) -> tuple[FactorModel, Table, dict[str, Any], dict[str, Any]]:
     document = read_document(folder, MODEL)
     with telling_damage(folder, MODEL):
         said = document.typed(ModelDocument)
@@ -118,7 +146,15 @@ def _read_model(folder: str | Path) -> tuple[FactorModel, Table, dict[str, Any],
             **{name: getattr(said, name) for name in _NUMBERS},
             offsets=Offsets(
                 said.mean,
-                *(arrays[name] for name in ("item_offsets", "user_offsets", "item_counts", "user_counts")),
+                *(
+                    arrays[name]
+                    for name in (
+                        "item_offsets",
+                        "user_offsets",
+                        "item_counts",
+                        "user_counts",
+                    )
+                ),
             ),
             seen=Grouped(
                 arrays["seen_start"],
@@ -127,7 +163,11 @@ def _read_model(folder: str | Path) -> tuple[FactorModel, Table, dict[str, Any],
             ),
         )
         head = "history."
-        history = {name.removeprefix(head): a for name, a in arrays.items() if name.startswith(head)}
+        history = {
+            name.removeprefix(head): a
+            for name, a in arrays.items()
+            if name.startswith(head)
+        }
         return model, Table(history), said.parameters, said.facts
 
 
@@ -139,6 +179,10 @@ def _check_seen(folder: str | Path, arrays: dict[str, npt.NDArray[Any]]) -> None
     tiled = len(start) == users + 1 and start[0] == 0 and start[-1] == len(items)
     inside = len(items) == 0 or (items.min() >= 0 and items.max() < n_items)
     if not (tiled and (np.diff(start) >= 0).all() and inside):
-        raise DamagedFile(f"{folder} is damaged: the items seen by its users do not fit{MODEL.advice}.")
+        raise DamagedFile(
+            f"{folder} is damaged: the items seen by its users do not fit{MODEL.advice}."
+        )
     if arrays["item_factors"].dtype != arrays["user_factors"].dtype:
-        raise DamagedFile(f"{folder} is damaged: its factors differ in precision{MODEL.advice}.")
+        raise DamagedFile(
+            f"{folder} is damaged: its factors differ in precision{MODEL.advice}."
+        )

@@ -67,12 +67,22 @@ def learn(
         progress=False,
     )
     if run.status == "diverged":
-        raise BadInput(f"the fit diverged ({run.message.rstrip('.')}): increase prior or alpha.")
+        raise BadInput(
+            f"the fit diverged ({run.message.rstrip('.')}): increase prior or alpha."
+        )
     model, history = task.model(watch.best.theta), Table.from_records(watch.records)
-    return model, history, run.nit, watch.reason or run.status, watch.best.metrics["fun"]
+    return (
+        model,
+        history,
+        run.nit,
+        watch.reason or run.status,
+        watch.best.metrics["fun"],
+    )
 
 
-def _start(p: Recommender, problem: Noting, train: Ratings, old: FactorModel | None) -> Array:
+def _start(
+    p: Recommender, problem: Noting, train: Ratings, old: FactorModel | None
+) -> Array:
     """Return the problem's own start, with the old rows of items that were known before."""
     theta = starting_point(problem, None, p.seed)
     if old is not None:
@@ -85,7 +95,9 @@ def _start(p: Recommender, problem: Noting, train: Ratings, old: FactorModel | N
         # Items may have other indices than in the last fit, so that rows are found by their ids.
         place = old.item_index(train.item_ids)
         # A row that was never rated has shrunk to 0, which is a bad start for new ratings.
-        known = (place >= 0) & ((old.offsets.item_counts[place] > 0) | (problem.item_counts == 0))
+        known = (place >= 0) & (
+            (old.offsets.item_counts[place] > 0) | (problem.item_counts == 0)
+        )
         theta.reshape(-1, problem.rank)[known] = old.item_factors[place[known]]
     return theta
 
@@ -131,7 +143,9 @@ class Watch:
         metrics = {"fun": standing.value, **shown, "grad_norm": standing.grad_norm}
         commit, passed = self.warm_up + self.passes, time.perf_counter() - self.begun
         # A copy, because the run overwrites the point in its next step.
-        progress = Progress(commit, passed, standing.point.copy(), metrics, 0.0, self.p.workers)
+        progress = Progress(
+            commit, passed, standing.point.copy(), metrics, 0.0, self.p.workers
+        )
         # The warm-up counts as one pass, because its batches cover the ratings once.
         self._note(progress, self.passes + (self.warm_up > 0))
         if self.idle < self.p.patience:
@@ -165,7 +179,10 @@ class Watch:
             self.lowest, self.best = level, progress
         if self.p.verbose:
             shown = (f"{name} {metrics[name]:.4f}" for name in SHOWN if name in metrics)
-            print(f"commit {progress.commit}: {', '.join(shown) or f'objective {level:.4f}'}", flush=True)
+            print(
+                f"commit {progress.commit}: {', '.join(shown) or f'objective {level:.4f}'}",
+                flush=True,
+            )
         if self.callback is not None:
             self.callback(progress)
 
@@ -181,7 +198,12 @@ def pairs(table: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
 
 
 def rating_table(
-    ratings: Any, y: Any = None, duplicates: str | None = None, *, clicks: bool = False, **names: str | None
+    ratings: Any,
+    y: Any = None,
+    duplicates: str | None = None,
+    *,
+    clicks: bool = False,
+    **names: str | None,
 ) -> Ratings:
     """Return ratings in any form that `as_ratings` takes, or from pairs with ratings `y`; at least one.
 
@@ -207,5 +229,9 @@ def matched(ratings: Ratings, train: Ratings) -> Ratings:
         bool(keep.any()),
         "no validation rating is of a user and an item of the training ratings: give some that are.",
     )
-    columns = users[keep].astype(np.int32), items[keep].astype(np.int32), ratings.values[keep]
+    columns = (
+        users[keep].astype(np.int32),
+        items[keep].astype(np.int32),
+        ratings.values[keep],
+    )
     return Ratings(*columns, train.user_ids, train.item_ids, train.titles)

@@ -24,7 +24,9 @@ from asyncqn_recommender.model import FactorModel, groups_of
 NAMES = ("precision", "recall", "ndcg", "map", "hit_rate")
 
 
-def list_sums(hits: npt.NDArray[np.bool_], relevant: npt.NDArray[np.integer]) -> dict[str, float]:
+def list_sums(
+    hits: npt.NDArray[np.bool_], relevant: npt.NDArray[np.integer]
+) -> dict[str, float]:
     """Return sums over users of the metrics above; `hits` is users x k, `relevant` counts each user's
     items."""
     k = hits.shape[1]
@@ -55,13 +57,19 @@ def rank_quality(
     """
     require_count("k", k)
     fresh = ~_seen(model, test)
-    require(bool(fresh.any()), "the model was fitted on all of these ratings: evaluate it on others.")
+    require(
+        bool(fresh.any()),
+        "the model was fitted on all of these ratings: evaluate it on others.",
+    )
     n_seen = len(test) - int(fresh.sum())
     # Lists leave out what the model has seen, so that such ratings could never be found.
     test = test.take(fresh)
     if threshold is not None:
         test = test.take(test.values >= threshold)
-        require(len(test) > 0, f"no rating reaches the threshold {threshold}: lower the threshold.")
+        require(
+            len(test) > 0,
+            f"no rating reaches the threshold {threshold}: lower the threshold.",
+        )
     counts = np.bincount(test.users, minlength=test.n_users)
     users = np.flatnonzero(counts)
     # A pair is one number; a test item that the model does not know matches nothing.
@@ -80,7 +88,9 @@ def rank_quality(
         pairs = users[part][:, None] * n_items + places
         # A pair beyond the last relevant one is compared with the last, and does not match it.
         at = np.minimum(np.searchsorted(relevant, pairs), max(0, len(relevant) - 1))
-        hits = np.zeros((len(places), int(k)), dtype=bool)  # a catalogue may be shorter than k
+        hits = np.zeros(
+            (len(places), int(k)), dtype=bool
+        )  # a catalogue may be shorter than k
         if len(relevant):
             hits[:, : pairs.shape[1]] = (places >= 0) & (relevant[at] == pairs)
         for name, value in list_sums(hits, counts[users[part]]).items():

@@ -26,7 +26,14 @@ from asyncqn.types import Array, Rows
 from asyncqn_recommender.data import Ratings
 from asyncqn_recommender.data.ids import Ids, lookup, plain_ids
 from asyncqn_recommender.kernels.als import Grouped, grouped
-from asyncqn_recommender.ranking import BASELINE, FACTORS, Catalogue, best_items, catalogue, known
+from asyncqn_recommender.ranking import (
+    BASELINE,
+    FACTORS,
+    Catalogue,
+    best_items,
+    catalogue,
+    known,
+)
 
 DAMPING = 10.0
 """Number of ratings at the mean by which an offset is damped."""
@@ -62,7 +69,9 @@ class Offsets(NamedTuple):
         """Return mu + b_m + b_u; index -1 has offset 0."""
         # `np.where` evaluates both branches; index -1 reads the last entry, which is not used.
         b_items = np.where(items >= 0, self.items[items], 0.0)
-        return np.asarray(self.mean + b_items + np.where(users >= 0, self.users[users], 0.0))
+        return np.asarray(
+            self.mean + b_items + np.where(users >= 0, self.users[users], 0.0)
+        )
 
 
 def measure_offsets(ratings: Ratings) -> Offsets:
@@ -138,7 +147,9 @@ class FactorModel:
             rated = n > 0
             # With trust = 0 and n = 0 the quotient would be 0 / 0.
             w = np.divide(n, n + self.trust, out=np.zeros_like(n), where=rated)
-            product = np.einsum("nk,nk->n", self.user_factors[u], self.item_factors[m], dtype=np.float64)
+            product = np.einsum(
+                "nk,nk->n", self.user_factors[u], self.item_factors[m], dtype=np.float64
+            )
             if self.residual:
                 product += base
             out[part] = np.where(rated, w * product, 0.0) + (1.0 - w) * base
@@ -147,15 +158,26 @@ class FactorModel:
     def predict(self, users: Rows, items: Rows) -> Floats:
         """Return `scores`, clipped to the range of the ratings seen if `clip` is set."""
         scores = self.scores(users, items)
-        return np.clip(scores, self.lowest, self.highest, out=scores) if self.clip else scores
+        return (
+            np.clip(scores, self.lowest, self.highest, out=scores)
+            if self.clip
+            else scores
+        )
 
     def measure(self, ratings: Ratings) -> dict[str, float]:
         """Return root mean square error, mean absolute error, and the number of ratings compared."""
-        require(len(ratings) > 0, "there are no ratings to compare with: give at least one.")
-        users, items = self.user_index(ratings.user_ids), self.item_index(ratings.item_ids)
+        require(
+            len(ratings) > 0, "there are no ratings to compare with: give at least one."
+        )
+        users, items = (
+            self.user_index(ratings.user_ids),
+            self.item_index(ratings.item_ids),
+        )
         squares = absolute = 0.0
         for part in _chunks(len(ratings)):
-            predicted = self.predict(users[ratings.users[part]], items[ratings.items[part]])
+            predicted = self.predict(
+                users[ratings.users[part]], items[ratings.items[part]]
+            )
             errors = predicted - ratings.values[part]
             squares += float(np.square(errors).sum())
             absolute += float(np.abs(errors).sum())
@@ -172,7 +194,10 @@ class FactorModel:
 
         A user without ratings receives the items with the highest baseline, which `basis` reports.
         """
-        require(np.ndim(user) == 0, "recommend takes one user: use recommend_many for a list of users.")
+        require(
+            np.ndim(user) == 0,
+            "recommend takes one user: use recommend_many for a list of users.",
+        )
         u = self.user_index([user])
         places, scores = best_items(self, u, n, exclude_seen)
         basis = FACTORS if known(self, u)[0] else BASELINE
@@ -184,11 +209,15 @@ class FactorModel:
         This is the correlation of f_i.g and f_j.g with g over the users.  Unlike the cosine of f_i and f_j it
         does not depend on the basis of the factors.
         """
-        require(np.ndim(item) == 0, "similar takes one item: call it once for each item.")
+        require(
+            np.ndim(item) == 0, "similar takes one item: call it once for each item."
+        )
         require_count("n", n)
         m = int(self.item_index([item])[0])
         if m < 0 or self.offsets.item_counts[m] == 0:
-            raise BadInput(f"item {item} is unknown to the model: fit with ratings of this item.")
+            raise BadInput(
+                f"item {item} is unknown to the model: fit with ratings of this item."
+            )
         F = self.item_factors.astype(np.float64)
         # Rows of users without ratings are zeros, and would distort the covariance.
         raters = self.user_factors[self.offsets.user_counts > 0].astype(np.float64)
@@ -199,17 +228,24 @@ class FactorModel:
         # An item with constant predictions correlates with nothing.
         flat = (spread == 0.0) | (self.offsets.item_counts == 0)
         product = spread * spread[m]
-        scores = np.divide(F @ (C @ F[m]), product, out=np.zeros_like(spread), where=product > 0)
+        scores = np.divide(
+            F @ (C @ F[m]), product, out=np.zeros_like(spread), where=product > 0
+        )
         scores[flat], scores[m] = -np.inf, -np.inf
         # Ties fall to the lower index, so that equal models give equal lists.
-        order = np.argsort(-scores, kind="stable")[: min(n, int(np.isfinite(scores).sum()))]
+        order = np.argsort(-scores, kind="stable")[
+            : min(n, int(np.isfinite(scores).sum()))
+        ]
         return self._listed(order, scores[order], FACTORS)
 
     def _listed(self, places: Rows, scores: Floats, basis: str) -> list[Recommendation]:
         titles = self.titles
         return [
             Recommendation(
-                self.item_ids[m].item(), None if titles is None else str(titles[m]), float(score), basis
+                self.item_ids[m].item(),
+                None if titles is None else str(titles[m]),
+                float(score),
+                basis,
             )
             for m, score in zip(places, scores)
             if m >= 0
@@ -228,7 +264,9 @@ def column_ridges(rank: int, plain_columns: int | None, ratings: Ratings) -> Flo
         return np.ones(rank)
     # p = 90 / x with x = ratings / (users + items).
     power = 90.0 * (ratings.n_users + ratings.n_items) / len(ratings)
-    return np.maximum(1.0, np.arange(1, rank + 1) / plain_columns) ** min(max(power, 1.0), 4.0)
+    return np.maximum(1.0, np.arange(1, rank + 1) / plain_columns) ** min(
+        max(power, 1.0), 4.0
+    )
 
 
 def rated_items(ratings: Ratings) -> Grouped:

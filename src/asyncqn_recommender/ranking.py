@@ -52,7 +52,9 @@ def catalogue(model: FactorModel) -> Catalogue:
     offsets = model.offsets
     n_items, rank = model.item_factors.shape
     # Whole tiles, so that the inner loop of the kernel has a fixed length; zeros fill the last one.
-    padded = np.zeros((-(-n_items // ranking.TILE) * ranking.TILE, rank), model.item_factors.dtype)
+    padded = np.zeros(
+        (-(-n_items // ranking.TILE) * ranking.TILE, rank), model.item_factors.dtype
+    )
     padded[:n_items] = model.item_factors
     return Catalogue(
         # tiles x rank x TILE: the k-th factors of a tile's items are neighbours in memory.
@@ -127,7 +129,10 @@ def tables(
         indices, names = np.arange(len(model.user_ids)), model.user_ids
     else:
         asked = id_array(users)
-        require(asked.ndim == 1, f"users must be a flat list of ids, not of shape {asked.shape}.")
+        require(
+            asked.ndim == 1,
+            f"users must be a flat list of ids, not of shape {asked.shape}.",
+        )
         indices = model.user_index(asked) if len(asked) else np.empty(0, np.int64)
         # Known ids keep the type of the model's table; unknown ones are returned as they were given.
         names = model.user_ids[indices] if (indices >= 0).all() else asked

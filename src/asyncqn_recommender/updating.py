@@ -54,14 +54,20 @@ def fold_in(model: FactorModel, new: Ratings) -> FactorModel:
     place = np.searchsorted(users, model.user_index(new.user_ids)[new.users[strange]])
     left += np.bincount(place, new.values[strange] - model.offsets.mean, len(users))
     counts += np.bincount(place, minlength=len(users))
-    offsets = model.offsets._replace(users=model.offsets.users.copy(), user_counts=np.diff(model.seen.start))
+    offsets = model.offsets._replace(
+        users=model.offsets.users.copy(), user_counts=np.diff(model.seen.start)
+    )
     offsets.users[users] = left / (counts + DAMPING)
     return _unstored(_solve_users(replace(model, offsets=offsets), users), stored)
 
 
 def _unstored(model: FactorModel, stored: bool) -> FactorModel:
     """Return the model without ratings by user if it had none before."""
-    return model if stored else replace(model, seen=model.seen._replace(values=np.empty(0, np.float32)))
+    return (
+        model
+        if stored
+        else replace(model, seen=model.seen._replace(values=np.empty(0, np.float32)))
+    )
 
 
 def partial_fit(model: FactorModel, new: Ratings, rounds: int) -> FactorModel:
@@ -74,11 +80,15 @@ def partial_fit(model: FactorModel, new: Ratings, rounds: int) -> FactorModel:
     require_count("rounds", rounds)
     rated = model.offsets.item_counts > 0
     mean_row = model.item_factors[rated].mean(axis=0)
-    model, ratings, users, items = _enlarged(model, new, np.ones(len(new), dtype=bool), mean_row)
+    model, ratings, users, items = _enlarged(
+        model, new, np.ones(len(new), dtype=bool), mean_row
+    )
     if model.confidence is None:
         lowest = min(model.lowest, float(new.values.min()))
         highest = max(model.highest, float(new.values.max()))
-        model = replace(model, offsets=measure_offsets(ratings), lowest=lowest, highest=highest)
+        model = replace(
+            model, offsets=measure_offsets(ratings), lowest=lowest, highest=highest
+        )
     else:
         model = replace(model, offsets=measure_popularity(ratings))
     # The groups by user are in `model.seen`; those by item are needed here alone, and so are not stored.
@@ -91,7 +101,10 @@ def partial_fit(model: FactorModel, new: Ratings, rounds: int) -> FactorModel:
 
 
 def _enlarged(
-    model: FactorModel, new: Ratings, keep: npt.NDArray[np.bool_], item_row: Array | None = None
+    model: FactorModel,
+    new: Ratings,
+    keep: npt.NDArray[np.bool_],
+    item_row: Array | None = None,
 ) -> tuple[FactorModel, Ratings, Rows, Rows]:
     """Add the ids and the kept ratings of `new` to the model; new items only with `item_row`.
 
@@ -106,7 +119,10 @@ def _enlarged(
         raise BadInput(
             f"user {user} is known already, and this model was saved without its ratings: fit it again."
         )
-    require(stored or item_row is None, "this model was saved without its ratings: fit it again.")
+    require(
+        stored or item_row is None,
+        "this model was saved without its ratings: fit it again.",
+    )
     user_ids, old_users = _merged(model.user_ids, new.user_ids[coming[~known]], "user")
     item_ids, old_items = model.item_ids, np.arange(len(model.item_ids))
     if item_row is not None:
@@ -136,7 +152,9 @@ def _enlarged(
     ratings = resolve(
         Ratings(
             np.concatenate([before, users[keep]]).astype(np.int32),
-            np.concatenate([old_items[model.seen.others], items[keep]]).astype(np.int32),
+            np.concatenate([old_items[model.seen.others], items[keep]]).astype(
+                np.int32
+            ),
             np.concatenate([values, new.values[keep]]),
             user_ids,
             item_ids,
@@ -180,10 +198,14 @@ def _solved(model: FactorModel, side: Grouped, base: Floats, fixed: Array) -> Ar
         # w = c - 1, computed from the rounded c, as in `ImplicitFactorization`, so that both agree bit for
         # bit.
         weights = c.astype(fixed.dtype) - 1
-        return solve_white(side._replace(values=c), white, weights, rank).reshape(-1, rank)
+        return solve_white(side._replace(values=c), white, weights, rank).reshape(
+            -1, rank
+        )
     rows = np.zeros((len(counts), rank), fixed.dtype)
     ridges = (model.prior + model.alpha * counts).astype(fixed.dtype)
-    solve_side(side, np.ascontiguousarray(fixed).ravel(), ridges, rank, rows.reshape(-1))
+    solve_side(
+        side, np.ascontiguousarray(fixed).ravel(), ridges, rank, rows.reshape(-1)
+    )
     # Without ratings the minimum is 0.
     rows[counts == 0] = 0.0
     return rows
@@ -194,14 +216,18 @@ def _merged(old: Ids, new: Ids, what: str) -> tuple[Ids, Rows]:
     try:
         new = new.astype(np.str_ if old.dtype.kind == "U" else np.int64)
     except (ValueError, OverflowError):
-        raise BadInput(f"the model's {what}s have integers as ids: give such ids.") from None
+        raise BadInput(
+            f"the model's {what}s have integers as ids: give such ids."
+        ) from None
     table = np.concatenate([old, new])
     order = np.argsort(table, kind="stable")
     # `order` is a permutation, and its argsort is the inverse: where each old id went.
     return table[order], np.argsort(order, kind="stable")[: len(old)]
 
 
-def _spread(rows: npt.NDArray[Any], places: Rows, length: int, rest: Any) -> npt.NDArray[Any]:
+def _spread(
+    rows: npt.NDArray[Any], places: Rows, length: int, rest: Any
+) -> npt.NDArray[Any]:
     """Return rows at new positions in a longer array, whose other rows are `rest`."""
     if length == len(rows):
         return rows
@@ -211,7 +237,9 @@ def _spread(rows: npt.NDArray[Any], places: Rows, length: int, rest: Any) -> npt
     return spread
 
 
-def _titles(model: FactorModel, item_ids: Ids, old: Rows, new: Ratings) -> npt.NDArray[np.str_] | None:
+def _titles(
+    model: FactorModel, item_ids: Ids, old: Rows, new: Ratings
+) -> npt.NDArray[np.str_] | None:
     if model.titles is None or len(item_ids) == len(model.item_ids):
         return model.titles
     # As objects first: an array of texts has a fixed length and would cut longer titles.

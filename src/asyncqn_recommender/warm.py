@@ -9,4 +9,6 @@ def warm() -> None:
     from asyncqn_recommender.estimator import Recommender
 
     ratings = synthetic_ratings(60, 40, 1_200, seed=0)
-    Recommender(5, workers=1, passes=4, seed=0).fit(ratings).recommend(ratings.user_ids[0], 2)
+    Recommender(5, workers=1, passes=4, seed=0).fit(ratings).recommend(
+        ratings.user_ids[0], 2
+    )

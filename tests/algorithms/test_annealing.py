@@ -22,7 +22,16 @@ from asyncqn.runs.replay import replay
 RISING = Annealing(0.1, 10.0, 20)
 METHODS = [
     SGLD(h=1e-5, beta=RISING, batch=4),
-    ASLBFGS(h=1e-5, gamma=0.05, beta=RISING, memory=2, batch=6, overlap=3, initial_scale=1.0, epsilon=100.0),
+    ASLBFGS(
+        h=1e-5,
+        gamma=0.05,
+        beta=RISING,
+        memory=2,
+        batch=6,
+        overlap=3,
+        initial_scale=1.0,
+        epsilon=100.0,
+    ),
 ]
 
 
@@ -46,7 +55,9 @@ def test_noise_is_that_of_the_beta_of_the_step():
 @pytest.mark.parametrize("method", METHODS, ids=["sgld", "as-lbfgs"])
 def test_an_annealed_run_with_workers_is_replayed_from_its_file(method, tmp_path):
     p = PhaseRetrieval.random(5, 15, seed=0)
-    run = minimize(p, method, engine=Simulator(Cluster(3, worker_std=0.5)), commits=90, seed=4)
+    run = minimize(
+        p, method, engine=Simulator(Cluster(3, worker_std=0.5)), commits=90, seed=4
+    )
     assert run.nit == 90
     run.save(tmp_path / "run")
     again = replay(tmp_path / "run")
@@ -60,7 +71,10 @@ def test_an_annealing_that_stays_is_the_constant_beta_to_the_bit(method):
     parameters = algorithm_to_json(method)["parameters"]
     thetas = [
         minimize(
-            p, type(method)(**{**parameters, "beta": beta}), engine=Simulator(Cluster(2)), commits=40
+            p,
+            type(method)(**{**parameters, "beta": beta}),
+            engine=Simulator(Cluster(2)),
+            commits=40,
         ).theta
         for beta in (2.0, Annealing(2.0, 2.0, 5))
     ]
@@ -70,7 +84,9 @@ def test_an_annealing_that_stays_is_the_constant_beta_to_the_bit(method):
 
 @pytest.mark.parametrize("method", METHODS, ids=["sgld", "as-lbfgs"])
 def test_plain_data_in_json_give_the_same_algorithm(method):
-    assert algorithm_from_json(json.loads(json.dumps(algorithm_to_json(method)))) == method
+    assert (
+        algorithm_from_json(json.loads(json.dumps(algorithm_to_json(method)))) == method
+    )
 
 
 def test_bad_parameters_get_a_sentence():

@@ -16,7 +16,9 @@ FIVE = Simulator(Cluster(5, 2.0, 1.0, message=0.5, master=0.1))
 
 
 def make_problem(dtype=np.float64):
-    return LinearGaussian.random(8, 60, 2.0, seed=1, dominant=2, top=40.0, bulk=(2.0, 9.0), dtype=dtype)
+    return LinearGaussian.random(
+        8, 60, 2.0, seed=1, dominant=2, top=40.0, bulk=(2.0, 9.0), dtype=dtype
+    )
 
 
 @pytest.mark.parametrize(
@@ -34,13 +36,17 @@ def make_problem(dtype=np.float64):
     ids=str,
 )
 def test_five_workers_compute_what_the_paper_says(options):
-    algorithm = ASLBFGS(**{"h": 1e-4, "gamma": 0.1, "beta": 1e3, "batch": 12, "overlap": 5, **options})
+    algorithm = ASLBFGS(
+        **{"h": 1e-4, "gamma": 0.1, "beta": 1e3, "batch": 12, "overlap": 5, **options}
+    )
     p = make_problem()
     theta0 = np.linspace(-1, 1, 8)
     run, thetas = thetas_of(p, algorithm, FIVE, 200, theta0=theta0, seed=3)
     expected = as_lbfgs(algorithm, p, run.schedule, theta0, 3)
     # The dynamics are stable, so roundings (1e-16 per operation, some hundred per step) do not grow.
-    np.testing.assert_allclose(thetas, expected["theta"], rtol=0, atol=1e-10 * np.abs(thetas).max())
+    np.testing.assert_allclose(
+        thetas, expected["theta"], rtol=0, atol=1e-10 * np.abs(thetas).max()
+    )
     # The oracle learns only from delivered steps, and so do the workers of a simulated run.
     assert run.counters["pairs_accepted"] == expected["accepted"]
     assert run.counters["pairs_rejected"] == expected["rejected"]
@@ -58,12 +64,18 @@ def test_without_noise_and_pairs_it_is_heavy_ball_with_the_papers_order():
 
     def g(k, theta):
         rows = Stream(4, 0, k).rows(60, np.empty(12, np.int64))
-        return (5 * gradient(p, theta, rows[:5]) + 7 * gradient(p, theta, rows[5:])) / 12
+        return (
+            5 * gradient(p, theta, rows[:5]) + 7 * gradient(p, theta, rows[5:])
+        ) / 12
 
     expected = heavy_ball(theta0, h, gamma, 100, g)
     # Same operations but for the order inside one sum: some roundings per step, which friction forgets.
-    np.testing.assert_allclose(thetas, expected, rtol=0, atol=100 * 20 * np.finfo(float).eps)
-    assert (thetas[1] == theta0).all(), "theta moves by the u of before, which is zero at first"
+    np.testing.assert_allclose(
+        thetas, expected, rtol=0, atol=100 * 20 * np.finfo(float).eps
+    )
+    assert (thetas[1] == theta0).all(), (
+        "theta moves by the u of before, which is zero at first"
+    )
 
 
 def test_the_heavy_ball_limit_is_momentum_sgd_one_step_behind():
@@ -77,7 +89,9 @@ def test_the_heavy_ball_limit_is_momentum_sgd_one_step_behind():
         rows = Stream(0, 0, n).rows(10, np.empty(10, np.int64))
         g = (gradient(p, ours[n], rows[:5]) + gradient(p, ours[n], rows[5:])) / 2
         np.testing.assert_allclose(u[n + 1], 0.7 * u[n] - 1e-3 * g, atol=1e-14)
-    _, plain = thetas_of(p, SGD(1e-3, 10, momentum=0.7), SERIAL, 50, theta0=theta0, seed=0)
+    _, plain = thetas_of(
+        p, SGD(1e-3, 10, momentum=0.7), SERIAL, 50, theta0=theta0, seed=0
+    )
     np.testing.assert_allclose(plain[1], ours[2], atol=1e-14)
 
 
@@ -86,14 +100,17 @@ def test_the_modified_integrator_with_h_equal_to_the_identity_is_sgd_with_moment
     options = {"initial_scale": 1.0, "integrator": "modified"}
     _, ours = thetas_of(p, ASLBFGS(1e-3, 0.3, math.inf, 0, 10, 5, **options), SERIAL, 200,
                         theta0=theta0, seed=0)  # fmt: skip
-    _, heavy = thetas_of(p, SGD(1e-3, 10, momentum=0.7), SERIAL, 200, theta0=theta0, seed=0)
+    _, heavy = thetas_of(
+        p, SGD(1e-3, 10, momentum=0.7), SERIAL, 200, theta0=theta0, seed=0
+    )
     # Equal but for the order inside one sum: some roundings per step, which friction forgets.
     np.testing.assert_allclose(ours, heavy, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("gamma", [0.03, 0.4])
 @pytest.mark.parametrize(
-    ("integrator", "limit"), [("explicit", lambda g: g), ("modified", lambda g: 4 - 2 * g)]
+    ("integrator", "limit"),
+    [("explicit", lambda g: g), ("modified", lambda g: 4 - 2 * g)],
 )
 def test_on_one_worker_the_limit_of_the_step_is_exact(integrator, limit, gamma):
     """With H = I and curvature lambda: h lambda < gamma, or 4 - 2 gamma with the modified step."""
@@ -111,7 +128,9 @@ def test_on_one_worker_the_limit_of_the_step_is_exact(integrator, limit, gamma):
     assert last(0.95)[0] < 0.3
     size, advice = last(1.05)
     assert not size < 3.0
-    assert f"must stay below {limit(gamma):.2g} with the {integrator} integrator" in advice
+    assert (
+        f"must stay below {limit(gamma):.2g} with the {integrator} integrator" in advice
+    )
     assert ("integrator='modified'" in advice) == (integrator == "explicit")
 
 
@@ -132,13 +151,17 @@ def test_a_diagonal_initial_matrix_is_the_inverse_curvature():
     rows = Stream(0, 0, 0).rows(60, np.empty(12, np.int64))
     g = (5 * gradient(p, theta0, rows[:5]) + 7 * gradient(p, theta0, rows[5:])) / 12
     H0 = 1.0 / np.diag(p.precision)
-    np.testing.assert_allclose(thetas[2] - theta0, H0 * (-1e-2 * H0 * g), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(
+        thetas[2] - theta0, H0 * (-1e-2 * H0 * g), rtol=1e-12, atol=1e-15
+    )
 
 
 def test_float32_stays_float32_and_near_float64():
     algorithm = ASLBFGS(1e-4, 0.1, 1e3, 3, 12, 5)
     theta0 = np.linspace(-1, 1, 8)
-    _, a = thetas_of(make_problem(np.float32), algorithm, FIVE, 100, theta0=theta0, seed=3)
+    _, a = thetas_of(
+        make_problem(np.float32), algorithm, FIVE, 100, theta0=theta0, seed=3
+    )
     _, b = thetas_of(make_problem(), algorithm, FIVE, 100, theta0=theta0, seed=3)
     assert a.dtype == np.float32
     # Pairs are differences of near vectors: two or three digits of float32's seven are lost in them.

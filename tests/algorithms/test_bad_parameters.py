@@ -7,11 +7,28 @@ import math
 import pytest
 from oracles import Quadratic, one_sentence
 
-from asyncqn import ASLBFGS, LBFGS, MBLBFGS, SGD, SGLD, AsyncSGD, Cluster, Simulator, minimize
+from asyncqn import (
+    ASLBFGS,
+    LBFGS,
+    MBLBFGS,
+    SGD,
+    SGLD,
+    AsyncSGD,
+    Cluster,
+    Simulator,
+    minimize,
+)
 from asyncqn.errors import BadInput
 
 GOOD = {
-    ASLBFGS: {"h": 1e-3, "gamma": 0.1, "beta": 1e3, "memory": 3, "batch": 6, "overlap": 2},
+    ASLBFGS: {
+        "h": 1e-3,
+        "gamma": 0.1,
+        "beta": 1e3,
+        "memory": 3,
+        "batch": 6,
+        "overlap": 2,
+    },
     MBLBFGS: {"h": 1e-3, "memory": 3, "batch": 6, "overlap": 2},
     AsyncSGD: {"h": 1e-3, "batch": 6},
     SGD: {"h": 1e-3, "batch": 6},
@@ -43,7 +60,9 @@ def cases():
         for name, values in BAD.items():
             if name in cls.__dataclass_fields__:
                 for value in values:
-                    yield pytest.param(cls, name, value, id=f"{cls.__name__}-{name}={value!r}")
+                    yield pytest.param(
+                        cls, name, value, id=f"{cls.__name__}-{name}={value!r}"
+                    )
 
 
 @pytest.mark.parametrize(("cls", "name", "value"), list(cases()))
@@ -57,22 +76,36 @@ def test_a_useless_parameter_is_named_in_one_sentence(cls, name, value):
 
 def test_the_diagonal_scale_asks_the_problem_for_its_curvature():
     algorithm = ASLBFGS(**GOOD[ASLBFGS], initial_scale="diagonal")
-    with pytest.raises(BadInput, match="needs a problem with curvature_diagonal") as caught:
-        minimize(Quadratic.random(), algorithm, engine=Simulator(Cluster(1)), commits=3, seed=0)
+    with pytest.raises(
+        BadInput, match="needs a problem with curvature_diagonal"
+    ) as caught:
+        minimize(
+            Quadratic.random(),
+            algorithm,
+            engine=Simulator(Cluster(1)),
+            commits=3,
+            seed=0,
+        )
     assert one_sentence(caught.value)
 
 
-@pytest.mark.parametrize("answer", [[1.0, 1.0], [1.0, 0.0, 1.0, 1.0], [1.0, math.nan, 1.0, 1.0]])
+@pytest.mark.parametrize(
+    "answer", [[1.0, 1.0], [1.0, 0.0, 1.0, 1.0], [1.0, math.nan, 1.0, 1.0]]
+)
 def test_a_useless_curvature_is_refused(answer):
     p = Quadratic.random(4)
     p.curvature_diagonal = lambda theta: answer
     algorithm = ASLBFGS(**GOOD[ASLBFGS], initial_scale="diagonal")
-    with pytest.raises(BadInput, match="one positive finite number per coordinate") as caught:
+    with pytest.raises(
+        BadInput, match="one positive finite number per coordinate"
+    ) as caught:
         minimize(p, algorithm, engine=Simulator(Cluster(1)), commits=3, seed=0)
     assert one_sentence(caught.value)
 
 
 def test_the_central_memory_has_no_diagonal():
-    with pytest.raises(BadInput, match="initial_scale must be 'pair' or a positive finite number") as caught:
+    with pytest.raises(
+        BadInput, match="initial_scale must be 'pair' or a positive finite number"
+    ) as caught:
         MBLBFGS(**GOOD[MBLBFGS], initial_scale="diagonal")
     assert one_sentence(caught.value)

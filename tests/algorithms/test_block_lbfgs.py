@@ -23,11 +23,15 @@ from asyncqn.types import Task
 
 def versions(problem, algorithm, theta0, commits):
     """The master's iterates, every block computed at every version, without a cluster."""
-    master = Master(Request(problem, algorithm, theta0, commits, evaluate=None), workers=1)
+    master = Master(
+        Request(problem, algorithm, theta0, commits, evaluate=None), workers=1
+    )
     local = algorithm.init_worker(problem, theta0)
     for n in range(commits):
         updates = [
-            algorithm.step(master.iterate, local, problem, Task(0, n, Stream(0, 0, n), part))
+            algorithm.step(
+                master.iterate, local, problem, Task(0, n, Stream(0, 0, n), part)
+            )
             for part in range(algorithm.blocks * algorithm.pieces)
         ]
         master.commit(updates, float(n), [0] * len(updates))
@@ -68,7 +72,11 @@ def test_it_is_textbook_lbfgs_with_unit_steps():
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     points = [theta]
     g = problem.hessian @ theta - problem.A.T @ problem.y
-    step = -g / np.linalg.norm(g) * max(1 / np.linalg.norm(g), 0.01 * np.linalg.norm(theta))
+    step = (
+        -g
+        / np.linalg.norm(g)
+        * max(1 / np.linalg.norm(g), 0.01 * np.linalg.norm(theta))
+    )
     for _ in range(8):
         points.append(points[-1] + step)
         new = g + problem.hessian @ step
@@ -89,19 +97,30 @@ def test_it_is_textbook_lbfgs_with_unit_steps():
 @pytest.mark.parametrize("workers", [1, 2, 7, 30])
 def test_no_bit_depends_on_the_cluster(workers, algorithm):
     problem = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
-    cluster = aq.Cluster(workers, worker_mean=5.0, worker_std=6.0, message=1.0, master=1.0)
-    run = aq.minimize(problem, algorithm, engine=aq.Simulator(cluster), commits=12, seed=4, tol=None)
+    cluster = aq.Cluster(
+        workers, worker_mean=5.0, worker_std=6.0, message=1.0, master=1.0
+    )
+    run = aq.minimize(
+        problem, algorithm, engine=aq.Simulator(cluster), commits=12, seed=4, tol=None
+    )
     *_, alone = versions(problem, algorithm, run.theta0, 12)
-    assert run.theta.tobytes() == min((alone.theta, alone.base), key=problem.value).tobytes()
+    assert (
+        run.theta.tobytes()
+        == min((alone.theta, alone.base), key=problem.value).tobytes()
+    )
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_runs_with_backups_and_deaths_replay_to_the_bit(dtype, pieces, tmp_path):
     problem = aq.LinearGaussian.random(dim=20, n_data=90, seed=0, dtype=dtype)
-    cluster = aq.Cluster(6, worker_mean=5.0, worker_std=9.0, message=1.0, master=1.0, deaths={2: 40.0})
+    cluster = aq.Cluster(
+        6, worker_mean=5.0, worker_std=9.0, message=1.0, master=1.0, deaths={2: 40.0}
+    )
     algorithm = BlockLBFGS(9, pieces=pieces)
-    run = aq.minimize(problem, algorithm, engine=aq.Simulator(cluster), commits=20, seed=1, tol=None)
+    run = aq.minimize(
+        problem, algorithm, engine=aq.Simulator(cluster), commits=20, seed=1, tol=None
+    )
     assert run.schedule.dropped > 0
     assert run.status == "completed"
     run.save(tmp_path / "run")
@@ -112,7 +131,10 @@ def test_runs_with_backups_and_deaths_replay_to_the_bit(dtype, pieces, tmp_path)
 def test_it_keeps_the_rules_of_an_algorithm():
     for algorithm in (BlockLBFGS(5), BlockLBFGS(5, pieces=4)):
         check_algorithm(
-            algorithm, aq.LinearGaussian.random(dim=5, n_data=20), commits=15, engines=IN_THIS_PROCESS
+            algorithm,
+            aq.LinearGaussian.random(dim=5, n_data=20),
+            commits=15,
+            engines=IN_THIS_PROCESS,
         )
 
 
@@ -146,7 +168,9 @@ def test_a_curved_valley_is_followed_to_its_end(problem, seed):
     *_, last = versions(problem, BlockLBFGS(3, memory=5), theta0, 300)
     g = np.empty(6)
     problem.grad(last.base, np.arange(12), g)
-    assert np.linalg.norm(g) < 1e-6, "a minimum, the global one or the valley's other end"
+    assert np.linalg.norm(g) < 1e-6, (
+        "a minimum, the global one or the valley's other end"
+    )
 
 
 def test_with_values_no_point_is_kept_above_the_last_five():
@@ -194,7 +218,11 @@ class Digits:
 
     def layers(self, theta):
         h = self.hidden
-        return theta[: 64 * h].reshape(64, h), theta[64 * h : 65 * h], theta[65 * h :].reshape(h, 10)
+        return (
+            theta[: 64 * h].reshape(64, h),
+            theta[64 * h : 65 * h],
+            theta[65 * h :].reshape(h, 10),
+        )
 
     def value_rows(self, theta, rows):
         W, b, V = self.layers(theta)
@@ -210,9 +238,13 @@ class Digits:
         W, b, V = self.layers(theta)
         Z = np.tanh(self.X[rows] @ W + b)
         P = np.exp(Z @ V - (Z @ V).max(axis=1, keepdims=True))
-        D = (P / P.sum(axis=1, keepdims=True) - self.T[rows]) * (self.n_data / len(rows))
+        D = (P / P.sum(axis=1, keepdims=True) - self.T[rows]) * (
+            self.n_data / len(rows)
+        )
         E = (D @ V.T) * (1 - Z * Z)
-        out[...] = 0.1 * theta + np.concatenate([(self.X[rows].T @ E).ravel(), E.sum(0), (Z.T @ D).ravel()])
+        out[...] = 0.1 * theta + np.concatenate(
+            [(self.X[rows].T @ E).ravel(), E.sum(0), (Z.T @ D).ravel()]
+        )
 
 
 @pytest.mark.parametrize(("scale", "share"), [(0.3, 0.2), (3.0, 0.2), (30.0, 0.5)])

@@ -36,7 +36,9 @@ def test_a_plain_problem_gets_as_many_blocks_as_workers_or_data_points():
         (50_000, 2_000_000, 2, 4),
     ],
 )
-def test_blocks_are_cut_into_pieces_while_these_are_worth_an_update(dim, n_data, workers, pieces):
+def test_blocks_are_cut_into_pieces_while_these_are_worth_an_update(
+    dim, n_data, workers, pieces
+):
     assert pieces_of_a_block(dim, n_data, workers) == pieces
 
 
@@ -57,17 +59,27 @@ def test_minimize_needs_nothing_but_the_problem():
 def test_the_default_gives_the_same_bits_on_threads_and_on_the_simulator():
     problem = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
     simulated = aq.Simulator(aq.Cluster(2, worker_mean=3.0, worker_std=4.0))
-    runs = [aq.minimize(problem, engine=engine, commits=12) for engine in (aq.Threads(2), simulated)]
+    runs = [
+        aq.minimize(problem, engine=engine, commits=12)
+        for engine in (aq.Threads(2), simulated)
+    ]
     np.testing.assert_array_equal(runs[0].theta, runs[1].theta)
 
 
 def test_an_exact_method_needs_a_tolerance_or_a_number_of_commits():
     with pytest.raises(aq.BadInput, match="commits is missing"):
-        aq.minimize(Quadratic.random(), BlockLBFGS(2), engine=aq.Simulator(aq.Cluster(1)), tol=None)
+        aq.minimize(
+            Quadratic.random(),
+            BlockLBFGS(2),
+            engine=aq.Simulator(aq.Cluster(1)),
+            tol=None,
+        )
 
 
 def test_no_workers_are_refused():
-    with pytest.raises(aq.BadInput, match="workers must be an integer of at least 1, not 0"):
+    with pytest.raises(
+        aq.BadInput, match="workers must be an integer of at least 1, not 0"
+    ):
         default_algorithm(Quadratic.random(), 0)
 
 
@@ -75,14 +87,25 @@ def test_no_workers_are_refused():
     ("n_data", "dim", "samples", "versions", "first", "last"),
     [
         (10_000, 3, 0, 12, (0, 1, 2, 3, 4, 6, 8, 10), (0, 2)),
-        (100_000, 3, 2, 12, (0, 1, 2, 3, 4, 6, 8, 10), (0, 2)),  # 1,562 rows of 64 are enough
+        (
+            100_000,
+            3,
+            2,
+            12,
+            (0, 1, 2, 3, 4, 6, 8, 10),
+            (0, 2),
+        ),  # 1,562 rows of 64 are enough
         (40_000, 302, 0, 8, (0,), (0,)),  # ten rows for every number
         (49_000, 302, 1, 8, (0,), (0,)),
         (49_000, 2001, 0, 12, (0,), (0, 2)),  # the metric is a diagonal
     ],
 )
-def test_samples_in_a_metric_begin_where_they_are_enough_for_it(n_data, dim, samples, versions, first, last):
-    row = sparse.csr_matrix((np.ones(n_data), np.zeros(n_data, int), np.arange(n_data + 1)), (n_data, dim))
+def test_samples_in_a_metric_begin_where_they_are_enough_for_it(
+    n_data, dim, samples, versions, first, last
+):
+    row = sparse.csr_matrix(
+        (np.ones(n_data), np.zeros(n_data, int), np.arange(n_data + 1)), (n_data, dim)
+    )
     algorithm = default_algorithm(aq.LeastSquares(row, np.ones(n_data)), 2)
     assert isinstance(algorithm, MetricLBFGS)
     assert (algorithm.samples, algorithm.versions) == (samples, versions)
@@ -94,10 +117,16 @@ def test_samples_grow_where_all_rows_are_more_than_a_few_waves():
         n_data = 1_000_000
 
     large = Large(np.eye(300), np.zeros(300))
-    assert default_algorithm(large, 2, **DEAR) == GrowingLBFGS(2, 4, memory=100, pieces=4)
+    assert default_algorithm(large, 2, **DEAR) == GrowingLBFGS(
+        2, 4, memory=100, pieces=4
+    )
     # Waves of 8000 rows:
-    assert default_algorithm(large, 80, **DEAR) == GrowingLBFGS(80, 3, memory=100, pieces=4)
-    assert default_algorithm(large, 2500, **DEAR) == BlockLBFGS(2500, memory=100, pieces=4)
+    assert default_algorithm(large, 80, **DEAR) == GrowingLBFGS(
+        80, 3, memory=100, pieces=4
+    )
+    assert default_algorithm(large, 2500, **DEAR) == BlockLBFGS(
+        2500, memory=100, pieces=4
+    )
 
 
 def test_the_table_is_chosen_where_its_parts_are_worth_their_messages_and_commits():
@@ -108,7 +137,9 @@ def test_the_table_is_chosen_where_its_parts_are_worth_their_messages_and_commit
     # 100,000 rows in parts of four messages: 2500 of 40 rows, 64 of 1562, and 63 of 1587.
     assert default_algorithm(many, 4) == aq.table_algorithm(many, 4)
     assert default_algorithm(many, 4, message=100_000 / 64 / 4.0) == TableLBFGS(64, 4)
-    assert isinstance(default_algorithm(many, 4, message=100_000 / 63 / 4.0), GrowingLBFGS)
+    assert isinstance(
+        default_algorithm(many, 4, message=100_000 / 63 / 4.0), GrowingLBFGS
+    )
     # The master needs 100 rows' time for an update: 40 workers may send one in 4000.
     assert isinstance(default_algorithm(many, 40, master=100.0), GrowingLBFGS)
     # Four parts per worker, however many these are.
@@ -145,12 +176,16 @@ def test_costs_are_measured_only_where_the_choice_depends_on_them():
     free = aq.Cluster(2, rows=1, message=1.0)
     dear = aq.Cluster(2, rows=1, message=1e6)
     assert isinstance(choose_algorithm(many, aq.Simulator(free)).algorithm, TableLBFGS)
-    assert not isinstance(choose_algorithm(many, aq.Simulator(dear)).algorithm, TableLBFGS)
+    assert not isinstance(
+        choose_algorithm(many, aq.Simulator(dear)).algorithm, TableLBFGS
+    )
     assert many.calls == 0
 
 
 @pytest.mark.parametrize(("dim", "levels"), [(3329, 2), (16_000, 1), (17_000, 0)])
-def test_the_first_sample_of_a_network_has_three_rows_for_two_numbers_at_least(dim, levels):
+def test_the_first_sample_of_a_network_has_three_rows_for_two_numbers_at_least(
+    dim, levels
+):
     assert growths(dim, 100_000, 2) == levels
 
 

@@ -13,14 +13,19 @@ import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.centred_table import Progress, Update
 from asyncqn.algorithms.quasi_newton.composition import Iterate
 from asyncqn.algorithms.quasi_newton.endless_table import STRETCH, WINDOWS_PER_HALVING
-from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse, ScatterMatrix
+from asyncqn.algorithms.quasi_newton.scatter_inverse import (
+    ScatterInverse,
+    ScatterMatrix,
+)
 from asyncqn.types import Commit
 
 PARTS = 10
 MINIMA = np.linspace(-1.0, 3.0, PARTS)
 
 
-def quadratic(algorithm: aq.TableLBFGS, it: Iterate, version: int, part: int, z: Any = None) -> Iterate:
+def quadratic(
+    algorithm: aq.TableLBFGS, it: Iterate, version: int, part: int, z: Any = None
+) -> Iterate:
     """The iterate after an update of a part with curvature 2 and a minimum of its own, taken at z."""
     z = it.theta.copy() if z is None else np.asarray(z)
     g, value = 2.0 * (z - MINIMA[part]), float(((z - MINIMA[part]) ** 2).sum())
@@ -33,25 +38,33 @@ def test_a_point_is_held_until_every_part_was_computed_at_it() -> None:
     it, version = algorithm.init(np.array([7.0])), 0
     while it.course.hold.since < 0:
         version += 1
-        assert version < 100, "the slope of a quadratic vanishes, and the point must be held"
+        assert version < 100, (
+            "the slope of a quadratic vanishes, and the point must be held"
+        )
         it = quadratic(algorithm, it, version, (version - 1) % PARTS)
     held, since = it.theta.copy(), it.course.hold.since
     old = Update(np.array([9.0]), np.array([9.0]), 81.0, 0, True, since - 1)
     it = algorithm.apply(it, [old], Commit(version + 1, [0], lambda theta: math.nan))
-    assert it.course.hold.arrived == 0, "an update taken before the hold says nothing of the held point"
+    assert it.course.hold.arrived == 0, (
+        "an update taken before the hold says nothing of the held point"
+    )
     version += 1
     for count in range(PARTS):
         assert (it.theta == held).all()
         assert algorithm.standing(it) is None
         version += 1
         it = quadratic(algorithm, it, version, count)
-        if count == 0:  # a second update of a part that has arrived counts no part twice
+        if (
+            count == 0
+        ):  # a second update of a part that has arrived counts no part twice
             version += 1
             it = quadratic(algorithm, it, version, count)
     standing = algorithm.standing(it)
     assert standing is not None
     assert standing.point.tolist() == held.tolist()
-    assert standing.grad_norm == pytest.approx(abs(2.0 * (held[0] - MINIMA.mean())), abs=1e-14)
+    assert standing.grad_norm == pytest.approx(
+        abs(2.0 * (held[0] - MINIMA.mean())), abs=1e-14
+    )
     assert standing.value == pytest.approx(((held[0] - MINIMA) ** 2).mean(), rel=1e-14)
 
 
@@ -59,11 +72,15 @@ def test_where_U_bends_a_step_is_at_most_twice_the_longest_of_the_last_window() 
     algorithm = aq.TableLBFGS(PARTS, PARTS)
     it = algorithm.init(np.array([7.0]))
     for version in range(1, PARTS + 3):
-        it = quadratic(algorithm, it, version, (version - 1) % PARTS, [7.0 - 1e-3 * version])
+        it = quadratic(
+            algorithm, it, version, (version - 1) % PARTS, [7.0 - 1e-3 * version]
+        )
     course = it.course
     for bent in (False, True):
         progress = course.progress._replace(bent=bent, last_stride=1e-6)
-        there = it._replace(course=course._replace(progress=progress), theta=it.theta.copy())
+        there = it._replace(
+            course=course._replace(progress=progress), theta=it.theta.copy()
+        )
         there = quadratic(algorithm, there, PARTS + 3, 2, [6.9])
         table = there.course.table
         length = abs(float(there.theta[0] - table.z_sum[0] / table.counts.seen))
@@ -95,12 +112,20 @@ class Hill:
         return float(self.n_data * (np.cos(3.0 * theta) + 0.05 * theta**2).sum())
 
     def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
-        out[:] = self.n_data * (0.1 * theta - 3.0 * np.sin(3.0 * theta)) + rows.mean() - 0.5 * (240 - 1)
+        out[:] = (
+            self.n_data * (0.1 * theta - 3.0 * np.sin(3.0 * theta))
+            + rows.mean()
+            - 0.5 * (240 - 1)
+        )
 
 
-@pytest.mark.parametrize(("parts", "workers"), [(3, 2), (7, 20), (8, 3), (60, 5), (60, 90)])
+@pytest.mark.parametrize(
+    ("parts", "workers"), [(3, 2), (7, 20), (8, 3), (60, 5), (60, 90)]
+)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_run_on_hills_ends_at_a_minimum_below_its_start(parts: int, workers: int, seed: int) -> None:
+def test_a_run_on_hills_ends_at_a_minimum_below_its_start(
+    parts: int, workers: int, seed: int
+) -> None:
     problem, rng = Hill(), np.random.default_rng(seed)
     theta0 = rng.uniform(-3.0, 3.0, 3)
     run = aq.minimize(
@@ -129,7 +154,9 @@ def test_a_start_at_the_minimum_converges_there() -> None:
 
 
 @pytest.mark.parametrize("commit", [100, 250, 330])
-def test_a_run_that_breaks_off_goes_on_to_the_same_bits(commit: int, tmp_path: Path) -> None:
+def test_a_run_that_breaks_off_goes_on_to_the_same_bits(
+    commit: int, tmp_path: Path
+) -> None:
     problem = aq.LogisticRegression.random(n_data=600, dim=6, seed=1)
     algorithm, engine = aq.TableLBFGS(30, 6), aq.Simulator(aq.Cluster(3, 1.0, 0.3))
     whole = aq.minimize(problem, algorithm, engine=engine, evaluate=10)
@@ -140,7 +167,14 @@ def test_a_run_that_breaks_off_goes_on_to_the_same_bits(commit: int, tmp_path: P
         if progress.commit >= commit:
             raise StopIteration
 
-    aq.minimize(problem, algorithm, engine=engine, evaluate=10, callback=stop, checkpoint=tmp_path / "run")
+    aq.minimize(
+        problem,
+        algorithm,
+        engine=engine,
+        evaluate=10,
+        callback=stop,
+        checkpoint=tmp_path / "run",
+    )
     resumed = aq.resume(tmp_path / "run", problem)
     assert resumed.theta.tobytes() == whole.theta.tobytes()
     assert resumed.fingerprints.tolist() == whole.fingerprints.tolist()
@@ -155,15 +189,21 @@ def test_a_run_on_threads_converges_and_replays_to_the_bit() -> None:
     assert again.fingerprints.tolist() == run.fingerprints.tolist()
 
 
-def test_the_work_of_a_commit_does_not_grow_with_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_work_of_a_commit_does_not_grow_with_the_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # Only a point that is held, at most once in P commits, may look at all entries.
     from asyncqn.algorithms.quasi_newton import endless_table
 
     looks = []
     whole = endless_table._whole
-    monkeypatch.setattr(endless_table, "_whole", lambda table: looks.append(1) or whole(table))
+    monkeypatch.setattr(
+        endless_table, "_whole", lambda table: looks.append(1) or whole(table)
+    )
     problem = aq.LogisticRegression.random(n_data=1500, dim=8, condition=30.0, seed=2)
-    run = aq.minimize(problem, aq.TableLBFGS(150, 20), engine=aq.Simulator(aq.Cluster(5, 1.0, 0.5)))
+    run = aq.minimize(
+        problem, aq.TableLBFGS(150, 20), engine=aq.Simulator(aq.Cluster(5, 1.0, 0.5))
+    )
     assert run.status == "converged"
     assert 1 <= len(looks) <= run.nit / 150
 
@@ -171,9 +211,17 @@ def test_the_work_of_a_commit_does_not_grow_with_the_parts(monkeypatch: pytest.M
 def test_where_a_prior_has_most_of_the_curvature_H0_does_without_the_scatter() -> None:
     # The Hessian is about I, and the gradients of the rows scatter in other directions, 60 times as little.
     rng = np.random.default_rng(3)
-    problem = aq.LinearGaussian(0.01 * rng.standard_normal((60, 40)), rng.standard_normal(60), 10.0)
+    problem = aq.LinearGaussian(
+        0.01 * rng.standard_normal((60, 40)), rng.standard_normal(60), 10.0
+    )
     algorithm, engine = aq.TableLBFGS(60, 60), aq.Simulator(aq.Cluster(60, 1.0, 0.3))
-    run = aq.minimize(problem, algorithm, engine=engine, theta0=10.0 * rng.standard_normal(40), max_passes=60)
+    run = aq.minimize(
+        problem,
+        algorithm,
+        engine=engine,
+        theta0=10.0 * rng.standard_normal(40),
+        max_passes=60,
+    )
     assert run.status == "converged"
 
 
@@ -185,7 +233,9 @@ def test_the_fit_of_the_scatter_is_that_of_its_matrix() -> None:
         for _ in range(600):
             state.note_deviation(half * rng.standard_normal(d))
         initial = ScatterInverse(state)
-        assert initial.gain(rng.standard_normal(d), rng.standard_normal(d)) == 0.0  # there is no F yet
+        assert (
+            initial.gain(rng.standard_normal(d), rng.standard_normal(d)) == 0.0
+        )  # there is no F yet
         assert state.renew(2.0, 1.5)
         inverse = np.eye(d)
         for row in inverse:

@@ -16,7 +16,9 @@ SERIAL = Simulator(Cluster(1))
 
 
 def make_problem(dtype):
-    return LinearGaussian.random(9, 50, 2.0, seed=1, dominant=2, top=40.0, bulk=(2.0, 9.0), dtype=dtype)
+    return LinearGaussian.random(
+        9, 50, 2.0, seed=1, dominant=2, top=40.0, bulk=(2.0, 9.0), dtype=dtype
+    )
 
 
 def theta0(dtype):
@@ -30,7 +32,9 @@ def subsample(p, theta, k, worker=0):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_async_sgd_with_one_worker_is_the_serial_loop_to_the_bit(dtype):
     p = make_problem(dtype)
-    _, thetas = thetas_of(p, AsyncSGD(1e-3, 4), SERIAL, 60, theta0=theta0(dtype), seed=6)
+    _, thetas = thetas_of(
+        p, AsyncSGD(1e-3, 4), SERIAL, 60, theta0=theta0(dtype), seed=6
+    )
     theta = theta0(dtype)
     for k in range(60):
         theta = theta + -1e-3 * subsample(p, theta, k)
@@ -42,7 +46,9 @@ def test_async_sgd_with_one_worker_is_the_serial_loop_to_the_bit(dtype):
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_sgd_with_one_worker_is_heavy_ball_to_the_bit(dtype, momentum):
     p = make_problem(dtype)
-    _, thetas = thetas_of(p, SGD(1e-4, 4, momentum), SERIAL, 60, theta0=theta0(dtype), seed=6)
+    _, thetas = thetas_of(
+        p, SGD(1e-4, 4, momentum), SERIAL, 60, theta0=theta0(dtype), seed=6
+    )
     theta, u = theta0(dtype), np.zeros(9, dtype)
     for k in range(60):
         u = momentum * u + -1e-4 * subsample(p, theta, k)
@@ -54,7 +60,9 @@ def test_sgd_with_one_worker_is_heavy_ball_to_the_bit(dtype, momentum):
 @pytest.mark.parametrize("beta", [10.0, math.inf])
 def test_sgld_with_one_worker_is_the_serial_loop_to_the_bit(dtype, beta):
     p = make_problem(dtype)
-    _, thetas = thetas_of(p, SGLD(1e-3, beta, 4), SERIAL, 60, theta0=theta0(dtype), seed=6)
+    _, thetas = thetas_of(
+        p, SGLD(1e-3, beta, 4), SERIAL, 60, theta0=theta0(dtype), seed=6
+    )
     theta = theta0(dtype)
     scale = dtype(math.sqrt(2e-3 / beta))
     for k in range(60):
@@ -65,12 +73,16 @@ def test_sgld_with_one_worker_is_the_serial_loop_to_the_bit(dtype, beta):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_async_sgd_with_five_workers_uses_the_versions_of_the_schedule_to_the_bit(dtype):
+def test_async_sgd_with_five_workers_uses_the_versions_of_the_schedule_to_the_bit(
+    dtype,
+):
     p = make_problem(dtype)
     run, thetas = thetas_of(p, AsyncSGD(1e-3, 4), Simulator(Cluster(5, 1.0, 2.0)), 80, theta0=theta0(dtype),
                             seed=6)  # fmt: skip
     steps = dict.fromkeys(range(5), 0)
-    for n, (w, read) in enumerate(zip(run.schedule.worker.tolist(), run.schedule.read.tolist())):
+    for n, (w, read) in enumerate(
+        zip(run.schedule.worker.tolist(), run.schedule.read.tolist())
+    ):
         d = -1e-3 * subsample(p, thetas[read], steps[w], w)
         steps[w] += 1
         assert (thetas[n] + d).tobytes() == thetas[n + 1].tobytes()

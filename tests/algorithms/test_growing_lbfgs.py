@@ -27,11 +27,15 @@ from asyncqn.types import Task
 
 def versions(problem, algorithm, theta0, commits, seed=0):
     """The master's iterates, every part computed at every version, without a cluster."""
-    master = Master(Request(problem, algorithm, theta0, commits, evaluate=None), workers=1)
+    master = Master(
+        Request(problem, algorithm, theta0, commits, evaluate=None), workers=1
+    )
     local = algorithm.init_worker(problem, theta0)
     for n in range(commits):
         updates = [
-            algorithm.step(master.iterate, local, problem, Task(0, n, Stream(seed, 0, n), part))
+            algorithm.step(
+                master.iterate, local, problem, Task(0, n, Stream(seed, 0, n), part)
+            )
             for part in range(algorithm.blocks * algorithm.pieces)
         ]
         master.commit(updates, float(n), [0] * len(updates))
@@ -41,7 +45,10 @@ def versions(problem, algorithm, theta0, commits, seed=0):
 def parts_of(algorithm, n_data, read, seed=0):
     """The rows of all parts of a version, with their shares."""
     parts = range(algorithm.blocks * algorithm.pieces)
-    found = [algorithm.plan.rows(n_data, Task(0, read, Stream(seed, 0, 0), part)) for part in parts]
+    found = [
+        algorithm.plan.rows(n_data, Task(0, read, Stream(seed, 0, 0), part))
+        for part in parts
+    ]
     return [(rows, rows.size / sample) for rows, sample in found]
 
 
@@ -56,7 +63,9 @@ def test_a_sample_has_one_row_of_every_stratum(seed, stride, n_data):
     assert (half == rows[rows.size // 2 :]).all(), "no row depends on who asks for it"
     with mock.patch.object(shuffling, "ROWS_IN_NUMPY", 0):
         fill_strata(seed, stride, rows.size // 2, n_data, half)
-    assert (half == rows[rows.size // 2 :]).all(), "many rows are drawn by a kernel, to the same bits"
+    assert (half == rows[rows.size // 2 :]).all(), (
+        "many rows are drawn by a kernel, to the same bits"
+    )
 
 
 def test_every_row_is_as_likely_as_any_other():
@@ -84,7 +93,9 @@ def test_small_samples_serve_more_versions_and_the_last_stage_is_all_rows():
     pattern = GrowingLBFGS(2, levels=4, versions=5).stages
     assert [stage.commits for stage in pattern] == [20, 20, 10, 5, None]
     assert [stage.share for stage in pattern] == [1 / 256, 1 / 64, 1 / 16, 1 / 4, 1.0]
-    assert [stage_index(pattern, version) for version in (0, 19, 20, 40, 50, 54, 55, 999)] == [
+    assert [
+        stage_index(pattern, version) for version in (0, 19, 20, 40, 50, 54, 55, 999)
+    ] == [
         0,
         0,
         1,
@@ -94,12 +105,18 @@ def test_small_samples_serve_more_versions_and_the_last_stage_is_all_rows():
         4,
         4,
     ]
-    assert [stage_at(pattern, version).share for version in (0, 54, 55)] == [1 / 256, 1 / 4, 1.0]
+    assert [stage_at(pattern, version).share for version in (0, 54, 55)] == [
+        1 / 256,
+        1 / 4,
+        1.0,
+    ]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_it_ends_at_the_minimum_over_all_rows(dtype):
-    problem = aq.LogisticRegression.random(4_000, 10, condition=5.0, seed=1, dtype=dtype)
+    problem = aq.LogisticRegression.random(
+        4_000, 10, condition=5.0, seed=1, dtype=dtype
+    )
     algorithm = GrowingLBFGS(3, levels=2)
     theta0, g = np.zeros(10, dtype), np.empty(10, dtype)
     problem.grad(theta0, np.arange(4_000), g)
@@ -113,7 +130,9 @@ def test_it_ends_at_the_minimum_over_all_rows(dtype):
 def test_what_samples_teach_is_worth_several_passes_over_all_rows():
     problem = aq.LogisticRegression.random(40_000, 20, condition=10.0, seed=2)
     theta0 = np.zeros(20)
-    best = min(problem.value(i.base) for i in versions(problem, BlockLBFGS(2), theta0, 120))
+    best = min(
+        problem.value(i.base) for i in versions(problem, BlockLBFGS(2), theta0, 120)
+    )
     algorithm = GrowingLBFGS(2, levels=4)
     *_, grown = versions(problem, algorithm, theta0, algorithm.growing_versions)
     *_, plain = versions(problem, BlockLBFGS(2), theta0, 6)  # samples cost 4.5 passes
@@ -163,16 +182,25 @@ def test_a_point_that_more_rows_cannot_bear_is_moved_back_to_the_start():
 def test_no_bit_depends_on_the_cluster(workers):
     problem = aq.LogisticRegression.random(640, 5, seed=0)
     algorithm = GrowingLBFGS(3, levels=1, versions=4, pieces=2)
-    cluster = aq.Cluster(workers, worker_mean=5.0, worker_std=6.0, message=1.0, master=1.0)
-    run = aq.minimize(problem, algorithm, engine=aq.Simulator(cluster), commits=12, seed=4, tol=None)
+    cluster = aq.Cluster(
+        workers, worker_mean=5.0, worker_std=6.0, message=1.0, master=1.0
+    )
+    run = aq.minimize(
+        problem, algorithm, engine=aq.Simulator(cluster), commits=12, seed=4, tol=None
+    )
     *_, alone = versions(problem, algorithm, run.theta0, 12, seed=4)
-    assert run.theta.tobytes() == min((alone.theta, alone.base), key=problem.value).tobytes()
+    assert (
+        run.theta.tobytes()
+        == min((alone.theta, alone.base), key=problem.value).tobytes()
+    )
 
 
 @pytest.mark.parametrize("engine", [aq.Threads(1), aq.Threads(3)])
 def test_runs_on_threads_replay_to_the_bit(engine, tmp_path):
     problem = aq.LogisticRegression.random(640, 5, seed=0)
-    run = aq.minimize(problem, GrowingLBFGS(3, levels=1, versions=4), engine=engine, commits=12)
+    run = aq.minimize(
+        problem, GrowingLBFGS(3, levels=1, versions=4), engine=engine, commits=12
+    )
     run.save(tmp_path / "run")
     assert aq.replay(tmp_path / "run").theta.tobytes() == run.theta.tobytes()
 
@@ -193,10 +221,14 @@ def test_a_resumed_run_goes_on_where_its_sample_was(tmp_path):
 
 def test_a_quarter_of_the_rows_takes_a_quarter_of_the_time():
     pattern = (blocks(4, 3.0, share=0.25, commits=10), blocks(4, 3.0))
-    schedule = simulate(aq.Cluster(4, worker_mean=8.0, worker_std=0.0, message=1.0), pattern, 20, 0)
+    schedule = simulate(
+        aq.Cluster(4, worker_mean=8.0, worker_std=0.0, message=1.0), pattern, 20, 0
+    )
     ends = [schedule.time[schedule.commit == n].max() for n in range(1, 21)]
     # Eight units for all rows, two for a quarter of them, and one for the message.
-    np.testing.assert_allclose(np.diff([0.0, *ends]), [3.0] * 10 + [9.0] * 10, atol=1e-9)
+    np.testing.assert_allclose(
+        np.diff([0.0, *ends]), [3.0] * 10 + [9.0] * 10, atol=1e-9
+    )
 
 
 def test_it_keeps_the_rules_of_an_algorithm():
@@ -227,4 +259,8 @@ def test_samples_smaller_than_the_number_of_parts_are_refused():
 def test_slowed_engines_stretch_a_sample_to_its_share_of_the_time():
     pattern = (blocks(2, 3.0, 4, share=0.25, commits=3), blocks(2, 3.0, 4))
     delays = Delays(aq.Cluster(1, worker_mean=8.0, worker_std=0.0), 0, 0, pattern)
-    assert [delays.of(k, read) for k, read in ((0, 0), (9, 2), (10, 3))] == [0.5, 0.5, 2.0]
+    assert [delays.of(k, read) for k, read in ((0, 0), (9, 2), (10, 3))] == [
+        0.5,
+        0.5,
+        2.0,
+    ]

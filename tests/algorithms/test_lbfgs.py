@@ -48,8 +48,12 @@ def test_the_objective_never_rises():
 
 
 def test_several_workers_are_refused():
-    with pytest.raises(BadInput, match="LBFGS runs on at most 1 worker, not on 2") as caught:
-        minimize(Quadratic.random(), LBFGS(), engine=Simulator(Cluster(2)), commits=5, seed=0)
+    with pytest.raises(
+        BadInput, match="LBFGS runs on at most 1 worker, not on 2"
+    ) as caught:
+        minimize(
+            Quadratic.random(), LBFGS(), engine=Simulator(Cluster(2)), commits=5, seed=0
+        )
     assert one_sentence(caught.value)
 
 
@@ -64,6 +68,8 @@ def test_it_ends_by_itself_where_the_gradient_is_small():
     p = LinearGaussian.random(20, 60, 2.0, seed=1)
     run = minimize(p, LBFGS(), engine=SERIAL, seed=0)
     assert (run.status, run.success) == ("converged", True)
-    assert np.linalg.norm(gradient(p, run.theta, np.arange(60))) == pytest.approx(run.grad_norm, rel=1e-9)
+    assert np.linalg.norm(gradient(p, run.theta, np.arange(60))) == pytest.approx(
+        run.grad_norm, rel=1e-9
+    )
     short = minimize(p, LBFGS(), engine=SERIAL, seed=0, commits=3)
     assert (short.status, short.success) == ("completed", False)

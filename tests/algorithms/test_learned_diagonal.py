@@ -10,7 +10,11 @@ import pytest
 
 import asyncqn as aq
 from asyncqn.algorithms.pair_memory import PairMemory, PairRule
-from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, InverseHessian, LearnedDiagonal
+from asyncqn.algorithms.quasi_newton.initial_inverse import (
+    COSINE,
+    InverseHessian,
+    LearnedDiagonal,
+)
 
 DIM = 6
 
@@ -18,7 +22,9 @@ DIM = 6
 def untaught(size: int, theta0: Any) -> InverseHessian:
     """H without pairs on a diagonal that they are to teach."""
     initial = LearnedDiagonal(LearnedDiagonal.empty(theta0, 0))
-    return InverseHessian(PairMemory.recursive(size, theta0), initial, PairRule(0.0, COSINE))
+    return InverseHessian(
+        PairMemory.recursive(size, theta0), initial, PairRule(0.0, COSINE)
+    )
 
 
 def quadratic(seed: int = 0) -> Any:
@@ -38,7 +44,9 @@ def taught(hessian: Any, count: int, dtype: Any = np.float64) -> Any:
 
 @pytest.mark.parametrize("lead", [2.9, 3.1])
 @pytest.mark.parametrize("count", range(1, 10))
-def test_the_direction_is_the_dense_recursion_at_every_ring_offset(count: int, lead: float) -> None:
+def test_the_direction_is_the_dense_recursion_at_every_ring_offset(
+    count: int, lead: float
+) -> None:
     pairs = taught(quadratic(), count)
     memory = pairs.memory
     pairs.initial.state.lead[0] = lead
@@ -53,10 +61,14 @@ def test_the_direction_is_the_dense_recursion_at_every_ring_offset(count: int, l
     g, out = np.arange(1.0, DIM + 1), np.empty(DIM)
     assert pairs.direction(g[None], out)
     # The condition number is a few hundred: rounding is magnified by far less than 1e4.
-    np.testing.assert_allclose(out, H @ g, rtol=1e-10, atol=1e-12 * np.linalg.norm(H @ g))
+    np.testing.assert_allclose(
+        out, H @ g, rtol=1e-10, atol=1e-12 * np.linalg.norm(H @ g)
+    )
     s, y = memory.pairs[:, slots[-1]]
     pairs.direction(y[None], out)
-    np.testing.assert_allclose(out, s, rtol=0, atol=1e-12 * np.linalg.norm(s) * np.linalg.cond(H))
+    np.testing.assert_allclose(
+        out, s, rtol=0, atol=1e-12 * np.linalg.norm(s) * np.linalg.cond(H)
+    )
 
 
 def test_without_pairs_there_is_no_direction() -> None:
@@ -78,14 +90,20 @@ def test_d_is_what_its_formula_says() -> None:
     S, Y = pairs.memory.pairs[:, :3]
     own = np.einsum("ij,ij->i", S, Y)[:, None]
     D = np.sqrt((S**2 / own).sum(axis=0) / (Y**2 / own).sum(axis=0))
-    np.testing.assert_allclose(pairs.initial.state.D, D / np.exp(np.log(D).mean()), rtol=1e-12)
+    np.testing.assert_allclose(
+        pairs.initial.state.D, D / np.exp(np.log(D).mean()), rtol=1e-12
+    )
 
 
-def test_d_is_one_where_the_pairs_say_nothing_and_never_wider_than_a_million_millions() -> None:
+def test_d_is_one_where_the_pairs_say_nothing_and_never_wider_than_a_million_millions() -> (
+    None
+):
     pairs = untaught(3, np.zeros(4))
     s = np.array([1.0, 0.0, 1.0, 1.0])
     assert pairs.learn(s, (s * np.array([1e-20, 5.0, 1.0, 1e20]))[None])
-    np.testing.assert_allclose(pairs.initial.state.D, [1e12, 1.0, 1.0, 1e-12], rtol=1e-12)
+    np.testing.assert_allclose(
+        pairs.initial.state.D, [1e12, 1.0, 1.0, 1e-12], rtol=1e-12
+    )
 
 
 def test_a_new_pair_tests_d_against_the_identity_and_older_tests_fade() -> None:
@@ -95,13 +113,17 @@ def test_a_new_pair_tests_d_against_the_identity_and_older_tests_fade() -> None:
     for _ in range(4):
         D, s = pairs.initial.state.D.copy(), rng.standard_normal(DIM)
         y = hessian @ s
-        fits = [(s @ y) ** 2 / ((s @ (s / d)) * (y @ (d * y))) for d in (D, np.ones(DIM))]
+        fits = [
+            (s @ y) ** 2 / ((s @ (s / d)) * (y @ (d * y))) for d in (D, np.ones(DIM))
+        ]
         expected = 0.9 * expected + math.log(fits[0] / fits[1])
         pairs.learn(s.copy(), y.copy()[None])
         assert pairs.initial.state.lead[0] == pytest.approx(expected, rel=1e-10)
 
 
-def test_d_is_used_for_units_that_differ_and_not_for_a_curvature_across_the_coordinates() -> None:
+def test_d_is_used_for_units_that_differ_and_not_for_a_curvature_across_the_coordinates() -> (
+    None
+):
     assert taught(np.diag(np.geomspace(1.0, 1e6, DIM)), 3).initial.state.lead[0] > 3.0
     turned, _ = np.linalg.qr(np.random.default_rng(5).standard_normal((40, 40)))
     across = turned @ np.diag(np.geomspace(1.0, 1e4, 40)) @ turned.T
@@ -110,7 +132,9 @@ def test_d_is_used_for_units_that_differ_and_not_for_a_curvature_across_the_coor
 
 
 @pytest.mark.parametrize(("cosine", "admitted"), [(0.5e-5, False), (2e-5, True)])
-def test_a_pair_with_hardly_any_curvature_is_not_admitted(cosine: float, admitted: bool) -> None:
+def test_a_pair_with_hardly_any_curvature_is_not_admitted(
+    cosine: float, admitted: bool
+) -> None:
     pairs = untaught(2, np.zeros(2))
     assert pairs.learn(np.array([1.0, 0.0]), np.array([[cosine, 1.0]])) == admitted
     assert tuple(pairs.memory.ring) == ((1, 0, 1, 0) if admitted else (0, -1, 0, 1))
@@ -148,7 +172,9 @@ def test_softness_is_one_over_the_least_curvature_seen() -> None:
 
 
 @pytest.mark.parametrize("condition", [1e2, 1e4])
-def test_units_that_differ_by_orders_of_magnitude_cost_few_passes(condition: float) -> None:
+def test_units_that_differ_by_orders_of_magnitude_cost_few_passes(
+    condition: float,
+) -> None:
     problem = aq.LogisticRegression.random(1000, 60, condition, 0.5, prior=1e-4, seed=1)
     run = aq.minimize(problem, engine=aq.Simulator(aq.Cluster(1)))
     assert run.status == "converged"
@@ -159,7 +185,11 @@ def test_units_that_differ_by_orders_of_magnitude_cost_few_passes(condition: flo
 
 def newton(problem: Any) -> float:
     """The minimum by Newton's method, steps halved while U rises."""
-    theta, g, rows = np.zeros(problem.dim), np.empty(problem.dim), np.arange(problem.n_data)
+    theta, g, rows = (
+        np.zeros(problem.dim),
+        np.empty(problem.dim),
+        np.arange(problem.n_data),
+    )
     for _ in range(50):
         value = problem.grad_with_value(theta, rows, g)
         chance = 1 / (1 + np.exp(-problem.X @ theta))

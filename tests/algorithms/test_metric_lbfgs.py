@@ -24,10 +24,14 @@ def over_metric(problem, summary, theta0):
     """H of three pairs at most over the metric of a summary that came with the trial."""
     state = Summary(np.zeros(problem.curvature_size))
     initial = SampledMetric(state, summary, problem.inverse_metric_from)
-    return InverseHessian(PairMemory.recursive(3, theta0), initial, PairRule(0.0, COSINE))
+    return InverseHessian(
+        PairMemory.recursive(3, theta0), initial, PairRule(0.0, COSINE)
+    )
 
 
-@pytest.mark.parametrize("model", [aq.LogisticRegression, aq.PoissonRegression, aq.RobustRegression])
+@pytest.mark.parametrize(
+    "model", [aq.LogisticRegression, aq.PoissonRegression, aq.RobustRegression]
+)
 def test_an_ill_conditioned_model_takes_a_handful_of_passes(model):
     problem = model.random(40_000, 20, condition=1000.0, correlation=0.95, seed=1)
     run = aq.minimize(problem, engine=ONE)
@@ -39,12 +43,16 @@ def test_an_ill_conditioned_model_takes_a_handful_of_passes(model):
 
 def test_summaries_come_by_a_timetable_and_are_zero_at_other_versions():
     problem = aq.LogisticRegression.random(320, 3, seed=0)
-    algorithm = MetricLBFGS(2, problem.curvature_size, samples=1, versions=4, renewals=(0, 2))
+    algorithm = MetricLBFGS(
+        2, problem.curvature_size, samples=1, versions=4, renewals=(0, 2)
+    )
     iterate = algorithm.init(np.zeros(3))
     local = algorithm.init_worker(problem, np.zeros(3))
     asked = []
     for read in range(4 + 2 * RENEWAL_PERIOD + 1):
-        update = algorithm.step(iterate, local, problem, Task(0, read, Stream(0, 0, read), 1))
+        update = algorithm.step(
+            iterate, local, problem, Task(0, read, Stream(0, 0, read), 1)
+        )
         if update.summary.any():
             asked.append(read)
     assert asked == [0, 2, 4, 6, 4 + RENEWAL_PERIOD, 4 + 2 * RENEWAL_PERIOD]
@@ -97,7 +105,9 @@ def test_every_bit_is_the_same_for_any_delays(workers):
     algorithm = MetricLBFGS(3, problem.curvature_size, samples=1, pieces=2)
     engine = aq.Simulator(aq.Cluster(workers, worker_mean=3.0, worker_std=4.0))
     once = aq.minimize(problem, algorithm, engine=ONE)
-    again = aq.minimize(problem, algorithm, engine=engine, commits=once.schedule.commits)
+    again = aq.minimize(
+        problem, algorithm, engine=engine, commits=once.schedule.commits
+    )
     assert once.theta.tobytes() == again.theta.tobytes()
 
 
@@ -105,12 +115,16 @@ def test_every_bit_is_the_same_for_any_delays(workers):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_features_of_any_scale_and_precision_end_at_the_minimum(scale, dtype):
     problem = aq.LogisticRegression.random(20_000, 8, scale=scale, seed=2, dtype=dtype)
-    run = aq.minimize(problem, engine=aq.Simulator(aq.Cluster(workers=5, worker_std=0.5)))
+    run = aq.minimize(
+        problem, engine=aq.Simulator(aq.Cluster(workers=5, worker_std=0.5))
+    )
     assert run.success
     exact = aq.LogisticRegression(problem.X.astype(float), problem.y)
     best = aq.minimize(exact, aq.BlockLBFGS(1, memory=100), engine=ONE, tol=1e-12)
     # A float32 gradient is known to about 1e-5 of the first, and U to its square.
-    assert exact.value(run.theta.astype(float)) <= best.fun * (1.0 + 1e-9 + 1e-6 * (dtype == "float32"))
+    assert exact.value(run.theta.astype(float)) <= best.fun * (
+        1.0 + 1e-9 + 1e-6 * (dtype == "float32")
+    )
 
 
 @pytest.mark.parametrize("prior", [1.0, 1e-6])
@@ -128,8 +142,12 @@ def test_separable_data_end_in_a_finite_minimum(prior):
 def test_a_start_where_the_loss_overflows_on_the_next_sample_is_left():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40_000, 2))
-    X[1, :] = 300.0  # one row that small samples hardly see, and whose mean overflows beyond theta = 2.4
-    problem = aq.PoissonRegression(X, np.exp(np.minimum(2.0 * X[:, 0], 6.0)), prior=1e-3)
+    X[1, :] = (
+        300.0  # one row that small samples hardly see, and whose mean overflows beyond theta = 2.4
+    )
+    problem = aq.PoissonRegression(
+        X, np.exp(np.minimum(2.0 * X[:, 0], 6.0)), prior=1e-3
+    )
     run = aq.minimize(problem, engine=ONE)
     assert run.success
     assert np.isfinite(run.fun)
@@ -149,7 +167,9 @@ def test_parameters_that_do_not_fit_the_problem_are_refused(change, words):
         MetricLBFGS(**parameters).check(problem)
 
 
-@pytest.mark.parametrize("change", [{"samples": -1}, {"renewals": (1,)}, {"last_renewals": ()}])
+@pytest.mark.parametrize(
+    "change", [{"samples": -1}, {"renewals": (1,)}, {"last_renewals": ()}]
+)
 def test_impossible_parameters_are_refused(change):
     with pytest.raises(aq.BadInput):
         MetricLBFGS(**{"blocks": 2, "curvature": 10, **change})

@@ -30,7 +30,9 @@ def filled(size: int, pairs: int, d: int, rng: np.random.Generator):
 
 
 def dense(memory, d: int) -> np.ndarray:
-    return np.column_stack([memory.product(column, np.empty(d)) for column in np.eye(d)])
+    return np.column_stack(
+        [memory.product(column, np.empty(d)) for column in np.eye(d)]
+    )
 
 
 @given(st.integers(1, 4), st.integers(0, 9), st.integers(0, 999))
@@ -41,7 +43,9 @@ def test_the_noise_is_a_linear_map_of_normals_whose_square_is_H(size, pairs, see
     for basis in np.eye(d + size):
         x = basis[:d].copy()
         scale = memory.scale[0]
-        correlate(memory.pairs, memory.gram, memory.stored, memory.newest, scale, basis[d:], x)
+        correlate(
+            memory.pairs, memory.gram, memory.stored, memory.newest, scale, basis[d:], x
+        )
         columns.append(x)
     L = np.column_stack(columns)
     H = dense(memory, d)
@@ -60,7 +64,9 @@ def test_for_constant_H_the_stationary_covariance_tends_to_the_posteriors_as_h_f
         F = np.vstack([np.eye(d, 2 * d) + kick, kick])
         G = np.vstack([np.eye(d), np.eye(d)]) * math.sqrt(2 * h * gamma / beta)
         Q = G @ H @ G.T
-        C = np.linalg.solve(np.eye(4 * d * d) - np.kron(F, F), Q.ravel()).reshape(2 * d, 2 * d)
+        C = np.linalg.solve(np.eye(4 * d * d) - np.kron(F, F), Q.ravel()).reshape(
+            2 * d, 2 * d
+        )
         posterior = np.linalg.inv(B) / beta
         off.append(np.abs(C[:d, :d] - posterior).max() / posterior.max())
     # The bias is of order h: half of it for half the step, up to terms of order h^2.
@@ -71,7 +77,9 @@ def test_for_constant_H_the_stationary_covariance_tends_to_the_posteriors_as_h_f
 def test_a_chain_on_a_gaussian_has_the_posteriors_variance():
     # Exact gradients (one data point), H0 = I and no pairs, so the law above holds with its bias O(h).
     problem = Quadratic(np.array([[1.0, 0.0]]), np.array([0.0]))  # precision diag(2, 1)
-    algorithm = MomentumLBFGS(h=0.01, gamma=0.2, memory=0, batch=2, overlap=1, beta=2.0, initial_scale=1.0)
+    algorithm = MomentumLBFGS(
+        h=0.01, gamma=0.2, memory=0, batch=2, overlap=1, beta=2.0, initial_scale=1.0
+    )
     squares = []
     aq.minimize(
         problem, algorithm, engine=aq.Simulator(aq.Cluster(1)), commits=80_000, seed=1, evaluate=25,
@@ -85,9 +93,13 @@ def test_a_chain_on_a_gaussian_has_the_posteriors_variance():
 
 
 def test_without_memory_or_noise_one_worker_is_heavy_ball_sgd():
-    problem = Quadratic.random(dim=4, n_data=1, seed=0)  # one data point: every batch is the same
+    problem = Quadratic.random(
+        dim=4, n_data=1, seed=0
+    )  # one data point: every batch is the same
     engine = aq.Simulator(aq.Cluster(1))
-    algorithm = MomentumLBFGS(h=1e-3, gamma=0.3, memory=0, batch=3, overlap=1, initial_scale=1.0)
+    algorithm = MomentumLBFGS(
+        h=1e-3, gamma=0.3, memory=0, batch=3, overlap=1, initial_scale=1.0
+    )
     ours = aq.minimize(problem, algorithm, engine=engine, commits=50, theta0=np.ones(4))
     theirs = aq.minimize(problem, aq.SGD(h=1e-3, batch=3, momentum=0.7), engine=engine, commits=50,
                          theta0=np.ones(4))  # fmt: skip
@@ -97,10 +109,20 @@ def test_without_memory_or_noise_one_worker_is_heavy_ball_sgd():
 
 def test_it_keeps_the_rules_of_an_algorithm():
     problem = aq.LinearGaussian.random(dim=5, n_data=20)
-    algorithm = MomentumLBFGS(h=1e-3, gamma=0.1, memory=2, batch=4, overlap=2, beta=10.0)
+    algorithm = MomentumLBFGS(
+        h=1e-3, gamma=0.1, memory=2, batch=4, overlap=2, beta=10.0
+    )
     check_algorithm(algorithm, problem, commits=40, engines=IN_THIS_PROCESS)
 
 
 def test_noise_with_a_diagonal_H0_is_refused():
     with pytest.raises(aq.BadInput, match="scalar H0"):
-        MomentumLBFGS(h=1, gamma=0.1, memory=2, batch=4, overlap=2, beta=1.0, initial_scale="diagonal")
+        MomentumLBFGS(
+            h=1,
+            gamma=0.1,
+            memory=2,
+            batch=4,
+            overlap=2,
+            beta=1.0,
+            initial_scale="diagonal",
+        )

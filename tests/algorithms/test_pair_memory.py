@@ -7,7 +7,9 @@ import numpy as np
 from asyncqn.algorithms.pair_memory import PairMemory, PairRule
 
 
-def test_the_curvature_of_a_pair_is_what_the_cautious_rule_compares_with_epsilon() -> None:
+def test_the_curvature_of_a_pair_is_what_the_cautious_rule_compares_with_epsilon() -> (
+    None
+):
     memory = PairMemory.compact(3, np.zeros(4), "pair")
     assert memory.curvatures().size == 0
     zero = np.zeros(4)

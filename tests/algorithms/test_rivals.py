@@ -8,8 +8,22 @@ import numpy as np
 import pytest
 from oracles import gradient, one_sentence, thetas_of
 
-from asyncqn import AsyncSAGA, Cluster, DelayAdaptiveSGD, LinearGaussian, Rennala, Ringmaster, Simulator
-from asyncqn.algorithms.scatter import MIN_UPDATES, Scatter, add_step, new_scatter, note_update
+from asyncqn import (
+    AsyncSAGA,
+    Cluster,
+    DelayAdaptiveSGD,
+    LinearGaussian,
+    Rennala,
+    Ringmaster,
+    Simulator,
+)
+from asyncqn.algorithms.scatter import (
+    MIN_UPDATES,
+    Scatter,
+    add_step,
+    new_scatter,
+    note_update,
+)
 from asyncqn.core.streams import Stream
 from asyncqn.errors import BadInput
 
@@ -39,7 +53,9 @@ def test_delay_adaptive_sgd_shortens_late_steps_by_their_age() -> None:
     for n, (staleness, g) in enumerate(zip(run.schedule.staleness.tolist(), gradients)):
         shorter = min(1.0, 3 / max(staleness, 1))
         late += shorter < 1
-        np.testing.assert_allclose(thetas[n + 1], thetas[n] - H * shorter * g, rtol=ROUNDING, atol=ROUNDING)
+        np.testing.assert_allclose(
+            thetas[n + 1], thetas[n] - H * shorter * g, rtol=ROUNDING, atol=ROUNDING
+        )
     assert late > 10
 
 
@@ -50,7 +66,9 @@ def test_ringmaster_adds_what_is_young_enough_and_drops_the_rest() -> None:
     for commit, g in zip(run.schedule.commit.tolist(), gradients):
         if commit:
             expected = thetas[commit - 1] - H * g
-            np.testing.assert_allclose(thetas[commit], expected, rtol=ROUNDING, atol=ROUNDING)
+            np.testing.assert_allclose(
+                thetas[commit], expected, rtol=ROUNDING, atol=ROUNDING
+            )
 
 
 def test_rennala_takes_the_mean_of_updates_at_the_present_iterate() -> None:
@@ -60,7 +78,9 @@ def test_rennala_takes_the_mean_of_updates_at_the_present_iterate() -> None:
         rows = np.flatnonzero(run.schedule.commit == commit)
         assert rows.size == 6
         mean = np.mean([gradients[row] for row in rows], axis=0)
-        np.testing.assert_allclose(thetas[commit], thetas[commit - 1] - H * mean, rtol=1e-12, atol=ROUNDING)
+        np.testing.assert_allclose(
+            thetas[commit], thetas[commit - 1] - H * mean, rtol=1e-12, atol=ROUNDING
+        )
 
 
 @pytest.mark.parametrize("order", ["random", "age", "turn"])
@@ -69,7 +89,9 @@ def test_saga_corrects_each_part_by_its_table(order: str) -> None:
     run, thetas = thetas_of(P, algorithm, ENGINE, 80, theta0=THETA0, seed=SEED)
     table = np.zeros((12, 9))
     schedule = run.schedule
-    for n, (read, part) in enumerate(zip(schedule.read.tolist(), schedule.part.tolist())):
+    for n, (read, part) in enumerate(
+        zip(schedule.read.tolist(), schedule.part.tolist())
+    ):
         rows = np.arange(part * 50 // 12, (part + 1) * 50 // 12)
         g = 12 * rows.size / 50 * gradient(P, thetas[read], rows)
         expected = thetas[n] - 1e-4 * (g - table[part] + table.mean(axis=0))
@@ -79,7 +101,10 @@ def test_saga_corrects_each_part_by_its_table(order: str) -> None:
 
 def test_saga_converges_to_the_optimum_where_sgd_keeps_its_noise() -> None:
     errors = {}
-    for name, algorithm in {"sgd": DelayAdaptiveSGD(1e-3, 5, tau=9), "saga": AsyncSAGA(1e-3, 10)}.items():
+    for name, algorithm in {
+        "sgd": DelayAdaptiveSGD(1e-3, 5, tau=9),
+        "saga": AsyncSAGA(1e-3, 10),
+    }.items():
         run, _ = thetas_of(P, algorithm, ENGINE, 4000, seed=SEED)
         errors[name] = (run.fun - P.optimum) / P.optimum
     assert errors["saga"] < 1e-9
@@ -112,7 +137,9 @@ def test_the_metric_helps_where_coordinates_differ_in_scale() -> None:
     X = rng.standard_normal((400, 6)) * np.array([10.0, 5.0, 2.0, 1.0, 0.5, 0.3])
     problem = LinearGaussian(X, X @ np.ones(6) + rng.standard_normal(400), 1.0)
     runs = {
-        scatter: thetas_of(problem, Ringmaster(1e-6, 10, 10, scatter=scatter), ENGINE, 3000, seed=2)[0]
+        scatter: thetas_of(
+            problem, Ringmaster(1e-6, 10, 10, scatter=scatter), ENGINE, 3000, seed=2
+        )[0]
         for scatter in (False, True)
     }
     left = {scatter: run.fun - problem.optimum for scatter, run in runs.items()}
@@ -126,11 +153,16 @@ def test_the_metric_helps_where_coordinates_differ_in_scale() -> None:
         (lambda: Ringmaster(1e-3, 4, max_delay=-1), "max_delay"),
         (lambda: Rennala(1e-3, 4, collect=0), "collect"),
         (lambda: AsyncSAGA(1e-3, parts=0), "part"),
-        (lambda: AsyncSAGA(1e-3, parts=5, order="none"), "order must be 'random', 'age' or 'turn'"),
+        (
+            lambda: AsyncSAGA(1e-3, parts=5, order="none"),
+            "order must be 'random', 'age' or 'turn'",
+        ),
         (lambda: AsyncSAGA(1e-3, parts=51).check(P), "cannot be cut"),
     ],
 )
-def test_parameters_without_meaning_are_refused_in_one_sentence(make: Any, words: str) -> None:
+def test_parameters_without_meaning_are_refused_in_one_sentence(
+    make: Any, words: str
+) -> None:
     with pytest.raises(BadInput, match=words) as caught:
         make()
     assert one_sentence(caught.value)

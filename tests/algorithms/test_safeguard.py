@@ -53,20 +53,28 @@ def start(theta0: float = 0.0, kept_values: int = 5) -> Walk:
     return Walk(theta, theta.copy(), np.zeros((1, 1)), np.zeros((2, 1)), nothing)
 
 
-def tell(walk: Walk, metric: Any, value: float, g: float | None, ask: Any = None) -> Walk:
+def tell(
+    walk: Walk, metric: Any, value: float, g: float | None, ask: Any = None
+) -> Walk:
     """Send the updates of the trial under way."""
     at = None if g is None else np.array([[g]])
     return walk._replace(trial=advance(walk, metric, at, value, ask))
 
 
-def test_the_first_step_lowers_u_by_one_at_most_or_goes_a_hundredth_of_the_way() -> None:
+def test_the_first_step_lowers_u_by_one_at_most_or_goes_a_hundredth_of_the_way() -> (
+    None
+):
     assert tell(start(), Scale(), 5.0, 4.0).theta[0] == pytest.approx(-0.25)
     assert tell(start(1000.0), Scale(), 5.0, 4.0).theta[0] == pytest.approx(990.0)
-    assert tell(start(), Scale(), 5.0, 1e-9).theta[0] == pytest.approx(-1.0), "not by 1e9"
+    assert tell(start(), Scale(), 5.0, 1e-9).theta[0] == pytest.approx(-1.0), (
+        "not by 1e9"
+    )
 
 
 @pytest.mark.parametrize(("fall", "kept"), [(1e-5, False), (1e-3, True)])
-def test_a_trial_must_lower_u_by_a_share_of_what_its_slope_promised(fall: float, kept: bool) -> None:
+def test_a_trial_must_lower_u_by_a_share_of_what_its_slope_promised(
+    fall: float, kept: bool
+) -> None:
     walk = tell(start(), Scale(), 5.0, 4.0)  # promises 1
     walk = tell(walk, Scale(), 5.0 - fall, -1.0)
     assert (walk.trial.kept == 2) == kept
@@ -87,13 +95,20 @@ def test_where_rounding_drowns_values_slopes_decide_and_elsewhere_values() -> No
     walk = tell(start(), Scale(), 1e15, 4.0)
     assert tell(walk, Scale(), 1e15 + 1.0, 1.0).trial.kept == 2, "downhill at both ends"
     walk = tell(start(), Scale(), 1e15, 4.0)
-    assert tell(walk, Scale(), 1e15 + 1.0, -8.0).trial.failures == 1, "further up than down"
+    assert tell(walk, Scale(), 1e15 + 1.0, -8.0).trial.failures == 1, (
+        "further up than down"
+    )
     walk = tell(start(), Scale(), 1e6, 4.0)
-    assert tell(walk, Scale(), 1e6 + 1.0, 1.0).trial.failures == 1, "1 is no rounding of a million"
+    assert tell(walk, Scale(), 1e6 + 1.0, 1.0).trial.failures == 1, (
+        "1 is no rounding of a million"
+    )
 
 
 def test_a_pair_from_a_failed_trial_is_learned_only_if_u_was_nearly_quadratic() -> None:
-    for value, g, learned in ((6.0, -12.0, 1), (6e50, -1e52, 0)):  # slopes -1 and 3: 1 more; a cliff
+    for value, g, learned in (
+        (6.0, -12.0, 1),
+        (6e50, -1e52, 0),
+    ):  # slopes -1 and 3: 1 more; a cliff
         metric = Scale()
         walk = tell(start(), metric, 5.0, 4.0)
         walk = tell(walk, metric, value, g)
@@ -101,7 +116,9 @@ def test_a_pair_from_a_failed_trial_is_learned_only_if_u_was_nearly_quadratic() 
         assert metric.learned == learned
 
 
-def test_a_failed_step_shrinks_by_its_slopes_and_to_a_tenth_where_there_are_none() -> None:
+def test_a_failed_step_shrinks_by_its_slopes_and_to_a_tenth_where_there_are_none() -> (
+    None
+):
     walk = tell(start(), Scale(), 5.0, 4.0)
     assert tell(walk, Scale(), math.nan, None).theta[0] == pytest.approx(-0.025)
     walk = tell(start(), Scale(), 5.0, 4.0)
@@ -109,7 +126,9 @@ def test_a_failed_step_shrinks_by_its_slopes_and_to_a_tenth_where_there_are_none
     assert tell(walk, Scale(), 50.0, -8.0).theta[0] == pytest.approx(-0.25 / 3)
 
 
-def test_a_direction_that_fails_eight_times_empties_the_memory_and_then_it_stalls() -> None:
+def test_a_direction_that_fails_eight_times_empties_the_memory_and_then_it_stalls() -> (
+    None
+):
     metric = Scale()
     metric.learned = 1
     walk = tell(start(1.0), metric, 5.0, 4.0)
@@ -138,7 +157,9 @@ def test_no_step_is_longer_than_ten_times_the_longest_or_theta() -> None:
     metric = Scale(scale=1e6)
     walk = tell(start(1.0), metric, 5e20, 4.0)  # to 0.75
     walk = tell(walk, metric, 4e20, 3.0)
-    assert walk.theta[0] == pytest.approx(0.75 - 3e6), "the first that knows the curvature is free"
+    assert walk.theta[0] == pytest.approx(0.75 - 3e6), (
+        "the first that knows the curvature is free"
+    )
     metric.scale = 1e12
     walk = tell(walk, metric, 3e20, 2.0)
     assert walk.base[0] - walk.theta[0] == pytest.approx(3e7)
@@ -158,7 +179,9 @@ class Asked:
         return 0.5 * float(theta[0]) ** 2
 
 
-@pytest.mark.parametrize(("fitting", "scale", "asked"), [(False, 0.7, 11), (True, 0.7, 3), (True, 0.1, 11)])
+@pytest.mark.parametrize(
+    ("fitting", "scale", "asked"), [(False, 0.7, 11), (True, 0.7, 3), (True, 0.1, 11)]
+)
 def test_u_is_asked_for_unless_the_pair_fits_a_quadratic_calmly_and_not_for_long(
     fitting: bool, scale: float, asked: int
 ) -> None:
@@ -197,7 +220,9 @@ def test_many_trials_without_progress_are_a_stall() -> None:
     metric, trials = Scale(scale=1e-3), 0
     walk = tell(start(1.0), metric, 1e15, 1.0)
     while not walk.trial.stalled and trials < 200:
-        walk = tell(walk, metric, 1e15, 0.99)  # neither U nor |g| is lower, though both slopes are down
+        walk = tell(
+            walk, metric, 1e15, 0.99
+        )  # neither U nor |g| is lower, though both slopes are down
         trials += 1
         assert metric.forgotten == (trials >= 40)
     assert trials == 80
@@ -209,17 +234,28 @@ def test_many_trials_without_progress_are_a_stall() -> None:
 
 def test_a_start_that_is_not_finite_ends_the_run() -> None:
     assert math.isnan(tell(start(), Scale(), math.nan, None).theta[0])
-    assert math.isnan(tell(start(), Scale(), math.nan, 1.0, lambda theta: math.inf).theta[0])
+    assert math.isnan(
+        tell(start(), Scale(), math.nan, 1.0, lambda theta: math.inf).theta[0]
+    )
 
 
-def test_two_failures_are_answered_by_new_directions_and_the_third_by_a_shorter_step() -> None:
+def test_two_failures_are_answered_by_new_directions_and_the_third_by_a_shorter_step() -> (
+    None
+):
     metric = Scale(scale=0.01)
     walk = tell(start(), metric, 5.0, 4.0)
     aims = []
     for _ in range(3):
         step = float(walk.theta[0])
-        g = 4.0 + 400.0 * step  # a quadratic, but for a constant that makes every trial fail
-        walk = tell(walk, metric, 5.0 + 0.5 * (4.0 + g) * step + 0.2 * (4.0 + abs(g)) * abs(step) + 1e-9, g)
+        g = (
+            4.0 + 400.0 * step
+        )  # a quadratic, but for a constant that makes every trial fail
+        walk = tell(
+            walk,
+            metric,
+            5.0 + 0.5 * (4.0 + g) * step + 0.2 * (4.0 + abs(g)) * abs(step) + 1e-9,
+            g,
+        )
         aims.append(float(walk.theta[0]))
         metric.scale *= 0.5
     assert walk.trial.failures == 3
@@ -229,4 +265,6 @@ def test_two_failures_are_answered_by_new_directions_and_the_third_by_a_shorter_
 
 def test_a_failed_step_is_at_least_halved() -> None:
     walk = tell(start(), Scale(), 5.0, 4.0)
-    assert tell(walk, Scale(), 50.0, 2.0).theta[0] == pytest.approx(-0.125), "slopes -1 and -0.5 say two"
+    assert tell(walk, Scale(), 50.0, 2.0).theta[0] == pytest.approx(-0.125), (
+        "slopes -1 and -0.5 say two"
+    )

@@ -38,9 +38,15 @@ LEAST = {
 Which starts these are hangs on the last bits, so a tenth is left for other processors (seen: 34, 37)."""
 
 
-def call(problem: Any, theta0: Any, workers: int, threads: bool) -> tuple[str, str, Any]:
+def call(
+    problem: Any, theta0: Any, workers: int, threads: bool
+) -> tuple[str, str, Any]:
     """The default call: (status, message, the point reported)."""
-    engine = aq.Threads(workers) if threads else aq.Simulator(aq.Cluster(workers, worker_std=0.5))
+    engine = (
+        aq.Threads(workers)
+        if threads
+        else aq.Simulator(aq.Cluster(workers, worker_std=0.5))
+    )
     run = aq.minimize(problem, engine=engine, theta0=theta0, tol=TOL, max_passes=MOST)
     assert run.success == (run.status == "converged")
     return run.status, run.message, run.theta
@@ -48,7 +54,9 @@ def call(problem: Any, theta0: Any, workers: int, threads: bool) -> tuple[str, s
 
 def run(problem: Any, theta0: Any, algorithm: Any) -> tuple[str, str, Any]:
     """(status, message, the point reported), every part computed at every version."""
-    request = Request(problem, algorithm, theta0, MOST, evaluate=None, stopping=Stopping(tol=TOL))
+    request = Request(
+        problem, algorithm, theta0, MOST, evaluate=None, stopping=Stopping(tol=TOL)
+    )
     master = Master(request, workers=1)
     steps = WorkerSteps(algorithm, problem, master.limit)
     parts, n = range(algorithm.stages[-1].parts), 0
@@ -74,7 +82,11 @@ def finite(problem: Any, theta: Any) -> bool:
     g = np.empty_like(theta)
     problem.grad(theta, np.arange(problem.n_data), g)
     with np.errstate(all="ignore"):
-        return bool(np.isfinite(problem.value(theta)) and np.isfinite(g @ g) and np.isfinite(g @ g * 100))
+        return bool(
+            np.isfinite(problem.value(theta))
+            and np.isfinite(g @ g)
+            and np.isfinite(g @ g * 100)
+        )
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)
@@ -84,14 +96,24 @@ def test_every_run_ends_at_a_stationary_point_or_says_why_not(kind: Any) -> None
         for seed in SEEDS:
             turn = count % 8
             count += 1
-            dtype, valued, workers = (np.float64, np.float32)[turn & 1], turn & 2 == 0, (1, 3)[turn >> 2]
+            dtype, valued, workers = (
+                (np.float64, np.float32)[turn & 1],
+                turn & 2 == 0,
+                (1, 3)[turn >> 2],
+            )
             problem, truth = kind(dtype, valued), kind()
-            theta0 = 10.0**magnitude * np.random.default_rng(seed).standard_normal(kind.dim)
+            theta0 = 10.0**magnitude * np.random.default_rng(seed).standard_normal(
+                kind.dim
+            )
             theta0 = theta0.astype(dtype)
             if count % 5 == 0:
-                status, message, theta = call(problem, theta0, workers, threads=count % 10 == 0)
+                status, message, theta = call(
+                    problem, theta0, workers, threads=count % 10 == 0
+                )
             else:
-                status, message, theta = run(problem, theta0, default_algorithm(problem, workers))
+                status, message, theta = run(
+                    problem, theta0, default_algorithm(problem, workers)
+                )
             case = f"from {magnitude}, {seed}: {status}, {message}"
             assert message
             if status == "diverged":
@@ -102,10 +124,16 @@ def test_every_run_ends_at_a_stationary_point_or_says_why_not(kind: Any) -> None
             eps = float(np.finfo(dtype).eps)
             t = max(TOL, 100 * eps)
             # A float32 gradient of thirty rows and a theta of length ten is off by some hundred eps.
-            flat = np.linalg.norm(g) * max(1.0, np.linalg.norm(theta)) / max(1.0, abs(value))
+            flat = (
+                np.linalg.norm(g)
+                * max(1.0, np.linalg.norm(theta))
+                / max(1.0, abs(value))
+            )
             if status == "converged":
                 converged += 1
                 assert flat <= 10 * t, case
-                lowest = polish(partial(exact, truth), theta, jac=True, method="L-BFGS-B").fun
+                lowest = polish(
+                    partial(exact, truth), theta, jac=True, method="L-BFGS-B"
+                ).fun
                 assert value - lowest <= 100 * t * max(1.0, abs(value)), case
     assert converged >= LEAST[kind.__name__] * count

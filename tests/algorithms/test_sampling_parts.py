@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from asyncqn.algorithms.sampling import metric as metrics
-from asyncqn.algorithms.sampling.metric import Shape, apply, draw, from_hessian, from_points, from_secants
+from asyncqn.algorithms.sampling.metric import (
+    Shape,
+    apply,
+    draw,
+    from_hessian,
+    from_points,
+    from_secants,
+)
 from asyncqn.algorithms.sampling.step_size import first_constant, fit_constant, step_for
 from asyncqn.algorithms.sampling.target import Target
 from asyncqn.algorithms.sampling.trajectory import trajectory
@@ -24,7 +31,9 @@ def dense(metric: np.ndarray) -> np.ndarray:
 
 def spread(metric: np.ndarray) -> np.ndarray:
     """The covariance of `draw`, from its columns: draws are linear in the normals."""
-    columns = np.stack([draw(metric, e) for e in np.eye(Shape(*metric.shape).normals)], axis=1)
+    columns = np.stack(
+        [draw(metric, e) for e in np.eye(Shape(*metric.shape).normals)], axis=1
+    )
     return columns @ columns.T
 
 
@@ -35,7 +44,9 @@ def random_precision(dim: int, rng: np.random.Generator) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dim", [1, 2, 7, 30])
-def test_the_metric_of_points_is_exact_on_a_quadratic_and_solves_its_equation(dim: int) -> None:
+def test_the_metric_of_points_is_exact_on_a_quadratic_and_solves_its_equation(
+    dim: int,
+) -> None:
     rng = np.random.default_rng(dim)
     P = random_precision(dim, rng)
     S = rng.standard_normal((2 * dim + 3, dim)) / np.sqrt(np.diag(P))
@@ -44,8 +55,12 @@ def test_the_metric_of_points_is_exact_on_a_quadratic_and_solves_its_equation(di
     H = dense(fitted.metric)
     off = P @ H - np.eye(dim)
     assert np.abs(off).max() < 1e-6 * np.linalg.cond(P)
-    np.testing.assert_allclose(spread(fitted.metric), H, rtol=1e-9, atol=1e-12 * np.abs(H).max())
-    bent = np.tanh(S * np.sqrt(np.diag(P))) * np.sqrt(np.diag(P))  # no quadratic: H (Y'Y) H = S'S still
+    np.testing.assert_allclose(
+        spread(fitted.metric), H, rtol=1e-9, atol=1e-12 * np.abs(H).max()
+    )
+    bent = np.tanh(S * np.sqrt(np.diag(P))) * np.sqrt(
+        np.diag(P)
+    )  # no quadratic: H (Y'Y) H = S'S still
     H = dense(from_points(S, bent).metric)  # type: ignore[union-attr]
     np.testing.assert_allclose(H @ (bent.T @ bent) @ H, S.T @ S, rtol=1e-6)
 
@@ -60,7 +75,9 @@ def test_points_that_do_not_span_the_space_give_no_metric() -> None:
     assert from_points(S, S) is None
 
 
-def test_the_low_rank_metric_takes_its_secants_and_is_positive(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_low_rank_metric_takes_its_secants_and_is_positive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rng, dim, r = np.random.default_rng(1), 40, 5
     monkeypatch.setattr(metrics, "RANK", r)
     P, S = random_precision(dim, rng), rng.standard_normal((r, dim))
@@ -71,11 +88,15 @@ def test_the_low_rank_metric_takes_its_secants_and_is_positive(monkeypatch: pyte
         np.testing.assert_allclose(H, H.T, rtol=1e-9, atol=1e-9 * np.abs(H).max())
         assert np.linalg.eigvalsh(H).min() > 0.0
         np.testing.assert_allclose(S @ P @ H, S, rtol=1e-6, atol=1e-7)  # H y = s
-        np.testing.assert_allclose(spread(metric), H, rtol=1e-8, atol=1e-9 * np.abs(H).max())
+        np.testing.assert_allclose(
+            spread(metric), H, rtol=1e-8, atol=1e-9 * np.abs(H).max()
+        )
 
 
 @pytest.mark.parametrize("dim", [300, 3000])
-def test_the_width_that_a_low_rank_metric_leaves_is_seen_from_few_draws(dim: int) -> None:
+def test_the_width_that_a_low_rank_metric_leaves_is_seen_from_few_draws(
+    dim: int,
+) -> None:
     """60 draws of eight chains; the exact value is (tr (CH^-1)^2 / tr CH^-1)^1/2 with D for H."""
     rng, chains = np.random.default_rng(dim), np.arange(60) % 8
     for condition in (1.0, 100.0):
@@ -86,17 +107,25 @@ def test_the_width_that_a_low_rank_metric_leaves_is_seen_from_few_draws(dim: int
         flat[0] = 1.0
         exact = math.sqrt((sd**4).sum() / (sd**2).sum())
         # Of 1,500 products the standard deviation is known to about 2 %.
-        assert metrics.unresolved_width(flat, S, chains) == pytest.approx(exact, rel=0.08)
+        assert metrics.unresolved_width(flat, S, chains) == pytest.approx(
+            exact, rel=0.08
+        )
     metric = from_secants(S, S / sd**2, Shape(*flat.shape))
     assert metric is not None
-    np.testing.assert_allclose(metrics.unresolved_width(metric, S, chains), 1.0, rtol=0.08)  # D is exact
+    np.testing.assert_allclose(
+        metrics.unresolved_width(metric, S, chains), 1.0, rtol=0.08
+    )  # D is exact
     X = rng.standard_normal((3, dim))
     back = np.stack([apply(metric, row) for row in metrics.solve(metric, X)])
     np.testing.assert_allclose(back, X, atol=1e-8)
-    assert metrics.unresolved_width(flat, S, np.zeros(60, int)) == 1.0  # one chain says nothing
+    assert (
+        metrics.unresolved_width(flat, S, np.zeros(60, int)) == 1.0
+    )  # one chain says nothing
 
 
-def test_the_metric_of_a_hessian_is_its_inverse_and_positive_where_that_is_not() -> None:
+def test_the_metric_of_a_hessian_is_its_inverse_and_positive_where_that_is_not() -> (
+    None
+):
     rng = np.random.default_rng(2)
     P = random_precision(5, rng)
     factor, log_det = from_hessian(P)
@@ -129,24 +158,34 @@ def test_leapfrog_is_reversible_and_its_energy_is_that_of_the_inverse_metric() -
         v = v - 0.025 * H @ g_y
     np.testing.assert_allclose(end.x, y, rtol=1e-9)
     kinetic = 0.5 * v @ np.linalg.solve(H, v) - 0.5 * z @ z
-    assert end.acceptance == pytest.approx(min(1.0, math.exp(value - model.value(y) - kinetic)), rel=1e-6)
-    back = trajectory(target, end.x, end.g, end.value, factor, 0.05, 7, np.linalg.solve(factor, -v))
+    assert end.acceptance == pytest.approx(
+        min(1.0, math.exp(value - model.value(y) - kinetic)), rel=1e-6
+    )
+    back = trajectory(
+        target, end.x, end.g, end.value, factor, 0.05, 7, np.linalg.solve(factor, -v)
+    )
     np.testing.assert_allclose(back.x, x, rtol=1e-6)
 
 
 @pytest.mark.parametrize("dim", [1, 3, 17, 1000])
-def test_a_leapfrog_step_has_the_bits_of_its_formula_and_stops_where_the_gradient_does(dim: int) -> None:
+def test_a_leapfrog_step_has_the_bits_of_its_formula_and_stops_where_the_gradient_does(
+    dim: int,
+) -> None:
     g, Hg, x, v, w = np.random.default_rng(dim).standard_normal((5, dim))
     w_1, v_1 = w + 0.5 * g, v - (0.5 * 0.3) * Hg
     x_1 = x + 0.3 * v_1
     assert kick_and_drift(0.3, 0.5, True, g, Hg, x, v, w)
     g[-1] = np.nan
     assert not kick_and_drift(0.3, 0.5, True, g, Hg, x, v, w)
-    assert [part.tobytes() for part in (x, v, w)] == [part.tobytes() for part in (x_1, v_1, w_1)]
+    assert [part.tobytes() for part in (x, v, w)] == [
+        part.tobytes() for part in (x_1, v_1, w_1)
+    ]
 
 
 def test_a_trajectory_makes_as_many_gradients_wherever_it_goes() -> None:
-    cliff = Model(lambda t: (0.5 * t @ t, t) if abs(t[0]) < 2.0 else (np.inf, t * np.nan), 2)
+    cliff = Model(
+        lambda t: (0.5 * t @ t, t) if abs(t[0]) < 2.0 else (np.inf, t * np.nan), 2
+    )
     counts, divergent = set(), set()
     for seed in range(40):
         target = Target(cliff, np.float64)
@@ -161,7 +200,9 @@ def test_a_trajectory_makes_as_many_gradients_wherever_it_goes() -> None:
     assert divergent == {False, True}
 
 
-@pytest.mark.parametrize("factor", [np.eye(2), np.array([[0.3, 0.0], [1.0, 2.0]])], ids=["unit", "wrong"])
+@pytest.mark.parametrize(
+    "factor", [np.eye(2), np.array([[0.3, 0.0], [1.0, 2.0]])], ids=["unit", "wrong"]
+)
 def test_a_kernel_keeps_the_posterior_whatever_its_metric(factor: np.ndarray) -> None:
     """One trajectory from each of many exact draws: their law stays, to within its Monte-Carlo error."""
 
@@ -176,7 +217,9 @@ def test_a_kernel_keeps_the_posterior_whatever_its_metric(factor: np.ndarray) ->
     target, g, moved = Target(bent, np.float64), np.empty(2), 0
     for i in range(n):
         value = target.value_and_grad(draws[i], g)
-        end = trajectory(target, draws[i], g, value, factor, 0.4, 3, rng.standard_normal(2))
+        end = trajectory(
+            target, draws[i], g, value, factor, 0.4, 3, rng.standard_normal(2)
+        )
         if rng.uniform() < end.acceptance:
             draws[i], moved = end.x, moved + 1
     assert 0.2 * n < moved < 0.98 * n  # the Metropolis test decides something
@@ -216,8 +259,12 @@ def test_rhat_and_ess_are_those_of_arviz_for_chains_of_one_length(seed: int) -> 
     from arviz_stats.base import array_stats
 
     x = autocorrelated(seed, 40 + 37 * seed)
-    np.testing.assert_allclose(mixing.rhat(list(x)), array_stats.rhat(x, chain_axis=0, draw_axis=1))
-    np.testing.assert_allclose(mixing.ess(list(x)), array_stats.ess(x, chain_axis=0, draw_axis=1))
+    np.testing.assert_allclose(
+        mixing.rhat(list(x)), array_stats.rhat(x, chain_axis=0, draw_axis=1)
+    )
+    np.testing.assert_allclose(
+        mixing.ess(list(x)), array_stats.ess(x, chain_axis=0, draw_axis=1)
+    )
     mean = array_stats.ess(x, chain_axis=0, draw_axis=1, method="mean")
     np.testing.assert_allclose(mixing.ess_of_mean(list(x)), mean)
 

@@ -11,7 +11,10 @@ import asyncqn as aq
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.pair_memory import PairMemory, PairRule
 from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE
-from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
+from asyncqn.algorithms.quasi_newton.staged_lbfgs import (
+    StagedLBFGS,
+    default_factorization_algorithm,
+)
 from asyncqn.core.master import Master
 from asyncqn.core.request import Request
 from asyncqn.core.streams import Stream
@@ -20,7 +23,10 @@ from asyncqn.errors import BadInput
 from asyncqn.runs.conclude import best_candidate
 from asyncqn.types import Commit, Task
 from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
-from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization, als
+from asyncqn_recommender.problems.profiled_factorization import (
+    ProfiledFactorization,
+    als,
+)
 
 N_USERS = 400
 
@@ -31,12 +37,24 @@ def columns(scale: float = 1.0) -> dict[str, Any]:
     n_items, n = 60, 8000
     users, items = np.sort(rng.integers(3, N_USERS, n)), rng.integers(0, n_items, n)
     F, G = rng.standard_normal((n_items, 2)), rng.standard_normal((N_USERS, 2))
-    values = 3.5 + np.einsum("nk,nk->n", F[items], G[users]) / 2 + 0.5 * rng.standard_normal(n)
+    values = (
+        3.5
+        + np.einsum("nk,nk->n", F[items], G[users]) / 2
+        + 0.5 * rng.standard_normal(n)
+    )
     values = (scale * values).astype(np.float32)
-    return {"users": users, "items": items, "values": values, "n_users": N_USERS, "n_items": n_items}
+    return {
+        "users": users,
+        "items": items,
+        "values": values,
+        "n_users": N_USERS,
+        "n_items": n_items,
+    }
 
 
-def model(scale: float = 1.0, dtype: Any = np.float32, rank: int = 3) -> ProfiledFactorization:
+def model(
+    scale: float = 1.0, dtype: Any = np.float32, rank: int = 3
+) -> ProfiledFactorization:
     return ProfiledFactorization(**columns(scale), rank=rank, dtype=dtype)
 
 
@@ -45,12 +63,19 @@ def run(problem: Any, workers: int, epochs: float = 14.0, **options: Any) -> aq.
     cluster = aq.Cluster(workers, worker_mean=10.0, worker_std=6.0, message=1.0)
     commits = algorithm.commits_for(epochs)
     return aq.minimize(
-        problem, algorithm, engine=Simulator(cluster), commits=commits, evaluate=commits, **options
+        problem,
+        algorithm,
+        engine=Simulator(cluster),
+        commits=commits,
+        evaluate=commits,
+        **options,
     )
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5, 10, 20, 40, 80])
-def test_without_any_parameter_it_ends_near_the_value_of_many_als_sweeps(workers: int) -> None:
+def test_without_any_parameter_it_ends_near_the_value_of_many_als_sweeps(
+    workers: int,
+) -> None:
     problem = model()
     both = MatrixFactorization(**columns(), rank=3, dtype=np.float32)
     start = problem.initial(np.random.default_rng(0))
@@ -66,7 +91,9 @@ def test_without_any_parameter_it_ends_near_the_value_of_many_als_sweeps(workers
 @pytest.mark.parametrize("spread", [1e-3, 1.0, 100.0])
 def test_wild_starts_and_scales_do_not_diverge(scale: float, spread: float) -> None:
     problem = model(scale)
-    start = (spread * np.random.default_rng(1).standard_normal(problem.dim)).astype(np.float32)
+    start = (spread * np.random.default_rng(1).standard_normal(problem.dim)).astype(
+        np.float32
+    )
     for workers in (1, 10, 80):
         found = run(problem, workers, theta0=start)
         assert found.status in ("completed", "converged")
@@ -96,8 +123,12 @@ def test_shares_of_blocks_add_up_to_the_exact_gradient_and_value() -> None:
     exact = np.empty_like(iterate.theta)
     problem.grad(iterate.theta, np.arange(N_USERS), exact)
     # Sums of 8000 terms in another order: 8000 eps relative to the largest.
-    np.testing.assert_allclose(sum(u.g for u in updates), exact, atol=2e-12 * np.abs(exact).max())
-    assert sum(u.value for u in updates) == pytest.approx(problem.value(iterate.theta), rel=2e-12)
+    np.testing.assert_allclose(
+        sum(u.g for u in updates), exact, atol=2e-12 * np.abs(exact).max()
+    )
+    assert sum(u.value for u in updates) == pytest.approx(
+        problem.value(iterate.theta), rel=2e-12
+    )
     assert sum(u.curvature[-1] for u in updates) == pytest.approx(8000)
 
 
@@ -124,10 +155,14 @@ def test_batches_in_fewer_blocks_than_passes_end_at_the_same_bits_on_any_number_
 
 def test_more_blocks_of_a_batch_than_of_a_pass_are_refused() -> None:
     with pytest.raises(BadInput, match="batch_blocks must be at most blocks = 2"):
-        StagedLBFGS(batches=4, warmup=4, blocks=2, curvature=5, in_step=True, batch_blocks=3)
+        StagedLBFGS(
+            batches=4, warmup=4, blocks=2, curvature=5, in_step=True, batch_blocks=3
+        )
 
 
-def test_the_product_with_images_equals_the_dense_recursion_at_every_ring_offset() -> None:
+def test_the_product_with_images_equals_the_dense_recursion_at_every_ring_offset() -> (
+    None
+):
     rng = np.random.default_rng(2)
     d, M = 7, 3
     root = rng.standard_normal((d, d))
@@ -146,7 +181,9 @@ def test_the_product_with_images_equals_the_dense_recursion_at_every_ring_offset
         v = rng.standard_normal(d)
         found = memory.product(v, np.empty(d), image=H0 @ v)
         # d = 7 and condition numbers below 1e3: 1e4 eps.
-        np.testing.assert_allclose(found, H @ v, rtol=1e-11, atol=1e-11 * np.abs(H @ v).max())
+        np.testing.assert_allclose(
+            found, H @ v, rtol=1e-11, atol=1e-11 * np.abs(H @ v).max()
+        )
     assert not memory.admit(PairRule(0.0, COSINE), s, -y, -H0 @ y)
 
 
@@ -158,26 +195,40 @@ def test_a_warm_up_that_did_harm_is_undone() -> None:
     first = algorithm.step(iterate, None, problem, Task(0, 0, Stream(0, 0, 0), 0))
     iterate = algorithm.apply(iterate, [first], Commit(1, [0], problem.value))
     iterate.theta[...] = 1e3  # as if the steps after it had gone astray
-    last = algorithm.step(iterate, None, problem, Task(0, algorithm.warmup, Stream(0, 0, 1), 0))
+    last = algorithm.step(
+        iterate, None, problem, Task(0, algorithm.warmup, Stream(0, 0, 1), 0)
+    )
     iterate = algorithm.apply(iterate, [last], Commit(1, [0], problem.value))
     assert iterate.theta.tobytes() == start.tobytes()
-    again = algorithm.step(iterate, None, problem, Task(0, algorithm.warmup + 1, Stream(0, 0, 2), 0))
-    assert algorithm.apply(iterate, [again], Commit(1, [0], problem.value)).trial.kept == 1
+    again = algorithm.step(
+        iterate, None, problem, Task(0, algorithm.warmup + 1, Stream(0, 0, 2), 0)
+    )
+    assert (
+        algorithm.apply(iterate, [again], Commit(1, [0], problem.value)).trial.kept == 1
+    )
 
 
-def test_an_update_that_is_no_number_makes_the_trial_shrink_and_not_the_run_fail() -> None:
+def test_an_update_that_is_no_number_makes_the_trial_shrink_and_not_the_run_fail() -> (
+    None
+):
     problem = model()
     algorithm = replace(default_factorization_algorithm(problem, 1), warmup=0)
     iterate = algorithm.init(problem.initial(np.random.default_rng(0)))
     task = Task(0, 0, Stream(0, 0, 0), 0)
     iterate = algorithm.apply(
-        iterate, [algorithm.step(iterate, None, problem, task)], Commit(1, [0], problem.value)
+        iterate,
+        [algorithm.step(iterate, None, problem, task)],
+        Commit(1, [0], problem.value),
     )
     base, trial = iterate.base.copy(), iterate.theta.copy()
-    broken = algorithm.step(iterate._replace(theta=np.full_like(trial, 1e30)), None, problem, task)
+    broken = algorithm.step(
+        iterate._replace(theta=np.full_like(trial, 1e30)), None, problem, task
+    )
     assert broken.value == np.inf
     iterate = algorithm.apply(iterate, [broken], Commit(1, [0], problem.value))
-    np.testing.assert_allclose(iterate.theta - base, 0.1 * (trial - base), rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(
+        iterate.theta - base, 0.1 * (trial - base), rtol=1e-3, atol=1e-6
+    )
 
 
 def test_commits_for_counts_batches_and_then_passes() -> None:
@@ -187,13 +238,20 @@ def test_commits_for_counts_batches_and_then_passes() -> None:
 
 def test_what_does_not_fit_is_refused_in_a_sentence() -> None:
     algorithm = StagedLBFGS(batches=80, warmup=80, blocks=2, curvature=10)
-    with pytest.raises(BadInput, match="needs a problem with curvature_size and grad_with_curvature"):
+    with pytest.raises(
+        BadInput, match="needs a problem with curvature_size and grad_with_curvature"
+    ):
         check_fit(algorithm, aq.LinearGaussian.random(12, 200, seed=0))
     with pytest.raises(BadInput, match="must be the problem's 26"):
         algorithm.check(model(rank=5))
     with pytest.raises(BadInput, match="cannot be cut into 500 parts"):
         replace(algorithm, batches=500).check(model(rank=3))
-    for name, value in (("batches", 0), ("warmup", -1), ("memory", 0), ("blocks", True)):
+    for name, value in (
+        ("batches", 0),
+        ("warmup", -1),
+        ("memory", 0),
+        ("blocks", True),
+    ):
         with pytest.raises(BadInput, match=name):
             replace(algorithm, **{name: value})
 
@@ -209,7 +267,10 @@ def test_curvature_and_value_come_with_the_gradient_of_the_same_rows() -> None:
     problem.grad(theta, every, g)
     assert out.tobytes() == g.tobytes()
     assert value == pytest.approx(problem.value(theta), rel=1e-12)
-    whole, made = problem.inverse_metric(theta, 0.3, 5), problem.inverse_metric_from(summary, 0.3, 5)
+    whole, made = (
+        problem.inverse_metric(theta, 0.3, 5),
+        problem.inverse_metric_from(summary, 0.3, 5),
+    )
     whole.apply(theta, g)
     made.apply(theta, out)
     # The sums are the same in another order; K = 3 keeps the eigenvectors well apart.
@@ -219,17 +280,25 @@ def test_curvature_and_value_come_with_the_gradient_of_the_same_rows() -> None:
     problem.grad_with_curvature(theta, every[:half], g, first)
     problem.grad_with_curvature(theta, every[half:], g, second)
     share = half / problem.n_data
-    np.testing.assert_allclose(share * first + (1 - share) * second, summary, rtol=1e-10)
+    np.testing.assert_allclose(
+        share * first + (1 - share) * second, summary, rtol=1e-10
+    )
 
 
-def test_a_run_reports_the_last_point_kept_where_that_is_lower_than_the_trial_under_way() -> None:
+def test_a_run_reports_the_last_point_kept_where_that_is_lower_than_the_trial_under_way() -> (
+    None
+):
     problem = model()
     algorithm = replace(default_factorization_algorithm(problem, 1), warmup=0)
     start = problem.initial(np.random.default_rng(0))
-    master = Master(Request(problem, algorithm, start, commits=9, evaluate=9), workers=1)
+    master = Master(
+        Request(problem, algorithm, start, commits=9, evaluate=9), workers=1
+    )
     for version in range(3):
         task = Task(0, version, Stream(0, 0, version), 0)
-        master.commit([algorithm.step(master.iterate, None, problem, task)], float(version), [0])
+        master.commit(
+            [algorithm.step(master.iterate, None, problem, task)], float(version), [0]
+        )
     base, trial = master.iterate.base, master.iterate.theta
     values = problem.value(base), problem.value(trial)
     assert values[1] < values[0]
@@ -244,9 +313,13 @@ def test_a_run_reports_the_last_point_kept_where_that_is_lower_than_the_trial_un
 
 
 @pytest.mark.parametrize("epochs", [0.5, 1.0, 2.0, 6.0])
-def test_no_run_reports_more_than_its_start_or_its_last_evaluation(epochs: float) -> None:
+def test_no_run_reports_more_than_its_start_or_its_last_evaluation(
+    epochs: float,
+) -> None:
     problem = model()
-    start = (100 * np.random.default_rng(1).standard_normal(problem.dim)).astype(np.float32)
+    start = (100 * np.random.default_rng(1).standard_normal(problem.dim)).astype(
+        np.float32
+    )
     for workers in (1, 40):
         found = run(problem, workers, epochs, theta0=start)
         assert found.fun == problem.value(found.theta)
@@ -256,16 +329,22 @@ def test_no_run_reports_more_than_its_start_or_its_last_evaluation(epochs: float
 
 
 @pytest.mark.parametrize(("change", "anew"), [(1.2, False), (3.0, True)])
-def test_a_curvature_that_has_become_another_calls_for_a_new_metric(change: float, anew: bool) -> None:
+def test_a_curvature_that_has_become_another_calls_for_a_new_metric(
+    change: float, anew: bool
+) -> None:
     problem = model()
     algorithm = replace(default_factorization_algorithm(problem, 1), warmup=0)
     iterate = algorithm.init(problem.initial(np.random.default_rng(0)))
     for version in range(3):
-        update = algorithm.step(iterate, None, problem, Task(0, version, Stream(0, 0, 0), 0))
+        update = algorithm.step(
+            iterate, None, problem, Task(0, version, Stream(0, 0, 0), 0)
+        )
         if version == 2:
             update = update._replace(curvature=change * iterate.initial.curvature)
         before = iterate.initial.curvature.copy()
-        iterate = algorithm.apply(iterate, [update], Commit(version + 1, [0], problem.value))
+        iterate = algorithm.apply(
+            iterate, [update], Commit(version + 1, [0], problem.value)
+        )
     assert iterate.trial.kept == 3
     assert iterate.initial.blind[0] == anew
     assert (iterate.initial.curvature.tobytes() != before.tobytes()) == anew
@@ -273,7 +352,9 @@ def test_a_curvature_that_has_become_another_calls_for_a_new_metric(change: floa
 
 
 @pytest.mark.parametrize(("times", "turned"), [(3.0, False), (5.0, True)])
-def test_a_batch_with_several_times_the_loss_turns_the_warm_up_back(times: float, turned: bool) -> None:
+def test_a_batch_with_several_times_the_loss_turns_the_warm_up_back(
+    times: float, turned: bool
+) -> None:
     problem = model()
     algorithm = default_factorization_algorithm(problem, 1)
     start = problem.initial(np.random.default_rng(0))

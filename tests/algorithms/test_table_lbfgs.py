@@ -21,19 +21,26 @@ def _commit(version: int) -> Commit:
     return Commit(version, [0], lambda theta: math.nan)
 
 
-def _send(algorithm: aq.TableLBFGS, it: Iterate, part: int, g: Any, z: Any, version: int) -> Iterate:
+def _send(
+    algorithm: aq.TableLBFGS, it: Iterate, part: int, g: Any, z: Any, version: int
+) -> Iterate:
     update = Update(np.asarray(g), np.asarray(z), math.nan, part, True, version - 1)
     return algorithm.apply(it, [update], _commit(version))
 
 
-def test_stale_gradients_of_a_quadratic_give_its_minimum_once_the_curvature_is_known() -> None:
+def test_stale_gradients_of_a_quadratic_give_its_minimum_once_the_curvature_is_known() -> (
+    None
+):
     # All parts have curvature 3 and minima of their own: with H = 1/3, mean z - H mean g is the mean of the
     # minima, though every gradient was taken at another point and none near it.
     algorithm = aq.TableLBFGS(parts=8, first=8)
     rng = np.random.default_rng(1)
     minima, it = rng.standard_normal(8), algorithm.init(np.zeros(1))
     for version in range(1, 12):
-        part, z = (version - 1) % 8, 0.0 if version <= 8 else float(rng.standard_normal())
+        part, z = (
+            (version - 1) % 8,
+            0.0 if version <= 8 else float(rng.standard_normal()),
+        )
         it = _send(algorithm, it, part, [3.0 * (z - minima[part])], [z], version)
     assert it.memory.accepted == 1
     assert abs(it.theta[0] - minima.mean()) < 1e-12
@@ -46,11 +53,20 @@ def test_the_sums_are_those_of_the_table() -> None:
     it = algorithm.init(np.zeros(3))
     for version in range(1, 30):
         it = _send(
-            algorithm, it, int(rng.integers(9)), rng.standard_normal(3), rng.standard_normal(3), version
+            algorithm,
+            it,
+            int(rng.integers(9)),
+            rng.standard_normal(3),
+            rng.standard_normal(3),
+            version,
         )
         known = it.course.table.read >= 0
-        assert np.allclose(it.course.table.g_sum, it.course.table.g[known].sum(axis=0), atol=1e-12)
-        assert np.allclose(it.course.table.z_sum, it.course.table.z[known].sum(axis=0), atol=1e-12)
+        assert np.allclose(
+            it.course.table.g_sum, it.course.table.g[known].sum(axis=0), atol=1e-12
+        )
+        assert np.allclose(
+            it.course.table.z_sum, it.course.table.z[known].sum(axis=0), atol=1e-12
+        )
         assert it.course.table.counts.seen == known.sum()
 
 
@@ -58,7 +74,9 @@ def test_an_update_that_is_older_than_the_entry_of_its_part_is_void() -> None:
     algorithm = aq.TableLBFGS(parts=9, first=2)
     it = algorithm.init(np.zeros(1))
     for version in range(1, 5):
-        it = _send(algorithm, it, version % 2, [1.0 + version], [0.1 * version], version)
+        it = _send(
+            algorithm, it, version % 2, [1.0 + version], [0.1 * version], version
+        )
     late = Update(np.array([9.0]), np.array([9.0]), math.nan, 0, True, 1)
     after = algorithm.apply(it, [late], _commit(5))
     assert after.course.table.g[0, 0] == 5.0
@@ -82,7 +100,11 @@ def test_scatter_gives_the_inverse_covariance_of_the_updates() -> None:
 @pytest.mark.parametrize("length", [3, 300])
 def test_scatter_about_the_running_mean_is_that_of_a_plain_loop(length: int) -> None:
     rng = np.random.default_rng(0)
-    metric, F, mean = ScatterMatrix.empty(np.zeros(length)), np.zeros((length, length)), np.zeros(length)
+    metric, F, mean = (
+        ScatterMatrix.empty(np.zeros(length)),
+        np.zeros((length, length)),
+        np.zeros(length),
+    )
     for k in range(30):
         update = rng.standard_normal(length)
         metric.note_deviation(update)
@@ -116,7 +138,11 @@ def test_a_pair_is_of_a_quarter_of_the_parts_or_of_half_as_many_updates_as_numbe
     algorithm = aq.TableLBFGS(parts=40, first=40)
     it, pairs = algorithm.init(np.zeros(length)), []
     for version in range(1, 100):
-        z = np.zeros(length) if version <= 40 else 0.3 + 0.05 * rng.standard_normal(length)
+        z = (
+            np.zeros(length)
+            if version <= 40
+            else 0.3 + 0.05 * rng.standard_normal(length)
+        )
         it = _send(algorithm, it, (version - 1) % 40, 2.0 * z - 1.0, z, version)
         pairs.append(it.memory.accepted)
     assert pairs.index(2) - pairs.index(1) == moved
@@ -138,7 +164,9 @@ def test_parts_in_a_row_lie_far_apart_and_cover_all_rows() -> None:
     for parts in (1, 2, 7, 100, 1024):
         places = [int(place_of(part, parts)) for part in range(parts)]
         assert sorted(places) == list(range(parts))
-    assert len({int(place_of(part, 100)) // 10 for part in range(10)}) >= 8  # of ten tenths of the rows
+    assert (
+        len({int(place_of(part, 100)) // 10 for part in range(10)}) >= 8
+    )  # of ten tenths of the rows
 
 
 def test_growth_quickens_and_says_when_all_parts_are_active() -> None:
@@ -146,9 +174,14 @@ def test_growth_quickens_and_says_when_all_parts_are_active() -> None:
     algorithm = aq.TableLBFGS(parts=40, first=4)
     assert algorithm.stages[0].growth == growth
     assert growth.updates(40) == 3 * 4 + 2 * 6 + 30
-    schedule = aq.simulate(aq.Cluster(3, 1.0, 0.3), algorithm.stages, growth.updates(40) + 3, 0)
+    schedule = aq.simulate(
+        aq.Cluster(3, 1.0, 0.3), algorithm.stages, growth.updates(40) + 3, 0
+    )
     assert schedule.part is not None
-    active = [int(schedule.part[schedule.read <= v].max()) + 1 for v in (0, 12, 24, growth.updates(40))]
+    active = [
+        int(schedule.part[schedule.read <= v].max()) + 1
+        for v in (0, 12, 24, growth.updates(40))
+    ]
     assert (np.array(active[:3]) <= (4, 5, 11)).all()
     assert active[3] == 40
 
@@ -161,7 +194,9 @@ def test_a_table_that_goes_astray_turns_back_and_the_run_still_converges() -> No
     problem = aq.LinearGaussian(A, A @ np.arange(1.0, 7.0), 1.0)
     algorithm = aq.TableLBFGS(parts=40, first=4)
     for seed in range(3):
-        run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(4, 1.0, 0.5)), seed=seed)
+        run = aq.minimize(
+            problem, algorithm, engine=aq.Simulator(aq.Cluster(4, 1.0, 0.5)), seed=seed
+        )
         assert run.status == "converged"
         assert run.fun <= problem.optimum * (1.0 + 1e-9) + 1e-9
         assert run.counters["turns"] <= TURNS + 1
@@ -174,21 +209,34 @@ class _Wild:
 
     def value(self, theta: np.ndarray) -> float:
         with np.errstate(over="ignore"):
-            mean = 20.0 + 0.5 * (self.n_data - 1) / self.n_data - 0.5  # that of the rows, as in the gradient
-            return float(np.exp(50.0 * theta).sum() * self.n_data - mean * self.n_data * theta.sum())
+            mean = (
+                20.0 + 0.5 * (self.n_data - 1) / self.n_data - 0.5
+            )  # that of the rows, as in the gradient
+            return float(
+                np.exp(50.0 * theta).sum() * self.n_data
+                - mean * self.n_data * theta.sum()
+            )
 
     def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
         with np.errstate(over="ignore"):
-            out[:] = self.n_data * (50.0 * np.exp(50.0 * theta) - 20.0 - (rows.mean() / self.n_data - 0.5))
+            out[:] = self.n_data * (
+                50.0 * np.exp(50.0 * theta) - 20.0 - (rows.mean() / self.n_data - 0.5)
+            )
 
 
 def test_a_gradient_that_is_not_finite_is_no_divergence() -> None:
     algorithm = aq.TableLBFGS(parts=40, first=4)
     run = aq.minimize(
-        _Wild(), algorithm, engine=aq.Simulator(aq.Cluster(2)), theta0=np.array([0.0, 2.0, -3.0]), check=False
+        _Wild(),
+        algorithm,
+        engine=aq.Simulator(aq.Cluster(2)),
+        theta0=np.array([0.0, 2.0, -3.0]),
+        check=False,
     )
     assert run.status == "converged"
-    assert np.allclose(run.theta, math.log(0.4) / 50.0, atol=1e-3)  # 50 exp(50 t) = 20, by all rows
+    assert np.allclose(
+        run.theta, math.log(0.4) / 50.0, atol=1e-3
+    )  # 50 exp(50 t) = 20, by all rows
 
 
 @pytest.mark.parametrize("workers", [1, 7, 60])
@@ -234,12 +282,18 @@ def test_a_table_that_does_not_fit_the_master_is_refused() -> None:
     assert 16 * aq.table_algorithm(Long(), 4).parts * 10**6 <= 2**30
 
 
-@pytest.mark.parametrize("make", [aq.BlockLBFGS, lambda blocks, **given: aq.GrowingLBFGS(blocks, 1, **given)])
-def test_an_H0_from_the_scatter_saves_passes_where_features_are_turned(make: Any) -> None:
+@pytest.mark.parametrize(
+    "make", [aq.BlockLBFGS, lambda blocks, **given: aq.GrowingLBFGS(blocks, 1, **given)]
+)
+def test_an_H0_from_the_scatter_saves_passes_where_features_are_turned(
+    make: Any,
+) -> None:
     rng = np.random.default_rng(0)
     turn, _ = np.linalg.qr(rng.standard_normal((12, 12)))
     X = rng.standard_normal((4000, 12)) * np.geomspace(1.0, 0.02, 12) @ turn
-    problem = aq.LogisticRegression(X, X @ (5.0 * turn.sum(axis=0)) + rng.logistic(size=4000) > 0)
+    problem = aq.LogisticRegression(
+        X, X @ (5.0 * turn.sum(axis=0)) + rng.logistic(size=4000) > 0
+    )
     engine = aq.Simulator(aq.Cluster(workers=10))
     passes = {}
     for scale in ("pairs", "scatter"):
@@ -253,7 +307,9 @@ def test_an_H0_from_the_scatter_saves_passes_where_features_are_turned(make: Any
 def test_one_part_has_no_scatter() -> None:
     problem = aq.LinearGaussian.random(dim=5, n_data=60, seed=1)
     algorithm = aq.BlockLBFGS(1, initial_scale="scatter")
-    run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(1)), commits=60)
+    run = aq.minimize(
+        problem, algorithm, engine=aq.Simulator(aq.Cluster(1)), commits=60
+    )
     assert run.status == "converged"
     with pytest.raises(aq.BadInput, match="initial_scale must be"):
         aq.BlockLBFGS(1, initial_scale="diagonal")
@@ -261,18 +317,25 @@ def test_one_part_has_no_scatter() -> None:
 
 def test_theta_is_set_anew_every_few_updates_and_all_of_them_enter_the_table() -> None:
     rng = np.random.default_rng(0)
-    algorithm, minima = aq.TableLBFGS(parts=9, first=2, every=3), rng.standard_normal((9, 3))
+    algorithm, minima = (
+        aq.TableLBFGS(parts=9, first=2, every=3),
+        rng.standard_normal((9, 3)),
+    )
     it = algorithm.init(np.zeros(3))
     moved = []
     for version in range(1, 31):
         before = it.theta.copy()
         # Parts with curvature 2 and minima of their own: no update gives a reason to turn back.
         z = it.theta + 0.1 * rng.standard_normal(3)
-        it = _send(algorithm, it, version % 9, 2.0 * (z - minima[version % 9]), z, version)
+        it = _send(
+            algorithm, it, version % 9, 2.0 * (z - minima[version % 9]), z, version
+        )
         if not np.array_equal(it.theta, before):
             moved.append(version)
         known = it.course.table.read >= 0
-        assert np.allclose(it.course.table.g_sum, it.course.table.g[known].sum(axis=0), atol=1e-12)
+        assert np.allclose(
+            it.course.table.g_sum, it.course.table.g[known].sum(axis=0), atol=1e-12
+        )
     assert len(moved) > 5
     assert all(version % 3 == 0 for version in moved)
 
@@ -290,7 +353,9 @@ def test_a_run_with_fewer_steps_than_updates_converges(every: int) -> None:
 
 def test_many_workers_get_fewer_steps_and_a_slow_master_longer_parts() -> None:
     problem = aq.LogisticRegression.random(n_data=60_000, dim=5, seed=0)
-    few, many = (aq.table_algorithm(problem, workers, master=0.3) for workers in (40, 400))
+    few, many = (
+        aq.table_algorithm(problem, workers, master=0.3) for workers in (40, 400)
+    )
     assert (few.every, many.every) == (1, 10)
     assert (few.parts, many.parts) == (1500, 1500)
     # Four parts per worker where the master keeps up, one at least where it does not.

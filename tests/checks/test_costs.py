@@ -26,13 +26,18 @@ def test_a_cluster_states_its_costs_by_rows() -> None:
 
 def test_a_slow_gradient_makes_messages_cheap() -> None:
     class Slow(aq.LogisticRegression):
-        def grad_with_value(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> float:
+        def grad_with_value(
+            self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray
+        ) -> float:
             for _ in range(200 * len(rows)):
                 np.dot(theta, theta)
             return super().grad_with_value(theta, rows, out)
 
     slow = Slow(PROBLEM.X, PROBLEM.y)
-    costs = [measured_costs(problem, np.zeros(5), aq.Threads(2)) for problem in (slow, PROBLEM)]
+    costs = [
+        measured_costs(problem, np.zeros(5), aq.Threads(2))
+        for problem in (slow, PROBLEM)
+    ]
     assert 100.0 * costs[0].message < costs[1].message
     assert 100.0 * costs[0].master < costs[1].master
 
@@ -53,10 +58,16 @@ def test_an_engine_says_what_a_message_takes() -> None:
     class Silent(Own):
         message_seconds = None
 
-    quick, slow = (measured_costs(PROBLEM, np.zeros(5), Own(seconds)) for seconds in (1e-5, 1.0))
+    quick, slow = (
+        measured_costs(PROBLEM, np.zeros(5), Own(seconds)) for seconds in (1e-5, 1.0)
+    )
     assert quick.message < 1e-3 * slow.message
     # Without a word of the engine, a message takes a millisecond.
-    assert quick.message < measured_costs(PROBLEM, np.zeros(5), Silent(0.0)).message < slow.message
+    assert (
+        quick.message
+        < measured_costs(PROBLEM, np.zeros(5), Silent(0.0)).message
+        < slow.message
+    )
     run = aq.minimize(PROBLEM, engine=Silent(0.0), waits=False)
     assert isinstance(run.algorithm, aq.TableLBFGS)
 
@@ -69,7 +80,9 @@ def test_the_numbers_that_an_engine_agrees_on_are_used() -> None:
     assert measured_costs(PROBLEM, np.zeros(5), Agreed(2)).message == 32.0
 
 
-@pytest.mark.parametrize("engine", [aq.Threads(3), aq.Processes(2)], ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize(
+    "engine", [aq.Threads(3), aq.Processes(2)], ids=lambda e: type(e).__name__
+)
 def test_a_real_engine_measures_a_message(engine: aq.Threads | aq.Processes) -> None:
     seconds = engine.message_seconds(np.zeros(5))
     assert seconds is not None
@@ -77,7 +90,9 @@ def test_a_real_engine_measures_a_message(engine: aq.Threads | aq.Processes) -> 
 
 
 @pytest.mark.parametrize(
-    "engine", [aq.Simulator(aq.Cluster(5, 1.0, 0.3, message=10.0, rows=1)), aq.Threads(2)], ids=str
+    "engine",
+    [aq.Simulator(aq.Cluster(5, 1.0, 0.3, message=10.0, rows=1)), aq.Threads(2)],
+    ids=str,
 )
 def test_nobody_waits_where_that_is_asked_for(engine: aq.Engine) -> None:
     run = aq.minimize(PROBLEM, engine=engine, waits=False)
@@ -90,7 +105,15 @@ def test_nobody_waits_where_that_is_asked_for(engine: aq.Engine) -> None:
 
 
 def test_an_algorithm_that_waits_contradicts_it() -> None:
-    with pytest.raises(aq.BadInput, match="waits=False, but BlockLBFGS waits for slow workers"):
+    with pytest.raises(
+        aq.BadInput, match="waits=False, but BlockLBFGS waits for slow workers"
+    ):
         aq.minimize(PROBLEM, aq.BlockLBFGS(2), engine=aq.Threads(2), waits=False)
-    run = aq.minimize(PROBLEM, aq.AsyncSGD(h=1e-5, batch=10), engine=aq.Threads(2), commits=20, waits=False)
+    run = aq.minimize(
+        PROBLEM,
+        aq.AsyncSGD(h=1e-5, batch=10),
+        engine=aq.Threads(2),
+        commits=20,
+        waits=False,
+    )
     assert run.nit == 20

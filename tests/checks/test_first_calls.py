@@ -35,7 +35,9 @@ def without_prior(self: Any, theta: Any, rows: Any, out: Any) -> None:
 
 
 def prior_of_every_row(self: Any, theta: Any, rows: Any, out: Any) -> None:
-    out[:] = self.n_data * self.prior * theta + self.n_data / len(rows) * self.slope(theta, rows)
+    out[:] = self.n_data * self.prior * theta + self.n_data / len(rows) * self.slope(
+        theta, rows
+    )
 
 
 def unscaled(self: Any, theta: Any, rows: Any, out: Any) -> None:
@@ -47,11 +49,15 @@ def scaled_prior(self: Any, theta: Any, rows: Any, out: Any) -> None:
 
 
 def root_scaled(self: Any, theta: Any, rows: Any, out: Any) -> None:
-    out[:] = self.prior * theta + (self.n_data / len(rows)) ** 0.5 * self.slope(theta, rows)
+    out[:] = self.prior * theta + (self.n_data / len(rows)) ** 0.5 * self.slope(
+        theta, rows
+    )
 
 
 def repeats_once(self: Any, theta: Any, rows: Any, out: Any) -> None:
-    out[:] = self.prior * theta + self.n_data / len(rows) * self.slope(theta, np.unique(rows))
+    out[:] = self.prior * theta + self.n_data / len(rows) * self.slope(
+        theta, np.unique(rows)
+    )
 
 
 def one_entry(self: Any, theta: Any, rows: Any, out: Any) -> None:
@@ -178,10 +184,19 @@ TABLE = [
 @pytest.mark.parametrize("kind", ["linear", "logistic"])
 @pytest.mark.parametrize(("n", "dim"), [(30, 4), (400, 20)])
 @pytest.mark.parametrize(
-    ("base", "method", "bug", "words"), TABLE, ids=lambda x: getattr(x, "__name__", None)
+    ("base", "method", "bug", "words"),
+    TABLE,
+    ids=lambda x: getattr(x, "__name__", None),
 )
 def test_a_mistake_is_named_in_one_sentence(
-    base: Any, method: str, bug: Any, words: str, n: int, dim: int, kind: str, dtype: Any
+    base: Any,
+    method: str,
+    bug: Any,
+    words: str,
+    n: int,
+    dim: int,
+    kind: str,
+    dtype: Any,
 ) -> None:
     wrong = type("Wrong", (base,), {method: bug})(kind, n, dim, dtype)
     with pytest.raises(BadInput, match=words) as caught:
@@ -200,7 +215,9 @@ def test_gross_mistakes_show_on_a_few_rows_of_many(bug: Any, dtype: Any) -> None
 
 
 @pytest.mark.parametrize("factor", [2.0, 0.5, -2.0])
-def test_a_gradient_of_another_size_is_named_where_it_is_along_theta(factor: float) -> None:
+def test_a_gradient_of_another_size_is_named_where_it_is_along_theta(
+    factor: float,
+) -> None:
     # A prior, whose slope is along theta as well, would explain a wrong sign here.
     class Bowl:
         dim, n_data = 4, 10
@@ -211,20 +228,32 @@ def test_a_gradient_of_another_size_is_named_where_it_is_along_theta(factor: flo
         def grad(self, theta: Any, rows: Any, out: Any) -> None:
             out[:] = factor * theta
 
-    with pytest.raises(BadInput, match=rf"Bowl.grad is {factor:g} times the gradient of Bowl.value"):
+    with pytest.raises(
+        BadInput, match=rf"Bowl.grad is {factor:g} times the gradient of Bowl.value"
+    ):
         check_first_calls(Bowl(), np.ones(4))
 
 
 def test_a_wrong_value_is_compared_with_value_rows() -> None:
     for bug, words in ((value_is_a_mean, "mean"), (value_without_prior, "prior")):
-        wrong = type("Wrong", (WithRows,), {"value": bug})("logistic", 300, 4, np.float64)
+        wrong = type("Wrong", (WithRows,), {"value": bug})(
+            "logistic", 300, 4, np.float64
+        )
         with pytest.raises(BadInput, match=words):
             check_first_calls(wrong, np.zeros(4))
 
 
-def test_the_checks_can_be_left_out_and_are_not_made_of_our_own(monkeypatch: Any) -> None:
+def test_the_checks_can_be_left_out_and_are_not_made_of_our_own(
+    monkeypatch: Any,
+) -> None:
     wrong = type("Wrong", (Model,), {"grad": mean})("linear", 30, 3, np.float64)
-    run = aq.minimize(wrong, aq.AsyncSGD(h=1e-6, batch=3), engine=aq.Threads(1), commits=3, check=False)
+    run = aq.minimize(
+        wrong,
+        aq.AsyncSGD(h=1e-6, batch=3),
+        engine=aq.Threads(1),
+        commits=3,
+        check=False,
+    )
     assert run.nit == 3
     ours = aq.LinearGaussian.random(4, 20)
     monkeypatch.setattr(aq.LinearGaussian, "value", stopping)
@@ -257,7 +286,9 @@ class FastCosines:
 
 def test_values_that_oscillate_too_fast_for_differences_are_warned_of_and_not_refused():
     problem = FastCosines()
-    with pytest.warns(UndecidedWarning, match="finite differences cannot tell") as caught:
+    with pytest.warns(
+        UndecidedWarning, match="finite differences cannot tell"
+    ) as caught:
         check_first_calls(problem, 1.0 / problem.p)
     assert one_sentence(str(caught[0].message))
 

@@ -32,7 +32,10 @@ def shipped(dtype: Any) -> list[Any]:
         ProfiledFactorization(**ratings, rank=3, dtype=dtype),
     ]
     if dtype is np.float64:
-        found += [Mixture.random(3, 40, width=10.0, gap=4.0, seed=3), PhaseRetrieval.random(6, 170)]
+        found += [
+            Mixture.random(3, 40, width=10.0, gap=4.0, seed=3),
+            PhaseRetrieval.random(6, 170),
+        ]
     return found
 
 
@@ -58,7 +61,10 @@ def test_no_problem_of_ours_is_refused_wherever_it_starts(dtype: Any) -> None:
     for problem in shipped(dtype):
         start = starting_point(problem, None, 0)
         wild = np.random.default_rng(1).standard_normal(problem.dim)
-        for theta in [start, *(size * wild for size in (0.0, 1e-8, 1.0, 1e4, 1e8, 1e12, 1e30))]:
+        for theta in [
+            start,
+            *(size * wild for size in (0.0, 1e-8, 1.0, 1e4, 1e8, 1e12, 1e30)),
+        ]:
             compare_functions(problem, theta.astype(start.dtype))
             compare_functions(Bare(problem), theta.astype(start.dtype))
 
@@ -74,7 +80,14 @@ def test_no_problem_of_ours_is_refused_wherever_it_starts(dtype: Any) -> None:
     seed=st.integers(0, 2**30),
 )
 def test_no_sound_model_is_refused(
-    kind: str, base: Any, n: int, dim: int, dtype: Any, prior: float, size: float, seed: int
+    kind: str,
+    base: Any,
+    n: int,
+    dim: int,
+    dtype: Any,
+    prior: float,
+    size: float,
+    seed: int,
 ) -> None:
     model = base(kind, n, dim, dtype, prior, seed)
     theta = (size * np.random.default_rng(seed).standard_normal(dim)).astype(dtype)
@@ -103,7 +116,9 @@ class Poisson(Model):
 
     def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
         X = self.X[rows]
-        out[:] = self.n_data / len(rows) * (X.T @ (np.exp(X @ theta) - abs(self.y[rows])))
+        out[:] = (
+            self.n_data / len(rows) * (X.T @ (np.exp(X @ theta) - abs(self.y[rows])))
+        )
 
 
 class Single(Model):
@@ -114,7 +129,9 @@ class Single(Model):
         return X.T @ (X @ theta.astype(np.float32) - y)
 
     def loss(self, theta: np.ndarray, rows: Any) -> float:
-        r = self.X[rows].astype(np.float32) @ theta.astype(np.float32) - self.y[rows].astype(np.float32)
+        r = self.X[rows].astype(np.float32) @ theta.astype(np.float32) - self.y[
+            rows
+        ].astype(np.float32)
         return float((r * r).sum() / 2)
 
 
@@ -124,7 +141,12 @@ class ByDifferences(Model):
     def slope(self, theta: np.ndarray, rows: Any) -> np.ndarray:
         here = self.loss(theta, rows)
         a = 1.5e-8 * (1 + np.abs(theta))
-        return np.array([(self.loss(theta + d, rows) - here) / a[i] for i, d in enumerate(np.diag(a))])
+        return np.array(
+            [
+                (self.loss(theta + d, rows) - here) / a[i]
+                for i, d in enumerate(np.diag(a))
+            ]
+        )
 
 
 class OfThePositive(Model):
@@ -142,11 +164,15 @@ class OfThePositive(Model):
 @pytest.mark.parametrize("kind", [Lasso, Poisson, Single, ByDifferences, OfThePositive])
 @pytest.mark.parametrize("size", [0.0, 1e-3, 1.0, 30.0, 1e6])
 @pytest.mark.parametrize("dim", [1, 7, 60])
-def test_kinks_overflow_rounding_and_domains_are_no_mistakes(kind: Any, size: float, dim: int) -> None:
+def test_kinks_overflow_rounding_and_domains_are_no_mistakes(
+    kind: Any, size: float, dim: int
+) -> None:
     model = kind("linear", 500, dim, np.float64)
     for seed in range(5):
         theta = size * np.random.default_rng(seed).standard_normal(dim)
-        compare_functions(model, theta if kind is not OfThePositive else abs(theta) + 1e-6)
+        compare_functions(
+            model, theta if kind is not OfThePositive else abs(theta) + 1e-6
+        )
 
 
 @given(hnp.arrays(np.float64, 3, elements=st.floats(allow_nan=False, width=64)))

@@ -22,8 +22,15 @@ RNG = np.random.default_rng(0)
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_the_linear_gaussian_model_keeps_the_rules(dtype):
-    check_problem(LinearGaussian.random(6, 40, dominant=1, dtype=dtype), travel=False, engines=())
-    check_problem(LinearGaussian.random(6, 700, dominant=1, dtype=dtype), travel=False, engines=(), seed=3)
+    check_problem(
+        LinearGaussian.random(6, 40, dominant=1, dtype=dtype), travel=False, engines=()
+    )
+    check_problem(
+        LinearGaussian.random(6, 700, dominant=1, dtype=dtype),
+        travel=False,
+        engines=(),
+        seed=3,
+    )
 
 
 def test_the_smallest_problem_keeps_the_rules_also_in_another_process():
@@ -42,7 +49,12 @@ def test_a_curved_problem_keeps_the_rules():
             super().grad(theta, rows, out)
             out += 4 * theta**3
 
-    check_problem(Quartic.random(), theta=np.array([1.0, -2.0, 3.0, 0.5]), travel=False, engines=())
+    check_problem(
+        Quartic.random(),
+        theta=np.array([1.0, -2.0, 3.0, 0.5]),
+        travel=False,
+        engines=(),
+    )
 
 
 class WrongSign(Quadratic):
@@ -72,7 +84,9 @@ class PriorScaled(Quadratic):
 class IgnoresRepeats(Quadratic):
     def grad(self, theta, rows, out):
         A = self.A[np.unique(rows)]
-        out[...] = theta + self.n_data / len(rows) * (A.T @ (A @ theta - self.y[np.unique(rows)]))
+        out[...] = theta + self.n_data / len(rows) * (
+            A.T @ (A @ theta - self.y[np.unique(rows)])
+        )
 
 
 class LeavesAHole(Quadratic):
@@ -132,7 +146,9 @@ class FractionalDim(Quadratic):
 
 class WrongStart(Quadratic):
     def initial(self, rng):
-        return np.zeros(4) + np.random.default_rng(int(1e9 * RNG.random())).standard_normal(4)
+        return np.zeros(4) + np.random.default_rng(
+            int(1e9 * RNG.random())
+        ).standard_normal(4)
 
 
 class NegativeCurvature(Quadratic):
@@ -195,7 +211,9 @@ def test_an_object_that_is_no_problem_is_told_what_it_lacks():
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_our_own_algorithms_keep_the_rules(name, dtype):
-    tried = check_algorithm(EXAMPLES[name], problem_for(name, dtype), engines=IN_THIS_PROCESS)
+    tried = check_algorithm(
+        EXAMPLES[name], problem_for(name, dtype), engines=IN_THIS_PROCESS
+    )
     assert set(tried.values()) == {"passed"}
 
 
@@ -311,10 +329,14 @@ def test_an_algorithm_that_cannot_travel_is_told_so():
 
 def test_every_extra_that_we_declare_is_offered_by_one_of_our_own_classes():
     problems = [model.example() for model in PROBLEMS.values()]
-    problems.append(Constrained(Quadratic.random(), [Bounded("x", Quadratic.random().dim)]))
+    problems.append(
+        Constrained(Quadratic.random(), [Bounded("x", Quadratic.random().dim)])
+    )
     for name in PROBLEM_EXTRAS:
         assert any(extra(problem, name) is not None for problem in problems), name
     for name in set(ALGORITHM_EXTRAS) - {"standing"}:
-        assert any(extra(algorithm, name) is not None for algorithm in EXAMPLES.values()), name
+        assert any(
+            extra(algorithm, name) is not None for algorithm in EXAMPLES.values()
+        ), name
     with pytest.raises(KeyError, match="declare it in"):
         extra(problems[0], "hessian")

@@ -28,9 +28,12 @@ class OnlyInTheMainThread(AsyncSGD):
 
 def test_an_algorithm_that_fails_on_an_engine_is_told_which_and_why():
     with pytest.raises(
-        BadInput, match=r"OnlyInTheMainThread fails on threads: worker \d failed.* no place"
+        BadInput,
+        match=r"OnlyInTheMainThread fails on threads: worker \d failed.* no place",
     ) as e:
-        check_algorithm(OnlyInTheMainThread(1e-6, 4), Quadratic.random(), engines=IN_THIS_PROCESS)
+        check_algorithm(
+            OnlyInTheMainThread(1e-6, 4), Quadratic.random(), engines=IN_THIS_PROCESS
+        )
     assert "\n" not in str(e.value)
 
 
@@ -41,8 +44,12 @@ class ElsewhereInAThread(Quadratic):
 
 
 def test_a_problem_that_gives_other_bits_on_an_engine_is_told_so():
-    with pytest.raises(BadInput, match="ElsewhereInAThread does not replay from a run on threads"):
-        check_problem(ElsewhereInAThread.random(), travel=False, engines=IN_THIS_PROCESS)
+    with pytest.raises(
+        BadInput, match="ElsewhereInAThread does not replay from a run on threads"
+    ):
+        check_problem(
+            ElsewhereInAThread.random(), travel=False, engines=IN_THIS_PROCESS
+        )
 
 
 def test_an_engine_that_is_not_there_is_said_to_be_not_tried(monkeypatch, tmp_path):
@@ -119,4 +126,7 @@ def test_a_plain_script_with_its_own_classes_tries_every_engine(tmp_path):
         timeout=230, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [{"threads": "passed"}, dict.fromkeys(ENGINES, "passed")]
+    assert json.loads(done.stdout) == [
+        {"threads": "passed"},
+        dict.fromkeys(ENGINES, "passed"),
+    ]

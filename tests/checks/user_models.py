@@ -13,10 +13,14 @@ DTYPES = [np.float64, np.float32]
 class Model:
     """U = prior |theta|^2/2 + sum_i loss(x_i'theta, y_i) as a user would write it, without `value_rows`."""
 
-    def __init__(self, kind: str, n: int, dim: int, dtype: Any, prior: float = 1.0, seed: int = 0) -> None:
+    def __init__(
+        self, kind: str, n: int, dim: int, dtype: Any, prior: float = 1.0, seed: int = 0
+    ) -> None:
         rng = np.random.default_rng(seed)
         self.X = rng.standard_normal((n, dim)).astype(dtype)
-        self.y = np.sign(self.X @ rng.standard_normal(dim) + rng.standard_normal(n)).astype(dtype)
+        self.y = np.sign(
+            self.X @ rng.standard_normal(dim) + rng.standard_normal(n)
+        ).astype(dtype)
         self.kind, self.prior, self.dtype = kind, dtype(prior), np.dtype(dtype)
         self.n_data, self.dim = n, dim
         self.calls: Counter[str] = Counter()
@@ -47,8 +51,13 @@ class WithRows(Model):
 
     def value_rows(self, theta: np.ndarray, rows: np.ndarray) -> float:
         self.calls["value_rows"] += 1
-        return self.n_data / len(rows) * self.loss(theta, rows) + float(self.prior * theta @ theta) / 2
+        return (
+            self.n_data / len(rows) * self.loss(theta, rows)
+            + float(self.prior * theta @ theta) / 2
+        )
 
-    def grad_with_value(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> float:
+    def grad_with_value(
+        self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray
+    ) -> float:
         self.grad(theta, rows, out)
         return self.value_rows(theta, rows)

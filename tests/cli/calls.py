@@ -25,7 +25,9 @@ def asyncqn(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[st
     )  # fmt: skip
 
 
-def call(capfd: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
+def call(
+    capfd: pytest.CaptureFixture[str], *arguments: str | Path
+) -> tuple[int, str, str]:
     """The same in this process, without the second that starting Python costs."""
     with pytest.raises(SystemExit) as end:
         main([str(argument) for argument in arguments])
@@ -40,7 +42,16 @@ def files(folder: Path) -> list[str]:
 @contextmanager
 def begun(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A long simulation in a process of its own, once its loop has begun."""
-    command = [sys.executable, "-m", "asyncqn", "simulate", *SMALL, "--commits", "1000000", *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "asyncqn",
+        "simulate",
+        *SMALL,
+        "--commits",
+        "1000000",
+        *arguments,
+    ]
     with subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

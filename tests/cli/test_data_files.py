@@ -42,13 +42,23 @@ def table(n: int = 120) -> pd.DataFrame:
     return frame
 
 
-def write_job(folder: Path, data: str, kind: str = "logistic-regression", rest: str = 'label = "y"') -> Path:
+def write_job(
+    folder: Path,
+    data: str,
+    kind: str = "logistic-regression",
+    rest: str = 'label = "y"',
+) -> Path:
     folder.mkdir(exist_ok=True)
     frame = table()
     if data.endswith(".parquet"):
         frame.to_parquet(folder / data)
     elif data.endswith(".svm"):
-        dump_svmlight_file(frame[["age", "dose"]], frame["y"] == "yes", str(folder / data), zero_based=False)
+        dump_svmlight_file(
+            frame[["age", "dose"]],
+            frame["y"] == "yes",
+            str(folder / data),
+            zero_based=False,
+        )
     elif data.endswith(".tsv"):
         frame.to_csv(folder / data, index=False, sep="\t")
     else:
@@ -60,11 +70,17 @@ def write_job(folder: Path, data: str, kind: str = "logistic-regression", rest: 
 FEATURES = 'label = "y"\nfeatures = ["age", "dose"]'
 
 
-@pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz", "rows.tsv", "rows.parquet", "rows.svm"])
+@pytest.mark.parametrize(
+    "name", ["rows.csv", "rows.csv.gz", "rows.tsv", "rows.parquet", "rows.svm"]
+)
 def test_every_format_gives_the_same_problem(tmp_path: Path, name: str) -> None:
-    job = load_job(write_job(tmp_path / "a", name, rest="" if name.endswith("svm") else FEATURES))
+    job = load_job(
+        write_job(tmp_path / "a", name, rest="" if name.endswith("svm") else FEATURES)
+    )
     frame = table()
-    expected = aq.LogisticRegression(frame[["age", "dose"]], frame["y"] == "yes", intercept=True)
+    expected = aq.LogisticRegression(
+        frame[["age", "dose"]], frame["y"] == "yes", intercept=True
+    )
     theta = np.array([0.3, -0.2, 0.1])
     # libsvm files have 16 digits of every number.
     assert job.problem.value(theta) == pytest.approx(expected.value(theta), rel=1e-12)
@@ -75,7 +91,9 @@ def test_run_writes_theta_and_coefficients_and_scores_rows_held_out(
 ) -> None:
     job = write_job(tmp_path / "jobs", "rows.csv", rest=FEATURES + "\nholdout = 0.25")
     theta, names = tmp_path / "theta.npy", tmp_path / "names.csv"
-    code, out, _ = call(capfd, "run", job, "--theta", theta, "--coefficients", names, "--json")
+    code, out, _ = call(
+        capfd, "run", job, "--theta", theta, "--coefficients", names, "--json"
+    )
     said = json.loads(out)
     assert (code, said["status"], said["held_out_rows"]) == (0, "converged", 30)
     assert said["held_out_accuracy"] > 0.7
@@ -90,20 +108,38 @@ def test_scores_are_those_of_scikit_learn(tmp_path: Path) -> None:
 
     frame, theta = table(), np.array([0.9, -0.4, 0.2])
     for kind, label, shift, score in (
-        ("logistic-regression", "y", 0.0, lambda y, z: accuracy_score(y == "yes", z > 0)),
+        (
+            "logistic-regression",
+            "y",
+            0.0,
+            lambda y, z: accuracy_score(y == "yes", z > 0),
+        ),
         ("least-squares", "size", 0.0, r2_score),
-        ("poisson-regression", "count", 1.0, lambda y, z: d2_tweedie_score(y, np.exp(z), power=1)),
+        (
+            "poisson-regression",
+            "count",
+            1.0,
+            lambda y, z: d2_tweedie_score(y, np.exp(z), power=1),
+        ),
     ):
         rest = f'label = "{label}"\nfeatures = ["age", "dose"]\nholdout = 0.5\nseed = 3'
         rest += '\noffset = "log_time"' * (kind == "poisson-regression")
-        problem: Any = load_job(write_job(tmp_path / kind, "rows.csv", kind, rest)).problem
+        problem: Any = load_job(
+            write_job(tmp_path / kind, "rows.csv", kind, rest)
+        ).problem
         held = [i for i in range(len(frame)) if frame["age"][i] not in problem.X[:, 0]]
         assert len(held) == 60
-        z = frame[["age", "dose"]].to_numpy() @ theta[:2] + theta[2] + shift * frame["log_time"]
+        z = (
+            frame[["age", "dose"]].to_numpy() @ theta[:2]
+            + theta[2]
+            + shift * frame["log_time"]
+        )
         expected = score(frame[label][held], z[held])
         assert problem.score(theta) == pytest.approx(expected, rel=1e-12), kind
     rest = 'label = "dose"\nfeatures = ["age"]\nholdout = 0.5'
-    softmax: Any = load_job(write_job(tmp_path / "s", "rows.csv", "softmax-regression", rest)).problem
+    softmax: Any = load_job(
+        write_job(tmp_path / "s", "rows.csv", "softmax-regression", rest)
+    ).problem
     always = np.zeros((4, 2))
     always[2, 1] = 1.0  # the intercept of the third class
     kept = [i for i in range(len(frame)) if frame["age"][i] in softmax.X[:, 0]]
@@ -114,7 +150,10 @@ def test_scores_are_those_of_scikit_learn(tmp_path: Path) -> None:
 def test_a_saved_run_replays_from_the_command_line_and_knows_other_data(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, run = write_job(tmp_path / "jobs", "rows.csv", rest=FEATURES + "\nholdout = 0.1"), tmp_path / "run"
+    job, run = (
+        write_job(tmp_path / "jobs", "rows.csv", rest=FEATURES + "\nholdout = 0.1"),
+        tmp_path / "run",
+    )
     assert call(capfd, "run", job, "--save", run)[0] == 0
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -133,7 +172,9 @@ def test_a_saved_run_replays_from_the_command_line_and_knows_other_data(
 
 def test_sparse_rows_are_held_out_as_dense_ones_are(tmp_path: Path) -> None:
     rest = "holdout = 0.3\nseed = 5"
-    dense: Any = load_job(write_job(tmp_path / "d", "rows.csv", rest=f"{FEATURES}\n{rest}")).problem
+    dense: Any = load_job(
+        write_job(tmp_path / "d", "rows.csv", rest=f"{FEATURES}\n{rest}")
+    ).problem
     sparse: Any = load_job(write_job(tmp_path / "s", "rows.svm", rest=rest)).problem
     theta = np.array([0.5, -0.3, 0.1])
     assert sparse.score(theta) == dense.score(theta)
@@ -143,7 +184,11 @@ def test_sparse_rows_are_held_out_as_dense_ones_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "rest", "sentence"),
     [
-        ("rows.csv", "", "label is missing: name the column to predict, one of age, dose, y"),
+        (
+            "rows.csv",
+            "",
+            "label is missing: name the column to predict, one of age, dose, y",
+        ),
         ("rows.csv", 'label = "z"', "has no column 'z'"),
         ("rows.csv", 'label = "size"', "column 'y' holds texts, not numbers"),
         (
@@ -151,21 +196,37 @@ def test_sparse_rows_are_held_out_as_dense_ones_are(tmp_path: Path) -> None:
             'label = "size"\nfeatures = ["age"]',
             "needs labels with two different values, not ",
         ),
-        ("rows.csv", 'label = "size"\nfeatures = ["y"]', "column 'y' holds texts, not numbers"),
+        (
+            "rows.csv",
+            'label = "size"\nfeatures = ["y"]',
+            "column 'y' holds texts, not numbers",
+        ),
         (
             "rows.csv",
             'label = "y"\nfeatures = ["y"]',
             "the column 'y' is listed in features and has another role",
         ),
-        ("rows.csv", 'label = "y"\nholdout = 1.0', "holdout must be a number in [0, 1), not 1.0"),
-        ("rows.csv", 'label = "y"\nfrm = 1', "has no parameter 'frm'; perhaps 'format' is meant"),
+        (
+            "rows.csv",
+            'label = "y"\nholdout = 1.0',
+            "holdout must be a number in [0, 1), not 1.0",
+        ),
+        (
+            "rows.csv",
+            'label = "y"\nfrm = 1',
+            "has no parameter 'frm'; perhaps 'format' is meant",
+        ),
         ("rows.svm", 'label = "y"', "a libsvm file has no named columns"),
         ("rows.dat", 'label = "y"', "use one of the suffixes"),
         ("rows.dat", 'label = "y"\nformat = "parquet"', "cannot be read as parquet"),
     ],
 )
 def test_a_mistake_is_one_sentence(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, rest: str, sentence: str
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    name: str,
+    rest: str,
+    sentence: str,
 ) -> None:
     code, out, err = call(capfd, "run", write_job(tmp_path / "a", name, rest=rest))
     assert (code, out) == (2, "")
@@ -175,7 +236,9 @@ def test_a_mistake_is_one_sentence(
 
 def test_missing_values_pipes_and_absent_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "holes.csv").write_text("a,y\n1,0\n,1\n")
-    with pytest.raises(aq.BadInput, match="column 'a' has 1 missing value: fill or remove"):
+    with pytest.raises(
+        aq.BadInput, match="column 'a' has 1 missing value: fill or remove"
+    ):
         aq.LogisticRegression.from_file(tmp_path / "holes.csv", "y")
     with pytest.raises(aq.BadInput, match="there is no file"):
         aq.LogisticRegression.from_file(tmp_path / "none.csv", "y")
@@ -184,9 +247,13 @@ def test_missing_values_pipes_and_absent_files_are_refused(tmp_path: Path) -> No
         aq.LogisticRegression.from_file(tmp_path / "pipe.csv", "y")
 
 
-def test_coefficients_are_of_linear_models_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_coefficients_are_of_linear_models_alone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "job.toml").write_text('[problem]\nkind = "mixture"\n')
-    code, _, err = call(capfd, "run", tmp_path / "job.toml", "--coefficients", tmp_path / "c.csv")
+    code, _, err = call(
+        capfd, "run", tmp_path / "job.toml", "--coefficients", tmp_path / "c.csv"
+    )
     assert code == 2
     assert "--coefficients needs a linear model" in " ".join(err.split())
     assert not (tmp_path / "c.csv").exists()
@@ -208,5 +275,7 @@ def test_a_job_imports_the_one_model_that_it_names() -> None:
         "jobs.load_job(None, {'problem': {'kind': 'mixture'}, 'algorithm': {'kind': 'default'}})\n"
         "print([name for name in models() if name.endswith(('logistic', 'mixture', 'linear_gaussian'))])\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True
+    )
     assert (done.stdout, done.stderr) == ("['asyncqn.models.mixture']\n", "")

@@ -38,49 +38,71 @@ def job(tmp_path: Path) -> Path:
     return path
 
 
-def engine_of(path: Path | None, workers: int | None = None, slow: bool = False, **said: Any) -> Any:
+def engine_of(
+    path: Path | None, workers: int | None = None, slow: bool = False, **said: Any
+) -> Any:
     over = {"engine": EngineOptions(**said).overrides(workers)}
     return make_engine(load_job(path, over), slow)
 
 
 def test_every_parameter_of_every_real_engine_is_an_option() -> None:
-    known = {name for kind in REAL_ENGINES for name in parameters_of(engine_class(kind))}
+    known = {
+        name for kind in REAL_ENGINES for name in parameters_of(engine_class(kind))
+    }
     options = {field.name for field in fields(EngineOptions)} - {"engine", "slow"}
-    assert options | {"workers", "timing_model"} == known, "which are --workers and --slow"
+    assert options | {"workers", "timing_model"} == known, (
+        "which are --workers and --slow"
+    )
 
 
 def test_the_help_of_an_option_names_the_default_of_the_engine() -> None:
-    usual = {f.name: f.default for kind in REAL_ENGINES for f in fields(engine_class(kind))}
+    usual = {
+        f.name: f.default for kind in REAL_ENGINES for f in fields(engine_class(kind))
+    }
     told = {
         name: re.search(r"\[(\S+)\]$", hint.__metadata__[0].help)
         for name, hint in get_type_hints(EngineOptions, include_extras=True).items()
         if name in usual
     }
     for name, found in told.items():
-        if isinstance(usual[name], (int, float, str)) and not isinstance(usual[name], bool):
+        if isinstance(usual[name], (int, float, str)) and not isinstance(
+            usual[name], bool
+        ):
             assert found is not None, name
             assert type(usual[name])(found[1]) == usual[name]
         else:
             assert usual[name] in (None, True, MISSING)
 
 
-def test_options_go_over_the_section_and_the_section_over_the_defaults(job: Path) -> None:
+def test_options_go_over_the_section_and_the_section_over_the_defaults(
+    job: Path,
+) -> None:
     assert engine_of(job) == aq.Ray(5, "auto", restarts=2, give_up_after=60.0)
     changed = engine_of(job, workers=4, restarts=0, max_staleness=7)
     assert changed == aq.Ray(4, "auto", restarts=0, give_up_after=60.0, max_staleness=7)
     assert engine_of(job, engine="ray", cpus=0.5).restarts == 2
     assert engine_of(None) == aq.Threads(2)
-    assert engine_of(None, engine="processes", start_method="spawn") == aq.Processes(2, start_method="spawn")
+    assert engine_of(None, engine="processes", start_method="spawn") == aq.Processes(
+        2, start_method="spawn"
+    )
 
 
-def test_another_engine_drops_the_arguments_that_were_not_meant_for_it(job: Path) -> None:
-    assert engine_of(job, engine="processes", start_timeout=9.0) == aq.Processes(2, start_timeout=9.0)
+def test_another_engine_drops_the_arguments_that_were_not_meant_for_it(
+    job: Path,
+) -> None:
+    assert engine_of(job, engine="processes", start_timeout=9.0) == aq.Processes(
+        2, start_timeout=9.0
+    )
 
 
 def test_an_engine_imitates_the_job_s_cluster_or_one_of_its_own(job: Path) -> None:
     cluster = load_job(job).cluster
-    assert engine_of(job, engine="threads", slow=True) == aq.Threads(3, timing_model=cluster)
-    job.write_text("[engine]\nkind = 'threads'\ntiming_model = {workers = 4, worker_mean = 2.0}")
+    assert engine_of(job, engine="threads", slow=True) == aq.Threads(
+        3, timing_model=cluster
+    )
+    job.write_text(
+        "[engine]\nkind = 'threads'\ntiming_model = {workers = 4, worker_mean = 2.0}"
+    )
     assert engine_of(job) == aq.Threads(4, timing_model=aq.Cluster(4, worker_mean=2.0))
     assert engine_of(job, slow=True).timing_model == load_job(None).cluster
 
@@ -91,9 +113,18 @@ def test_an_engine_imitates_the_job_s_cluster_or_one_of_its_own(job: Path) -> No
         ("workers = 2", "needs a kind: one of threads, processes, mpi, ray"),
         ("kind = 'abacus'", "there is no engine 'abacus'"),
         ("kind = ['ray']", "there is no engine"),
-        ("kind = 'ray'\nrestart = 3", "no parameter 'restart'; perhaps 'restarts' is meant"),
-        ("kind = 'threads'\nrestarts = 3", "restarts is for the engine ray, not threads"),
-        ("kind = 'ray'\nstart_method = 'fork'", "start_method is for the engine processes, not ray"),
+        (
+            "kind = 'ray'\nrestart = 3",
+            "no parameter 'restart'; perhaps 'restarts' is meant",
+        ),
+        (
+            "kind = 'threads'\nrestarts = 3",
+            "restarts is for the engine ray, not threads",
+        ),
+        (
+            "kind = 'ray'\nstart_method = 'fork'",
+            "start_method is for the engine processes, not ray",
+        ),
         ("kind = 'mpi'\nworkers = 3", "mpiexec -n sets the number"),
         (
             "kind = 'processes'\nstart_method = 'copy'",
@@ -120,11 +151,24 @@ def test_a_run_is_on_the_engine_of_its_job_file_and_says_so(
     job.write_text("[engine]\nkind = 'processes'\nworkers = 1\nmax_staleness = 3\n")
     options = [word for word in SMALL if word not in ("--workers", "3")]
     code, out, _ = call(
-        capfd, "run", job, *options, "--give-up-after", "50", "--save", tmp_path / "r", "--json", "-q"
+        capfd,
+        "run",
+        job,
+        *options,
+        "--give-up-after",
+        "50",
+        "--save",
+        tmp_path / "r",
+        "--json",
+        "-q",
     )
     assert (code, json.loads(out)["engine"]) == (0, "processes")
     engine = aq.load_run(tmp_path / "r").manifest["engine"]
-    assert (engine["workers"], engine["max_staleness"], engine["give_up_after"]) == (1, 3, 50.0)
+    assert (engine["workers"], engine["max_staleness"], engine["give_up_after"]) == (
+        1,
+        3,
+        50.0,
+    )
 
 
 def test_ranks_whose_job_file_says_mpi_speak_as_one(job: Path, mpirun: Mpirun) -> None:

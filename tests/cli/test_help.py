@@ -37,11 +37,18 @@ def test_help_names_defaults_of_zero_of_switches_and_what_is_required(
     assert "start and the shuffling. [default: 0]" in " ".join(
         call(capfd, "recommender", "fit", "--help")[1].split()
     )
-    assert "or a small one. [default: quick]" in " ".join(call(capfd, "reproduce", "--help")[1].split())
-    assert "may be repeated. [required]" in call(capfd, "recommender", "similar", "--help")[1]
+    assert "or a small one. [default: quick]" in " ".join(
+        call(capfd, "reproduce", "--help")[1].split()
+    )
+    assert (
+        "may be repeated. [required]"
+        in call(capfd, "recommender", "similar", "--help")[1]
+    )
 
 
-def test_the_version_and_short_help_are_there(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_version_and_short_help_are_there(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     assert call(capfd, "--version")[:2] == (0, f"asyncqn {__version__}\n")
     code, out, _ = call(capfd, "-h")
     assert code == 0
@@ -49,7 +56,9 @@ def test_the_version_and_short_help_are_there(capfd: pytest.CaptureFixture[str])
     group = call(capfd, "recommender", "-h")[1]
     assert [name for name in RECOMMENDER if f"\n  {name} " not in group] == []
     assert call(capfd, "recommender") == (2, group, "")
-    assert call(capfd) == (2, out, ""), "a command is missing, and the help says which there are"
+    assert call(capfd) == (2, out, ""), (
+        "a command is missing, and the help says which there are"
+    )
     for shell in ("bash", "zsh", "fish"):
         done = subprocess.run(
             [sys.executable, "-m", "asyncqn"],
@@ -67,5 +76,7 @@ def test_help_and_the_package_need_nothing_that_computes() -> None:
         "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
         "print([name for name in ('numba', 'numpy', 'rich', 'pydantic') if name in sys.modules])\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines()[-1] == "[]"

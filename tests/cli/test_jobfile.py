@@ -64,21 +64,32 @@ def test_a_job_file_becomes_the_objects_it_describes(write) -> None:
     assert (job.problem.dim, job.problem.n_data) == (4, 12)
     assert job.problem.reference()["seed"] == 5
     assert job.algorithm == aq.ASLBFGS(1e-3, 0.1, math.inf, 2, 4, 2, initial_scale=1.0)
-    assert isinstance(job.algorithm.initial_scale, float), "1 and 1.0 must compile one kernel"
-    assert job.cluster == aq.Cluster(3, worker_mean=[1, 2, 3], deaths={2: 50.0}, joins={1: 4.0})
+    assert isinstance(job.algorithm.initial_scale, float), (
+        "1 and 1.0 must compile one kernel"
+    )
+    assert job.cluster == aq.Cluster(
+        3, worker_mean=[1, 2, 3], deaths={2: 50.0}, joins={1: 4.0}
+    )
     assert (job.run.commits, job.run.seed, job.run.evaluate) == (20, 7, 5)
 
 
 def test_overrides_go_over_the_file_key_by_key(write) -> None:
     job = load_job(
-        write(FULL), {"run": {"commits": 9}, "algorithm": {"gamma": 0.2}, "cluster": {"master": 2.0}}
+        write(FULL),
+        {
+            "run": {"commits": 9},
+            "algorithm": {"gamma": 0.2},
+            "cluster": {"master": 2.0},
+        },
     )
     assert (job.run.commits, job.run.seed) == (9, 7)
     assert (job.algorithm.gamma, job.algorithm.h) == (0.2, 1e-3)
     assert (job.cluster.master, job.cluster.workers) == (2.0, 3)
 
 
-def test_another_algorithm_drops_the_parameters_that_were_not_meant_for_it(write) -> None:
+def test_another_algorithm_drops_the_parameters_that_were_not_meant_for_it(
+    write,
+) -> None:
     job = load_job(write(FULL), {"algorithm": {"kind": "async-sgd", "batch": 3}})
     assert job.algorithm == aq.AsyncSGD(h=DEFAULT_PARAMETERS["async-sgd"]["h"], batch=3)
 
@@ -102,20 +113,31 @@ def test_a_problem_without_an_algorithm_gets_what_minimize_chooses(
         code, out, err = call(capfd, command[0], write(OWN), *command[1:], "--json")
         assert (code, json.loads(out)["status"]) == (0, "converged")
         assert str(aq.default_algorithm(job.problem, int(command[2]))) in err
-    assert isinstance(load_job(write(OWN), {"algorithm": {"h": 0.1}}).algorithm, aq.ASLBFGS)
+    assert isinstance(
+        load_job(write(OWN), {"algorithm": {"h": 0.1}}).algorithm, aq.ASLBFGS
+    )
 
 
 @pytest.mark.parametrize("kind", DEFAULT_PARAMETERS)
-def test_the_defaults_of_every_algorithm_run_with_the_default_cluster(kind: str) -> None:
+def test_the_defaults_of_every_algorithm_run_with_the_default_cluster(
+    kind: str,
+) -> None:
     job = load_job(None, {"algorithm": {"kind": kind}})
-    run = aq.minimize(job.problem, job.algorithm, engine=aq.Simulator(job.cluster), commits=60, seed=0)
+    run = aq.minimize(
+        job.problem, job.algorithm, engine=aq.Simulator(job.cluster), commits=60, seed=0
+    )
     assert run.status in ("completed", "converged")
     assert kind in ALGORITHMS
 
 
 def test_the_default_job_converges_with_curvature_pairs() -> None:
     job = load_job()
-    run = aq.minimize(job.problem, job.algorithm, engine=aq.Simulator(job.cluster), commits=job.run.commits)
+    run = aq.minimize(
+        job.problem,
+        job.algorithm,
+        engine=aq.Simulator(job.cluster),
+        commits=job.run.commits,
+    )
     # Eight seeds ended between 0.008 and 0.027; the start is near 30.
     assert run.metrics["error"][-1] < 0.05
     assert run.counters["pairs_accepted"] > 1_000
@@ -132,7 +154,10 @@ BAD = {
     "wrong type in problem": ("[problem]\ndim = 2.5\n", "dim"),
     "wrong bulk": ("[problem]\nbulk = [1]\n", "bulk"),
     "wrong spectrum": ("[problem]\nspectrum = 'flat'\n", "spectrum"),
-    "impossible spectrum": ("[problem]\ndim = 2\nspectrum = [0.5, 2.0]\n", "eigenvalue"),
+    "impossible spectrum": (
+        "[problem]\ndim = 2\nspectrum = [0.5, 2.0]\n",
+        "eigenvalue",
+    ),
     "wrong dtype": ("[problem]\ndtype = 'int8'\n", "dtype"),
     "a dtype that is a list": ("[problem]\ndtype = [1]\n", "dtype"),
     "negative problem seed": ("[problem]\nseed = -1\n", "seed"),
@@ -144,13 +169,19 @@ BAD = {
     "no algorithm kind": ("[algorithm]\nh = 1.0\n", "kind"),
     "unknown algorithm": ("[algorithm]\nkind = 'adam'\n", "adam"),
     "a list as algorithm": ("[algorithm]\nkind = ['sgd']\n", "algorithm"),
-    "unknown parameter": ("[algorithm]\nkind = 'async-sgd'\nh = 1.0\nbatch = 3\nrate = 1\n", "rate"),
+    "unknown parameter": (
+        "[algorithm]\nkind = 'async-sgd'\nh = 1.0\nbatch = 3\nrate = 1\n",
+        "rate",
+    ),
     "missing parameter": ("[algorithm]\nkind = 'async-sgd'\nh = 1.0\n", "batch"),
     "boolean for a number": (
         "[algorithm]\nkind = 'async-sgd'\nh = true\nbatch = 3\n",
         "h must be a positive finite number",
     ),
-    "text for a count": ("[algorithm]\nkind = 'async-sgd'\nh = 1.0\nbatch = '3'\n", "batch"),
+    "text for a count": (
+        "[algorithm]\nkind = 'async-sgd'\nh = 1.0\nbatch = '3'\n",
+        "batch",
+    ),
     "negative step": ("[algorithm]\nkind = 'async-sgd'\nh = -1.0\nbatch = 3\n", "h"),
     "nan step": ("[algorithm]\nkind = 'async-sgd'\nh = nan\nbatch = 3\n", "h"),
     "no workers": ("[cluster]\nworker_mean = 1.0\n", "workers"),
@@ -169,7 +200,9 @@ BAD = {
 
 
 @pytest.mark.parametrize(("text", "word"), BAD.values(), ids=BAD)
-def test_a_mistake_is_one_sentence_that_names_file_and_culprit(write, text: str, word: str) -> None:
+def test_a_mistake_is_one_sentence_that_names_file_and_culprit(
+    write, text: str, word: str
+) -> None:
     with pytest.raises(BadInput) as caught:
         load_job(write(text))
     sentence = str(caught.value)
@@ -179,7 +212,9 @@ def test_a_mistake_is_one_sentence_that_names_file_and_culprit(write, text: str,
     assert sentence.endswith(".")
 
 
-def test_a_job_file_that_is_missing_a_folder_or_binary_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_job_file_that_is_missing_a_folder_or_binary_is_refused_by_name(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     for name in ("none.toml", ".", "binary.toml"):
         with pytest.raises(BadInput, match=r"none|is a folder|TOML"):
@@ -187,7 +222,11 @@ def test_a_job_file_that_is_missing_a_folder_or_binary_is_refused_by_name(tmp_pa
 
 
 plain = st.one_of(
-    st.integers(), st.floats(), st.booleans(), st.text(max_size=5), st.lists(st.integers(), max_size=3)
+    st.integers(),
+    st.floats(),
+    st.booleans(),
+    st.text(max_size=5),
+    st.lists(st.integers(), max_size=3),
 )
 
 
@@ -199,9 +238,14 @@ plain = st.one_of(
     ),
     value=plain,
 )  # fmt: skip
-def test_no_value_anywhere_raises_anything_but_bad_input(section: str, key: str, value: object) -> None:
+def test_no_value_anywhere_raises_anything_but_bad_input(
+    section: str, key: str, value: object
+) -> None:
     try:
-        load_job(None, {section: {key: value}, "problem": {"dim": 2, "n_data": 3, "dominant": 1}})
+        load_job(
+            None,
+            {section: {key: value}, "problem": {"dim": 2, "n_data": 3, "dominant": 1}},
+        )
     except BadInput as error:
         assert "\n" not in str(error)  # noqa: PT017
 
@@ -217,23 +261,33 @@ def test_a_factorization_of_a_file_of_ratings_is_a_problem(
             "[algorithm]\nkind = 'async-sgd'\nh = 1e-4\nbatch = 10\n[cluster]\nworkers = 2\n"
         )
     )
-    run = aq.minimize(job.problem, job.algorithm, engine=aq.Simulator(job.cluster), commits=30)
+    run = aq.minimize(
+        job.problem, job.algorithm, engine=aq.Simulator(job.cluster), commits=30
+    )
     assert (job.problem.dim, job.problem.n_data) == (2 * (12 + 9), 108)
     run.save(tmp_path / "run")
     assert aq.replay(tmp_path / "run").theta.tobytes() == run.theta.tobytes()
 
 
-def test_a_factorization_of_clicks_is_a_problem(write: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_factorization_of_clicks_is_a_problem(
+    write: Callable[[str], Path], tmp_path: Path
+) -> None:
     rows = [f"{u},{i},{(u * i) % 5 + 1}" for u in range(12) for i in range(9)]
     (tmp_path / "clicks.csv").write_text("user,item,rating\n" + "\n".join(rows) + "\n")
     text = f"[problem]\nkind = 'implicit-factorization'\nratings = '{tmp_path / 'clicks.csv'}'\nrank = 2\n"
     job = load_job(write(text + "confidence = 2.0\n"))
     assert isinstance(job.problem, ImplicitFactorization)
-    assert (job.problem.dim, job.problem.n_data, job.problem.confidence) == (2 * 9, 12, 2.0)
+    assert (job.problem.dim, job.problem.n_data, job.problem.confidence) == (
+        2 * 9,
+        12,
+        2.0,
+    )
     with pytest.raises(aq.BadInput, match="alpha"):
         load_job(write(text + "alpha = 0.1\n"))
 
 
-def test_a_factorization_without_ratings_says_what_is_missing(write: Callable[[str], Path]) -> None:
+def test_a_factorization_without_ratings_says_what_is_missing(
+    write: Callable[[str], Path],
+) -> None:
     with pytest.raises(aq.BadInput, match="needs ratings"):
         load_job(write("[problem]\nkind = 'profiled-factorization'\nrank = 2\n"))

@@ -56,12 +56,18 @@ workers = 2
 
 
 @pytest.fixture(scope="module")
-def lost(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+def lost(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, subprocess.CompletedProcess[str]]:
     """A run that loses one of two workers, with checkpoints and a log."""
     folder = tmp_path_factory.mktemp("lost")
     (folder / "fragile.py").write_text(MODULE)
     (folder / "job.toml").write_text(JOB)
-    command = [*("run", "job.toml", "--allow-imports", "--checkpoint", "c"), "--log", "run.log"]
+    command = [
+        *("run", "job.toml", "--allow-imports", "--checkpoint", "c"),
+        "--log",
+        "run.log",
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "asyncqn", *command],
         cwd=folder,
@@ -82,12 +88,17 @@ def test_a_lost_worker_is_announced_on_stderr_and_in_the_log(lost) -> None:
     assert said[0].endswith(": 1 of 2 workers, 1 lost.")
     log = (folder / "run.log").read_text().splitlines()
     assert [line for line in log if " WARNING asyncqn.engines: worker " in line]
-    assert "INFO    asyncqn.minimize: AsyncSGD on Processes begins: at most 2000 commits" in log[0]
+    assert (
+        "INFO    asyncqn.minimize: AsyncSGD on Processes begins: at most 2000 commits"
+        in log[0]
+    )
     assert "AsyncSGD on Processes ends, completed: 2000 commits were made." in log[-1]
     assert any(" asyncqn.runs: checkpoint of commit " in line for line in log)
 
 
-def test_who_follows_the_run_sees_that_a_worker_is_lost(lost, capfd, monkeypatch) -> None:
+def test_who_follows_the_run_sees_that_a_worker_is_lost(
+    lost, capfd, monkeypatch
+) -> None:
     folder, _ = lost
     monkeypatch.chdir(folder)
     code, out, _ = call(capfd, "show", "c", "--follow", "--once")
@@ -95,14 +106,18 @@ def test_who_follows_the_run_sees_that_a_worker_is_lost(lost, capfd, monkeypatch
     assert out.rstrip().endswith("1 of 2 workers, 1 lost")
 
 
-def test_a_level_without_a_file_is_that_of_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_level_without_a_file_is_that_of_stderr(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     _, _, err = call(capfd, "simulate", *SMALL, "-q", "--log-level", "info")
     assert "asyncqn: AsyncSGD on Simulator begins: at most 40 commits, seed 0" in err
     _, _, err = call(capfd, "simulate", *SMALL, "-q")
     assert err == ""
 
 
-def test_mistakes_with_logs_are_one_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_with_logs_are_one_sentence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     code, _, err = call(capfd, "simulate", *SMALL, "--log-level", "loud")
     assert (code, err) == (
         2,
@@ -112,18 +127,22 @@ def test_mistakes_with_logs_are_one_sentence(tmp_path: Path, capfd: pytest.Captu
     code, _, err = call(capfd, "simulate", *SMALL, "--log", tmp_path / "pipe")
     assert (code, err.count("\n")) == (2, 1)
     assert "is a named pipe: name a regular file to write to." in err
-    code, _, err = call(capfd, "simulate", *SMALL, "--log", tmp_path / "no" / "such.log")
+    code, _, err = call(
+        capfd, "simulate", *SMALL, "--log", tmp_path / "no" / "such.log"
+    )
     assert (code, err.count("\n")) == (2, 1)
 
 
 def test_the_library_adds_no_handler_but_one_that_does_nothing() -> None:
     handlers = logging.getLogger("asyncqn").handlers
-    assert [type(handler) for handler in handlers if type(handler).__module__ == "logging"] == [
-        logging.NullHandler
-    ]
+    assert [
+        type(handler) for handler in handlers if type(handler).__module__ == "logging"
+    ] == [logging.NullHandler]
 
 
-def test_a_user_hears_a_run_by_the_means_of_logging(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_user_hears_a_run_by_the_means_of_logging(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     problem = aq.LinearGaussian.random(dim=5, n_data=60, seed=0)
     with caplog.at_level(logging.INFO, "asyncqn"):
         aq.minimize(problem, engine=aq.Threads(1))

@@ -38,7 +38,13 @@ BAD = {
     "a cluster's field without a value": ["simulate", "--cluster", "link"],
     "a cluster's field that is no TOML": ["simulate", "--cluster", "times=pareto"],
     "no such law": ["simulate", "--cluster", 'times={kind="cauchy"}'],
-    "shards of no number": ["simulate", "--algorithm", "async-sgd", "-p", "sampling=shards-0"],
+    "shards of no number": [
+        "simulate",
+        "--algorithm",
+        "async-sgd",
+        "-p",
+        "sampling=shards-0",
+    ],
     "too little data": ["simulate", "--dim", "10", "--n-data", "5"],
     "negative seed": ["simulate", "--seed", "-1"],
     "overlap above batch": ["simulate", "-p", "overlap=60"],
@@ -64,18 +70,39 @@ BAD = {
     "a negative staleness": ["run", "--max-staleness", "-2"],
     "a time unit that is no number": ["run", "--time-unit", "nan"],
     "no time to start": ["run", "--engine", "processes", "--start-timeout", "0"],
-    "no such start method": ["run", "--engine", "processes", "--start-method", "teleport"],
+    "no such start method": [
+        "run",
+        "--engine",
+        "processes",
+        "--start-method",
+        "teleport",
+    ],
     "negative restarts": ["run", "--engine", "ray", "--restarts", "-1"],
     "one and a half processors": ["run", "--engine", "ray", "--cpus", "1.5"],
     "no name for ratings": ["recommender", "fit", ""],
     "cut gzip": ["recommender", "fit", "packed.csv.gz"],
     "a demo in a file": ["recommender", "demo", "--output", "file.txt"],
-    "more data than there are numbers": ["simulate", "--n-data", "99999999999999999999"],
+    "more data than there are numbers": [
+        "simulate",
+        "--n-data",
+        "99999999999999999999",
+    ],
     "a batch beyond memory": ["simulate", *SMALL, "-p", "batch=10000000000"],
-    "a batch beyond every array": ["simulate", *SMALL, "-p", "batch=9223372036854775807"],
+    "a batch beyond every array": [
+        "simulate",
+        *SMALL,
+        "-p",
+        "batch=9223372036854775807",
+    ],
     "a batch beyond integers": ["simulate", *SMALL, "-p", "batch=99999999999999999999"],
     "a batch that is a float": ["simulate", *SMALL, "-p", "batch=1e10"],
-    "a memory beyond integers": ["simulate", "--algorithm", "lbfgs", "-p", "memory=99999999999999999999"],
+    "a memory beyond integers": [
+        "simulate",
+        "--algorithm",
+        "lbfgs",
+        "-p",
+        "memory=99999999999999999999",
+    ],
     "a seed beyond integers": ["simulate", "--seed", "9" * 30],
     "a job nested too deeply": ["simulate", "deep.toml"],
     "a number of 5,000 digits": ["simulate", "digits.toml"],
@@ -105,19 +132,28 @@ BAD = {
 
 @pytest.mark.parametrize("arguments", BAD.values(), ids=BAD)
 def test_bad_input_is_one_line_on_stderr_with_exit_code_two_and_nothing_written(
-    arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    arguments: list[str],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file.txt").write_text("just a file [")
-    (tmp_path / "packed.csv.gz").write_bytes(gzip.compress(b"user,item,rating\n1,1,3\n")[:-9])
-    (tmp_path / "deep.toml").write_text("[problem]\nkind = " + "[" * 20_000 + "]" * 20_000)
+    (tmp_path / "packed.csv.gz").write_bytes(
+        gzip.compress(b"user,item,rating\n1,1,3\n")[:-9]
+    )
+    (tmp_path / "deep.toml").write_text(
+        "[problem]\nkind = " + "[" * 20_000 + "]" * 20_000
+    )
     (tmp_path / "digits.toml").write_text("[run]\ncommits = " + "9" * 5_000)
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "letter.txt").write_text("dear")
     if "run" in arguments:
         call(capfd, "simulate", *SMALL, "--save", "run", "-q")
     before = files(tmp_path)
-    code, out, err = call(capfd, *arguments, *(["-q"] if arguments[0] in command_modules() else []))
+    code, out, err = call(
+        capfd, *arguments, *(["-q"] if arguments[0] in command_modules() else [])
+    )
     assert (code, out) == (2, "")
     assert err.startswith("asyncqn: ")
     assert err.count("\n") == 1, "one line"
@@ -125,7 +161,9 @@ def test_bad_input_is_one_line_on_stderr_with_exit_code_two_and_nothing_written(
     assert files(tmp_path) == before
 
 
-def test_a_missing_argument_says_which_and_where_to_read_more(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_argument_says_which_and_where_to_read_more(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     _, _, err = call(capfd, "show")
     assert "'run'" in err.lower()
     assert "show --help" in err
@@ -134,23 +172,47 @@ def test_a_missing_argument_says_which_and_where_to_read_more(capfd: pytest.Capt
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("simulate", "--algoritm", "sgd"), "there is no option --algoritm: did you mean --algorithm?"),
-        (("simulate", "--zz", "1"), "there is no option --zz; try: asyncqn simulate --help"),
-        (("simulate", "--foo"), "there is no option --foo; try: asyncqn simulate --help"),
-        (("simulate", "--comits", "5"), "there is no option --comits: did you mean --commits?"),
+        (
+            ("simulate", "--algoritm", "sgd"),
+            "there is no option --algoritm: did you mean --algorithm?",
+        ),
+        (
+            ("simulate", "--zz", "1"),
+            "there is no option --zz; try: asyncqn simulate --help",
+        ),
+        (
+            ("simulate", "--foo"),
+            "there is no option --foo; try: asyncqn simulate --help",
+        ),
+        (
+            ("simulate", "--comits", "5"),
+            "there is no option --comits: did you mean --commits?",
+        ),
         (
             ("simulate", "--target"),
             "option '--target' requires an argument; try: asyncqn simulate --help",
         ),
         (("show", "none"), "none is not a saved run: there is no such folder."),
-        (("show", __file__), f"{__file__} is not a saved run: it is a file, not a folder."),
-        (("compare", "a", "b", "--target", "nan"), "--target must be a finite number, not nan."),
+        (
+            ("show", __file__),
+            f"{__file__} is not a saved run: it is a file, not a folder.",
+        ),
+        (
+            ("compare", "a", "b", "--target", "nan"),
+            "--target must be a finite number, not nan.",
+        ),
         (
             ("recommender", "fit", "synthetic-demo", "--duplicates", "all"),
             "duplicates must be one of error, last, first, mean, sum, not 'all'.",
         ),
-        (("simulate", "--commits", "many"), "--commits must be an integer; try: asyncqn simulate --help"),
-        (("show", "run", "--every", "day"), "--every must be a number; try: asyncqn show --help"),
+        (
+            ("simulate", "--commits", "many"),
+            "--commits must be an integer; try: asyncqn simulate --help",
+        ),
+        (
+            ("show", "run", "--every", "day"),
+            "--every must be a number; try: asyncqn show --help",
+        ),
         (("watch", "run"), "'asyncqn watch' is now 'asyncqn show --follow'."),
         (("schema",), "'asyncqn schema' is now 'asyncqn run --schema'."),
         (("warm", "--all"), "'asyncqn warm' is now 'asyncqn run --warm defaults'."),
@@ -190,7 +252,9 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(
     assert (code, err.count("\n")) == (2, 1)
 
 
-def test_a_wrong_command_is_answered_with_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_command_is_answered_with_the_nearest(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     code, out, err = call(capfd, "replai", "--json")
     assert code == 2
     assert err == "asyncqn: there is no command 'replai': did you mean replay?\n"

@@ -103,7 +103,9 @@ def test_without_leave_nothing_is_imported_and_a_sentence_tells_of_the_option(
     assert "imported" not in capfd.readouterr().out
 
 
-def test_a_job_of_own_classes_runs_is_saved_replayed_and_resumed(module: str, capfd: Any) -> None:
+def test_a_job_of_own_classes_runs_is_saved_replayed_and_resumed(
+    module: str, capfd: Any
+) -> None:
     job: Any = load_job("job.toml", allow_imports=True)
     assert (job.problem.n_data, job.problem.weight) == (30, 2.0)
     assert isinstance(job.problem.weight, float)
@@ -112,11 +114,18 @@ def test_a_job_of_own_classes_runs_is_saved_replayed_and_resumed(module: str, ca
     assert command("simulate", *arguments, "--save", "run") == 0
     about = load_run("run").manifest
     assert about["algorithm"]["kind"] == f"{module}:Mine"
-    assert about["problem"]["reference"] == {"kind": f"{module}:Ridge", "n_data": 30, "weight": 2.0}
+    assert about["problem"]["reference"] == {
+        "kind": f"{module}:Ridge",
+        "n_data": 30,
+        "weight": 2.0,
+    }
     assert load_run("run").problem is None
     capfd.readouterr()
     assert command("replay", "run") == 2
-    assert f"your own class {module}:Ridge: allow its import with --allow-imports" in capfd.readouterr().err
+    assert (
+        f"your own class {module}:Ridge: allow its import with --allow-imports"
+        in capfd.readouterr().err
+    )
     assert command("replay", "run", "--allow-imports") == 0
     assert command("run", *arguments, "--workers", "1", "--checkpoint", "c") == 0
     with pytest.raises(BadInput, match="allow_imports=True"):
@@ -124,7 +133,9 @@ def test_a_job_of_own_classes_runs_is_saved_replayed_and_resumed(module: str, ca
     assert command("resume", "c", "--allow-imports", "--quiet") == 0
 
 
-def test_a_job_of_a_factory_replays_and_resumes_from_the_command_line(module: str, capfd: Any) -> None:
+def test_a_job_of_a_factory_replays_and_resumes_from_the_command_line(
+    module: str, capfd: Any
+) -> None:
     with open(f"{module}.py", "a") as file:
         file.write(FACTORY)
     Path("made.toml").write_text(
@@ -133,7 +144,19 @@ def test_a_job_of_a_factory_replays_and_resumes_from_the_command_line(module: st
         "[run]\ncommits = 40\n[engine]\nkind = 'processes'\nworkers = 1\n"
     )
     arguments = ("made.toml", "--allow-imports", "--quiet")
-    assert command("run", *arguments, "--save", "run", "--checkpoint", "c", "--start-method", "spawn") == 0
+    assert (
+        command(
+            "run",
+            *arguments,
+            "--save",
+            "run",
+            "--checkpoint",
+            "c",
+            "--start-method",
+            "spawn",
+        )
+        == 0
+    )
     about = load_run("run").manifest["problem"]
     assert about["reference"] == {"kind": f"{module}:made", "rows": 30}
     capfd.readouterr()
@@ -152,7 +175,9 @@ def test_a_job_of_a_factory_replays_and_resumes_from_the_command_line(module: st
         ("np", "", "is not a class"),
     ],
 )
-def test_mistakes_in_an_own_section_are_named(module: str, kind: str, keys: str, words: str) -> None:
+def test_mistakes_in_an_own_section_are_named(
+    module: str, kind: str, keys: str, words: str
+) -> None:
     Path("bad.toml").write_text(f'[problem]\nkind = "{module}:{kind}"\n{keys}\n')
     with pytest.raises(BadInput, match=words) as caught:
         load_job("bad.toml", allow_imports=True)
@@ -160,7 +185,12 @@ def test_mistakes_in_an_own_section_are_named(module: str, kind: str, keys: str,
 
 
 def test_a_class_with_arrays_is_not_written_into_the_manifest() -> None:
-    run = aq.minimize(Quadratic.random(), aq.AsyncSGD(1e-3, 4), engine=aq.Simulator(aq.Cluster(1)), commits=3)
+    run = aq.minimize(
+        Quadratic.random(),
+        aq.AsyncSGD(1e-3, 4),
+        engine=aq.Simulator(aq.Cluster(1)),
+        commits=3,
+    )
     assert run.manifest["problem"]["reference"] is None
 
 
@@ -176,12 +206,18 @@ def test_the_schema_knows_every_kind_and_its_parameters() -> None:
         "engine",
     }
     for kind in [*PROBLEMS, *ALGORITHMS, *REAL_ENGINES]:
-        assert definitions[kind.replace("-", "_")]["properties"]["kind"] == {"enum": [kind]}
+        assert definitions[kind.replace("-", "_")]["properties"]["kind"] == {
+            "enum": [kind]
+        }
     sgd = definitions["async_sgd"]
     assert sgd["properties"]["h"]["type"] == "number"
     assert sgd["required"] == ["kind", "h", "batch"]
     assert sgd["additionalProperties"] is False
     assert definitions["Cluster"]["required"] == ["workers"]
-    assert definitions["ray"]["required"] == definitions["threads"]["required"] == ["kind"]
-    assert {"$ref": "#/$defs/Cluster"} in definitions["mpi"]["properties"]["timing_model"]["anyOf"]
+    assert (
+        definitions["ray"]["required"] == definitions["threads"]["required"] == ["kind"]
+    )
+    assert {"$ref": "#/$defs/Cluster"} in definitions["mpi"]["properties"][
+        "timing_model"
+    ]["anyOf"]
     assert definitions["RunOptions"]["properties"]["commits"]["default"] == 5_000

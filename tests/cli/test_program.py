@@ -24,20 +24,39 @@ DIVERGING = [*SMALL, "-p", "h=1.0", "--commits", "400"]
 
 
 def test_simulate_save_show_replay_in_processes_of_their_own(tmp_path: Path) -> None:
-    made = asyncqn("simulate", *SMALL, "--seed", "3", "--save", "runs/a", "--json", cwd=tmp_path)
+    made = asyncqn(
+        "simulate", *SMALL, "--seed", "3", "--save", "runs/a", "--json", cwd=tmp_path
+    )
     assert made.returncode == 0, made.stderr
     numbers = json.loads(made.stdout)
     assert numbers["run"] == "runs/a"
     assert "simulate: 40/40" in made.stderr, "progress goes to stderr"
-    shown = asyncqn("show", "runs/a", "--plot", "a.svg", "--trace", "t/a.json", cwd=tmp_path)
+    shown = asyncqn(
+        "show", "runs/a", "--plot", "a.svg", "--trace", "t/a.json", cwd=tmp_path
+    )
     assert shown.returncode == 0, shown.stderr
-    for word in ("completed", "async-sgd", "convergence", "staleness", "worker 2", "versions"):
+    for word in (
+        "completed",
+        "async-sgd",
+        "convergence",
+        "staleness",
+        "worker 2",
+        "versions",
+    ):
         assert word in shown.stdout
     again = asyncqn("replay", "runs/a", "--json", "--quiet", cwd=tmp_path)
     assert (again.returncode, again.stderr) == (0, "")
     assert json.loads(again.stdout)["identical"] is True
     arrays = data_file(tmp_path / "runs" / "a").name
-    expected = ["a.svg", "runs", "runs/a", f"runs/a/{arrays}", "runs/a/run.json", "t", "t/a.json"]
+    expected = [
+        "a.svg",
+        "runs",
+        "runs/a",
+        f"runs/a/{arrays}",
+        "runs/a/run.json",
+        "t",
+        "t/a.json",
+    ]
     assert files(tmp_path) == expected
 
 
@@ -47,7 +66,15 @@ def test_the_promised_keys_are_printed_and_quiet_prints_nothing_else(
     code, out, err = call(capfd, "simulate", *SMALL, "--json", "--quiet")
     numbers = json.loads(out)
     assert (code, err) == (0, "")
-    promised = {"status", "commits", "time", "fun", "staleness_mean", "staleness_max", "pairs_accepted"}
+    promised = {
+        "status",
+        "commits",
+        "time",
+        "fun",
+        "staleness_mean",
+        "staleness_max",
+        "pairs_accepted",
+    }
     assert promised | {"pairs_rejected", "run", "error"} <= set(numbers)
     assert numbers["run"] is None
     assert (numbers["status"], numbers["commits"]) == ("completed", 40)
@@ -55,7 +82,9 @@ def test_the_promised_keys_are_printed_and_quiet_prints_nothing_else(
     assert 1 < numbers["staleness_mean"] <= 2
 
 
-def test_flags_go_over_the_job_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_flags_go_over_the_job_file(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     job = tmp_path / "job.toml"
     job.write_text(
         "[problem]\ndim = 8\nn_data = 24\n[algorithm]\nkind = 'async-sgd'\nh = 1e-5\nbatch = 2\n"
@@ -63,7 +92,9 @@ def test_flags_go_over_the_job_file(tmp_path: Path, capfd: pytest.CaptureFixture
     )
     one = json.loads(call(capfd, "simulate", job, "--json", "-q")[1])
     two = json.loads(call(capfd, "simulate", job, "--json", "-q", "--commits", "12")[1])
-    same = json.loads(call(capfd, "simulate", job, "--json", "-q", "-p", "h=1e-5", "--seed", "1")[1])
+    same = json.loads(
+        call(capfd, "simulate", job, "--json", "-q", "-p", "h=1e-5", "--seed", "1")[1]
+    )
     other = json.loads(call(capfd, "simulate", job, "--json", "-q", "--seed", "2")[1])
     assert (one["commits"], two["commits"]) == (30, 12)
     assert one == same
@@ -73,7 +104,9 @@ def test_flags_go_over_the_job_file(tmp_path: Path, capfd: pytest.CaptureFixture
 def test_a_diverged_run_exits_with_three_says_why_and_is_saved(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = call(capfd, "simulate", *DIVERGING, "--save", tmp_path / "d", "--json", "--quiet")
+    code, out, err = call(
+        capfd, "simulate", *DIVERGING, "--save", tmp_path / "d", "--json", "--quiet"
+    )
     assert code == 3
     assert json.loads(out)["status"] == "diverged"
     assert err.startswith("asyncqn: diverged: ")
@@ -111,14 +144,20 @@ def test_a_checkpoint_of_a_run_that_ended_does_not_advise_to_go_on(
     assert "all that were requested" in call(capfd, "show", tmp_path / "c")[1]
 
 
-def test_a_friction_above_its_limit_is_warned_of_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
-    _, out, err = call(capfd, "simulate", "--commits", "5", "-p", "gamma=0.5", "--json", "-q")
+def test_a_friction_above_its_limit_is_warned_of_in_one_line(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    _, out, err = call(
+        capfd, "simulate", "--commits", "5", "-p", "gamma=0.5", "--json", "-q"
+    )
     assert err.count("\n") == 1
     assert err.startswith("asyncqn: warning: gamma = 0.5 exceeds")
     assert json.loads(out)["commits"] == 5
 
 
-@pytest.mark.parametrize(("sent", "code", "word"), [(2, 130, "interrupted"), (15, 143, "terminated")])
+@pytest.mark.parametrize(
+    ("sent", "code", "word"), [(2, 130, "interrupted"), (15, 143, "terminated")]
+)
 def test_a_signal_ends_a_simulation_and_keeps_what_was_computed(
     sent: int, code: int, word: str, tmp_path: Path
 ) -> None:
@@ -127,7 +166,9 @@ def test_a_signal_ends_a_simulation_and_keeps_what_was_computed(
         out, err = process.communicate(timeout=60)
     numbers = json.loads(out)
     assert process.returncode == code
-    assert err.splitlines()[-1].startswith(f"asyncqn: {word} after {numbers['commits']} of 1000000 commits")
+    assert err.splitlines()[-1].startswith(
+        f"asyncqn: {word} after {numbers['commits']} of 1000000 commits"
+    )
     assert (numbers["status"], numbers["run"]) == (word, "run")
     run = load_run(tmp_path / "run")
     assert run.nit == numbers["commits"] > 0
@@ -147,7 +188,9 @@ def test_a_run_that_every_worker_left_is_no_success(
         assert code == 4
         *lost, end = err.splitlines()
         assert end.startswith("asyncqn: stopped: every worker was gone after ")
-        assert all("was lost after commit" in line for line in lost), "a real engine announces each"
+        assert all("was lost after commit" in line for line in lost), (
+            "a real engine announces each"
+        )
 
 
 def test_control_characters_of_a_file_do_not_reach_the_terminal(
@@ -177,7 +220,10 @@ def test_control_characters_of_a_file_do_not_reach_the_terminal(
 def test_a_simulation_keeps_checkpoints_is_watched_shown_and_resumed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    folder, options = tmp_path / "c", ["--checkpoint-every", "0.001", "--evaluate", "10"]
+    folder, options = (
+        tmp_path / "c",
+        ["--checkpoint-every", "0.001", "--evaluate", "10"],
+    )
     code, _, _ = call(capfd, "simulate", *SMALL, *options, "--checkpoint", folder, "-q")
     assert code == 0
     shown = json.loads(call(capfd, "show", folder, "--json")[1])
@@ -191,27 +237,56 @@ def test_a_simulation_keeps_checkpoints_is_watched_shown_and_resumed(
     assert "convergence" in call(capfd, "show", folder)[1]
     code, out, _ = call(capfd, "resume", folder, "--json", "-q")
     assert (code, json.loads(out)["commits"]) == (0, 40)
-    assert json.loads(out)["fun"] == json.loads(call(capfd, "simulate", *SMALL, "--json", "-q")[1])["fun"]
+    assert (
+        json.loads(out)["fun"]
+        == json.loads(call(capfd, "simulate", *SMALL, "--json", "-q")[1])["fun"]
+    )
 
 
-def test_a_living_run_is_seen_from_another_process(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_living_run_is_seen_from_another_process(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "c"
-    options = ["--checkpoint", str(folder), "--checkpoint-every", "0.05", "--evaluate", "1000"]
+    options = [
+        "--checkpoint",
+        str(folder),
+        "--checkpoint-every",
+        "0.05",
+        "--evaluate",
+        "1000",
+    ]
     with begun(tmp_path, *options) as process:
         while not (folder / "a" / "checkpoint.json").exists():
             time.sleep(0.02)
-        watched = json.loads(call(capfd, "show", folder, "--follow", "--once", "--json")[1])
+        watched = json.loads(
+            call(capfd, "show", folder, "--follow", "--once", "--json")[1]
+        )
         assert (watched["living"], watched["commits_wanted"]) == (True, 1_000_000)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
-    assert json.loads(call(capfd, "show", folder, "--follow", "--json")[1])["living"] is False
+    assert (
+        json.loads(call(capfd, "show", folder, "--follow", "--json")[1])["living"]
+        is False
+    )
 
 
 def test_runs_are_compared_by_their_time_to_a_target(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for name, h in (("slow", "1e-6"), ("fast", "1e-5")):
-        assert call(capfd, "simulate", *SMALL, "-p", f"h={h}", "--save", tmp_path / name, "-q")[0] == 0
+        assert (
+            call(
+                capfd,
+                "simulate",
+                *SMALL,
+                "-p",
+                f"h={h}",
+                "--save",
+                tmp_path / name,
+                "-q",
+            )[0]
+            == 0
+        )
     both = [tmp_path / "slow", tmp_path / "fast"]
     code, out, _ = call(capfd, "compare", *both, "--plot", tmp_path / "c.svg", "--json")
     compared = json.loads(out)
@@ -227,9 +302,24 @@ def test_runs_are_compared_by_their_time_to_a_target(
     assert "no column 'rmse'" in call(capfd, "compare", *both, "--metric", "rmse")[2]
 
 
-def test_run_and_simulate_take_the_same_options(capfd: pytest.CaptureFixture[str]) -> None:
-    algorithm = ["--algorithm", "async-sgd", "-p", "h=1e-5", "-p", "batch=2", "--dim", "8", "--n-data", "24"]
-    code, out, _ = call(capfd, "run", *algorithm, "--commits", "20", "--workers", "1", "--json", "-q")
+def test_run_and_simulate_take_the_same_options(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    algorithm = [
+        "--algorithm",
+        "async-sgd",
+        "-p",
+        "h=1e-5",
+        "-p",
+        "batch=2",
+        "--dim",
+        "8",
+        "--n-data",
+        "24",
+    ]
+    code, out, _ = call(
+        capfd, "run", *algorithm, "--commits", "20", "--workers", "1", "--json", "-q"
+    )
     assert (code, json.loads(out)["commits"]) == (0, 20)
     _, _, err = call(capfd, "run", "--worker-mean", "3")
     assert "--worker-mean describes a cluster to imitate: give --slow" in err
@@ -241,24 +331,51 @@ def test_every_field_of_a_cluster_can_be_said_on_the_command_line(
     fields = ['times={kind="pareto", mean=40.0, shape=1.5}', "link=2.0", "deaths={3=500.0}",
               "recoveries={3=900.0}", "fixed=1.5"]  # fmt: skip
     said = [word for field in fields for word in ("--cluster", field)]
-    code, _, _ = call(capfd, "simulate", *SMALL, *said, "--workers", "5", "--save", str(tmp_path / "run"))
+    code, _, _ = call(
+        capfd,
+        "simulate",
+        *SMALL,
+        *said,
+        "--workers",
+        "5",
+        "--save",
+        str(tmp_path / "run"),
+    )
     assert code == 0
     cluster = aq.Cluster(5, times=aq.Pareto(40.0, 1.5), message=10.0, link=2.0, deaths={3: 500.0},
                          recoveries={3: 900.0}, fixed=1.5)  # fmt: skip
     assert aq.Cluster.from_run(aq.load_run(tmp_path / "run")) == cluster
 
 
-@pytest.mark.parametrize(("options", "out"), [([], ""), (["--json"], '{"error": "interrupted."}\n')])
-def test_ctrl_c_during_an_import_ends_with_one_line(tmp_path: Path, options: list[str], out: str) -> None:
-    (tmp_path / "slow.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nmore = 1\n")
+@pytest.mark.parametrize(
+    ("options", "out"), [([], ""), (["--json"], '{"error": "interrupted."}\n')]
+)
+def test_ctrl_c_during_an_import_ends_with_one_line(
+    tmp_path: Path, options: list[str], out: str
+) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nmore = 1\n"
+    )
     (tmp_path / "job.toml").write_text("[problem]\nkind = 'slow:Problem'\n")
     done = subprocess.run(
-        [sys.executable, "-m", "asyncqn", "simulate", "job.toml", "--allow-imports", *options],
+        [
+            sys.executable,
+            "-m",
+            "asyncqn",
+            "simulate",
+            "job.toml",
+            "--allow-imports",
+            *options,
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, done.stderr, done.stdout) == (130, "asyncqn: interrupted.\n", out)
+    assert (done.returncode, done.stderr, done.stdout) == (
+        130,
+        "asyncqn: interrupted.\n",
+        out,
+    )
 
 
 def test_show_and_compare_make_only_what_they_print(
@@ -274,14 +391,20 @@ def test_show_and_compare_make_only_what_they_print(
     for command in ("show", "compare"):
         monkeypatch.setattr(f"asyncqn.cli.commands.{command}.report", thrown_away)
     assert json.loads(call(capfd, "show", tmp_path / "a", "--json")[1])["commits"] == 40
-    runs = json.loads(call(capfd, "compare", tmp_path / "a", tmp_path / "a", "--json")[1])["runs"]
+    runs = json.loads(
+        call(capfd, "compare", tmp_path / "a", tmp_path / "a", "--json")[1]
+    )["runs"]
     assert [run["commits"] for run in runs] == [40]
 
 
 def test_warm_compiles_what_the_defaults_run_one_kernel_for_all_ranks(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert [name for name, _ in warm.jobs(everything=False)] == ["minimize", "simulate", "recommender"]
+    assert [name for name, _ in warm.jobs(everything=False)] == [
+        "minimize",
+        "simulate",
+        "recommender",
+    ]
     assert [name for name, _ in warm.jobs(everything=True)][3:] == list(ALGORITHMS)
     monkeypatch.setattr(warm, "jobs", lambda everything: [("nothing", lambda: None)])
     (part,) = json.loads(call(capfd, "run", "--warm", "defaults", "--json")[1])["parts"]

@@ -50,12 +50,30 @@ def call(*arguments: object) -> int:
 def test_run_prints_one_json_object_with_what_only_a_real_run_has(
     job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call("run", job, "--engine", "threads", "--workers", 2, "--save", tmp_path / "r", "--json") == 0
+    assert (
+        call(
+            "run",
+            job,
+            "--engine",
+            "threads",
+            "--workers",
+            2,
+            "--save",
+            tmp_path / "r",
+            "--json",
+        )
+        == 0
+    )
     numbers = json.loads(capsys.readouterr().out)
     assert numbers["engine"] == "threads"
     assert numbers["workers"] == 2
     assert numbers["commits"] == 60
-    assert numbers["workers_lost"] == numbers["workers_joined"] == numbers["updates_rejected"] == 0
+    assert (
+        numbers["workers_lost"]
+        == numbers["workers_joined"]
+        == numbers["updates_rejected"]
+        == 0
+    )
     assert numbers["seconds"] > 0
     assert numbers["commits_per_second"] == pytest.approx(60 / numbers["seconds"])
     assert numbers["resumed_from"] is None
@@ -64,7 +82,9 @@ def test_run_prints_one_json_object_with_what_only_a_real_run_has(
     assert call("run", job, "--quiet") == 0
 
 
-def test_run_slows_workers_by_the_cluster_of_the_job(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_slows_workers_by_the_cluster_of_the_job(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert call("run", job, "--slow", "--time-unit", 1e-3, "--json", "--quiet") == 0
     numbers = json.loads(capsys.readouterr().out)
     assert numbers["workers"] == 3
@@ -76,11 +96,17 @@ def test_run_slows_workers_by_the_cluster_of_the_job(job: Path, capsys: pytest.C
 def test_resume_finds_a_finished_run_finished(
     job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call("run", job, "--workers", 1, "--checkpoint", tmp_path / "c", "--quiet") == 0
+    assert (
+        call("run", job, "--workers", 1, "--checkpoint", tmp_path / "c", "--quiet") == 0
+    )
     capsys.readouterr()
     assert call("resume", tmp_path / "c", "--json", "--quiet") == 0
     numbers = json.loads(capsys.readouterr().out)
-    assert (numbers["status"], numbers["commits"], numbers["resumed_from"]) == ("completed", 60, 60)
+    assert (numbers["status"], numbers["commits"], numbers["resumed_from"]) == (
+        "completed",
+        60,
+        60,
+    )
 
 
 def test_resume_with_a_change_goes_on_with_other_parameters_and_replays_both_segments(
@@ -104,7 +130,9 @@ def test_resume_with_a_change_goes_on_with_other_parameters_and_replays_both_seg
     assert call("resume", folder, "--change", *changed) == 0
     assert json.loads(capsys.readouterr().out)["resumed_from"] == 30
     segments = aq.load_run(tmp_path / "r").manifest["segments"]
-    assert [(s["from_commit"], s["algorithm"]["parameters"]["h"]) for s in segments] == [
+    assert [
+        (s["from_commit"], s["algorithm"]["parameters"]["h"]) for s in segments
+    ] == [
         (0, 1e-5),
         (30, 2e-5),
     ]
@@ -118,7 +146,9 @@ def test_a_second_ctrl_c_while_the_interpreter_ends_prints_no_traceback() -> Non
         "from asyncqn.cli.main import main\n"
         "main(['run', 'nowhere.toml'])\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert done.stderr.count("\n") == 1
@@ -142,12 +172,18 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     assert words in error[0]
 
 
-def test_ctrl_c_writes_a_checkpoint_says_how_to_resume_and_exits_with_130(job: Path, tmp_path: Path) -> None:
+def test_ctrl_c_writes_a_checkpoint_says_how_to_resume_and_exits_with_130(
+    job: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "c"
-    job.write_text(JOB.replace("commits = 60", "commits = 10_000_000\nevaluate = 1_000_000"))
+    job.write_text(
+        JOB.replace("commits = 60", "commits = 10_000_000\nevaluate = 1_000_000")
+    )
     command = [sys.executable, "-m", "asyncqn", "run", str(job), "--workers", "2"]
     command += ["--checkpoint", str(folder), "--checkpoint-every", "0.05"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
         while not (folder / "a" / "checkpoint.json").exists():
             assert child.poll() is None
             time.sleep(0.01)

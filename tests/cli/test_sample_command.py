@@ -38,9 +38,23 @@ def exit_code(*arguments: object) -> int:
 
 def test_a_job_is_sampled_shown_and_saved(job: Path, tmp_path: Path, capsys) -> None:
     save = tmp_path / "run"
-    assert exit_code("sample", job, "--draws", 3000, "--chains", 3, "--simulated", "--save", save) == 0
+    assert (
+        exit_code(
+            "sample", job, "--draws", 3000, "--chains", 3, "--simulated", "--save", save
+        )
+        == 0
+    )
     shown = capsys.readouterr().out
-    assert shown.splitlines()[0].split() == ["mean", "mcse", "sd", "5%", "50%", "95%", "ess", "rhat"]
+    assert shown.splitlines()[0].split() == [
+        "mean",
+        "mcse",
+        "sd",
+        "5%",
+        "50%",
+        "95%",
+        "ess",
+        "rhat",
+    ]
     assert "theta[2]" in shown
     samples = aq.Samples.from_run(aq.load_run(save))
     assert sum(map(len, samples.chains)) == 3000
@@ -49,9 +63,21 @@ def test_a_job_is_sampled_shown_and_saved(job: Path, tmp_path: Path, capsys) -> 
     assert all((a == b).all() for a, b in zip(direct.chains, samples.chains))
 
 
-@pytest.mark.filterwarnings("ignore::asyncqn.errors.SamplingWarning")  # a hundred draws per chain are few
+@pytest.mark.filterwarnings(
+    "ignore::asyncqn.errors.SamplingWarning"
+)  # a hundred draws per chain are few
 def test_a_script_gets_one_json_object(job: Path, capsys) -> None:
-    arguments = ("--draws", 400, "--chains", 4, "--warm-up", 300, "--workers", 2, "--json")
+    arguments = (
+        "--draws",
+        400,
+        "--chains",
+        4,
+        "--warm-up",
+        300,
+        "--workers",
+        2,
+        "--json",
+    )
     assert exit_code("sample", job, *arguments) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["draws"] == sum(said["chains"]) == 400

@@ -52,7 +52,9 @@ def test_speeds_of_unequal_workers_are_their_own():
 
 
 def test_a_cluster_goes_to_plain_data_and_back():
-    cluster = Cluster(3, (1.0, 2.0, 3.0), 0.5, 1.0, 0.1, deaths={1: 5.0}, joins={2: 3.0})
+    cluster = Cluster(
+        3, (1.0, 2.0, 3.0), 0.5, 1.0, 0.1, deaths={1: 5.0}, joins={2: 3.0}
+    )
     assert from_json(Cluster, to_json(cluster), "cluster") == cluster
 
 
@@ -72,12 +74,16 @@ def test_laws_have_their_quantiles_and_their_means(law, quantile):
     assert (np.diff(law.times(z)) >= 0).all(), "long together"
     if not isinstance(law, Pareto):  # whose sample means converge slowly
         times = Cluster(1, times=law).compute_times(0, 0, 100_000)
-        assert times.mean() == pytest.approx(law.mean, abs=5 * times.std() / np.sqrt(1e5) + 1e-12)
+        assert times.mean() == pytest.approx(
+            law.mean, abs=5 * times.std() / np.sqrt(1e5) + 1e-12
+        )
 
 
 def test_the_log_normal_law_is_what_mean_and_deviation_say():
     short, long = Cluster(3, 70.0, 14.0), Cluster(3, times=LogNormal(70.0, 14.0))
-    np.testing.assert_allclose(long.compute_times(1, 2, 300), short.compute_times(1, 2, 300), rtol=1e-14)
+    np.testing.assert_allclose(
+        long.compute_times(1, 2, 300), short.compute_times(1, 2, 300), rtol=1e-14
+    )
 
 
 def test_a_trace_plays_in_its_order_from_a_place_of_each_worker():
@@ -87,15 +93,26 @@ def test_a_trace_plays_in_its_order_from_a_place_of_each_worker():
     for worker in range(20):
         times = cluster.compute_times(3, worker, 12)
         begins.add(begin := recorded.index(times[0]))
-        np.testing.assert_array_equal(times, np.roll(recorded, -begin)[np.arange(12) % 5])
+        np.testing.assert_array_equal(
+            times, np.roll(recorded, -begin)[np.arange(12) % 5]
+        )
     assert len(begins) > 2
 
 
 def test_a_longer_cluster_has_longer_times_of_the_same_draws():
-    laws = [Exponential(3.0), Pareto(3.0, 1.5), LogNormal(7.0, 1.0), Constant(2.0), Trace([1.0, 2.0]), Odd()]
+    laws = [
+        Exponential(3.0),
+        Pareto(3.0, 1.5),
+        LogNormal(7.0, 1.0),
+        Constant(2.0),
+        Trace([1.0, 2.0]),
+        Odd(),
+    ]
     for cluster in (Cluster(6, times=laws), Cluster(6, 3.0, 2.0)):
         for worker in range(6):
-            times, longer = (c.compute_times(0, worker, 50) for c in (cluster, cluster.scaled(2.5)))
+            times, longer = (
+                c.compute_times(0, worker, 50) for c in (cluster, cluster.scaled(2.5))
+            )
             np.testing.assert_allclose(longer, 2.5 * times, rtol=1e-12)
         np.testing.assert_allclose(cluster.scaled(2.5).means(), 2.5 * cluster.means())
 
@@ -106,12 +123,27 @@ class Odd:
 
 
 def test_a_cluster_of_laws_goes_to_plain_data_and_back():
-    laws = [Exponential(3.0), Pareto(3.0, 1.5), LogNormal(7.0, 1.0), Constant(2.0), Trace([1.0, 2.0])]
+    laws = [
+        Exponential(3.0),
+        Pareto(3.0, 1.5),
+        LogNormal(7.0, 1.0),
+        Constant(2.0),
+        Trace([1.0, 2.0]),
+    ]
     for times in (laws, laws[1]):
-        cluster = Cluster(5, times=times, deaths={1: 2.0}, recoveries={1: 3.0}, link=0.5, rows=10)
-        assert from_json(Cluster, json.loads(json.dumps(to_json(cluster))), "cluster") == cluster
-    assert {"times", "link", "recoveries", "rows"}.isdisjoint(to_json(Cluster(3))), "as before"
-    assert to_json(Cluster(1, times=Odd()))["times"] == {"kind": f"{Odd.__module__}:Odd"}
+        cluster = Cluster(
+            5, times=times, deaths={1: 2.0}, recoveries={1: 3.0}, link=0.5, rows=10
+        )
+        assert (
+            from_json(Cluster, json.loads(json.dumps(to_json(cluster))), "cluster")
+            == cluster
+        )
+    assert {"times", "link", "recoveries", "rows"}.isdisjoint(to_json(Cluster(3))), (
+        "as before"
+    )
+    assert to_json(Cluster(1, times=Odd()))["times"] == {
+        "kind": f"{Odd.__module__}:Odd"
+    }
 
 
 @pytest.mark.parametrize(
@@ -123,17 +155,32 @@ def test_a_cluster_of_laws_goes_to_plain_data_and_back():
         ({"workers": True}, "workers must be an integer of at least 1"),
         ({"workers": 2, "worker_mean": [1.0, 2.0, 3.0]}, "one per worker"),
         ({"workers": 2, "worker_std": [[1.0, 2.0]]}, "one per worker"),
-        ({"workers": 2, "worker_mean": -1.0}, "worker_mean must be one finite number of at least 0"),
-        ({"workers": 2, "worker_mean": np.nan}, "worker_mean must be one finite number"),
+        (
+            {"workers": 2, "worker_mean": -1.0},
+            "worker_mean must be one finite number of at least 0",
+        ),
+        (
+            {"workers": 2, "worker_mean": np.nan},
+            "worker_mean must be one finite number",
+        ),
         ({"workers": 2, "worker_std": np.inf}, "worker_std must be one finite number"),
-        ({"workers": 2, "worker_mean": 0.0, "worker_std": 1.0}, "worker_mean must be positive where"),
-        ({"workers": 2, "message": -0.1}, "message must be a finite number of at least 0"),
+        (
+            {"workers": 2, "worker_mean": 0.0, "worker_std": 1.0},
+            "worker_mean must be positive where",
+        ),
+        (
+            {"workers": 2, "message": -0.1},
+            "message must be a finite number of at least 0",
+        ),
         ({"workers": 2, "master": np.nan}, "master must be a finite number"),
         ({"workers": 2, "master": np.inf}, "master must be a finite number"),
         ({"workers": 2, "worker_mean": 0.0}, "must take some time"),
         ({"workers": 2, "worker_mean": [0.0, 1.0]}, "must take some time"),
         ({"workers": 2, "deaths": {2: 1.0}}, "deaths names worker 2"),
-        ({"workers": 2, "joins": {-1: 1.0}}, "joins must be a mapping from an integer of at least 0"),
+        (
+            {"workers": 2, "joins": {-1: 1.0}},
+            "joins must be a mapping from an integer of at least 0",
+        ),
         ({"workers": 2, "deaths": {0: -1.0}}, "deaths must be a mapping"),
         ({"workers": 2, "deaths": {0: np.nan}}, "deaths must be a mapping"),
         ({"workers": 2, "joins": {0: 1.0, 1: 2.0}}, "there from the start"),
@@ -150,7 +197,10 @@ def test_a_cluster_of_laws_goes_to_plain_data_and_back():
             "times, or worker_mean and worker_std, not both",
         ),
         ({"workers": 2, "times": {"kind": "levy"}}, "no law of kind 'levy'"),
-        ({"workers": 2, "times": {"kind": "pareto", "mean": 1.0}}, "lacks the parameter shape"),
+        (
+            {"workers": 2, "times": {"kind": "pareto", "mean": 1.0}},
+            "lacks the parameter shape",
+        ),
         (
             {"workers": 2, "times": {"kind": "pareto", "mean": 1.0, "shape": 1.0}},
             "a finite number above 1",
@@ -159,7 +209,10 @@ def test_a_cluster_of_laws_goes_to_plain_data_and_back():
             {"workers": 2, "times": {"kind": "constant", "mean": -1.0}},
             "mean must be a positive",
         ),
-        ({"workers": 2, "times": {"kind": "trace", "recorded": []}}, "at least one time"),
+        (
+            {"workers": 2, "times": {"kind": "trace", "recorded": []}},
+            "at least one time",
+        ),
         (
             {"workers": 2, "times": {"kind": "log-normal", "mean": 1.0, "std": -1}},
             "std must be a finite",
@@ -181,7 +234,10 @@ def test_a_law_whose_times_are_none_is_refused_when_they_are_drawn():
         def times(self, z):
             return self.value
 
-    for value, words in ((np.ones(3), "one time per normal"), (np.full(5, -1.0), "positive and finite")):
+    for value, words in (
+        (np.ones(3), "one time per normal"),
+        (np.full(5, -1.0), "positive and finite"),
+    ):
         with pytest.raises(BadInput, match=words) as caught:
             Cluster(1, times=Wrong(value)).compute_times(0, 0, 5)
         assert one_sentence(caught.value)

@@ -24,10 +24,14 @@ SGD = aq.AsyncSGD(h=1e-4, batch=5)
 
 def recorded(cluster: aq.Cluster, algorithm: aq.Algorithm, commits: int) -> aq.Run:
     """What a real engine records whose times are exactly those of the cluster: no clock is involved."""
-    request = Request(PROBLEM, algorithm, np.zeros(4), commits=commits, evaluate=commits)
+    request = Request(
+        PROBLEM, algorithm, np.zeros(4), commits=commits, evaluate=commits
+    )
     core = Coordinator(request, workers=cluster.workers, engine={"kind": "test"})
     core.begin()
-    times = [iter(cluster.compute_times(0, w, 20 * commits)) for w in range(cluster.workers)]
+    times = [
+        iter(cluster.compute_times(0, w, 20 * commits)) for w in range(cluster.workers)
+    ]
     arrivals: list[tuple[float, int, float, object]] = []
     free = 0.0
 
@@ -38,7 +42,9 @@ def recorded(cluster: aq.Cluster, algorithm: aq.Algorithm, commits: int) -> aq.R
             steps = WorkerSteps(algorithm, PROBLEM, core.master.limit)
             update = steps.compute(core.master.iterate, local, task)
             spent = next(times[order.worker])
-            heapq.heappush(arrivals, (now + cluster.message + spent, order.worker, spent, update))
+            heapq.heappush(
+                arrivals, (now + cluster.message + spent, order.worker, spent, update)
+            )
 
     for _ in range(cluster.workers):
         send(core.ask(core.join(0.0), 0.0), 0.0)
@@ -46,7 +52,11 @@ def recorded(cluster: aq.Cluster, algorithm: aq.Algorithm, commits: int) -> aq.R
         arrival, worker, spent, update = heapq.heappop(arrivals)
         begun, version = max(arrival, free), core.version
         orders = core.deliver(worker, update, begun, spent=spent)
-        free = begun + 2 * cluster.link + (cluster.master if core.version > version else 0.0)
+        free = (
+            begun
+            + 2 * cluster.link
+            + (cluster.master if core.version > version else 0.0)
+        )
         core.served(begun, free, version)
         send(orders, free)
     states = {w: algorithm.init_worker(PROBLEM, request.theta0) for w in core.members}
@@ -87,13 +97,19 @@ def test_the_times_of_pieces_are_told_as_those_of_their_block():
     algorithm = aq.BlockLBFGS(blocks=4, pieces=2)
     run = recorded(aq.Cluster(2, 3.0, 0.1, link=0.25, master=1.0), algorithm, 40)
     fitted = aq.Cluster.from_run(run)
-    assert fitted.times.mean == pytest.approx(2 * 3.0, rel=0.02)  # drawn for each piece here, two in a block
+    assert fitted.times.mean == pytest.approx(
+        2 * 3.0, rel=0.02
+    )  # drawn for each piece here, two in a block
     assert (fitted.link, fitted.master) == (pytest.approx(0.25), pytest.approx(1.0))
     assert fitted.rows == 10.0
 
 
 def test_a_manifest_of_an_earlier_version_calls_an_update_an_answer() -> None:
-    run = recorded(aq.Cluster(2, 3.0, 0.1, link=0.25, master=1.0), aq.BlockLBFGS(blocks=4, pieces=2), 40)
+    run = recorded(
+        aq.Cluster(2, 3.0, 0.1, link=0.25, master=1.0),
+        aq.BlockLBFGS(blocks=4, pieces=2),
+        40,
+    )
     fitted = aq.Cluster.from_run(run)
     master = run.manifest["engine"]["measured"]["master"]
     master["answer"] = master.pop("update")
@@ -106,24 +122,39 @@ def test_a_simulated_run_knows_its_cluster():
     run = aq.minimize(PROBLEM, SGD, engine=aq.Simulator(cluster), commits=50)
     assert aq.Cluster.from_run(run) == cluster
     assert aq.Cluster.from_run(run, workers=2) == replace(cluster, workers=2, deaths={})
-    assert with_workers(aq.Cluster(2, (1.0, 3.0)), 3).means().tolist() == [1.0, 3.0, 1.0]
+    assert with_workers(aq.Cluster(2, (1.0, 3.0)), 3).means().tolist() == [
+        1.0,
+        3.0,
+        1.0,
+    ]
 
 
 def test_a_real_run_is_fitted_and_keeps_its_pace():
     run = aq.minimize(PROBLEM, SGD, engine=aq.Threads(2), commits=400)
     fitted = aq.Cluster.from_run(run)
     simulated = aq.simulate(fitted, SGD.stages, 400, 0)
-    assert fitted.message == 0.0 or simulated.time[-1] == pytest.approx(run.time, rel=0.01)
+    assert fitted.message == 0.0 or simulated.time[-1] == pytest.approx(
+        run.time, rel=0.01
+    )
 
 
 def test_times_follow_the_rows_of_the_algorithm():
     per_row = aq.Cluster(1, 0.5, rows=1)
-    for algorithm, rows in ((aq.AsyncSGD(h=1e-4, batch=8), 8), (aq.BlockLBFGS(blocks=2), 20 * 2)):
-        run = aq.minimize(PROBLEM, algorithm, engine=aq.Simulator(per_row), commits=3, tol=None)
-        np.testing.assert_allclose(run.schedule.commit_times(), 0.5 * rows * np.arange(1, 4))
+    for algorithm, rows in (
+        (aq.AsyncSGD(h=1e-4, batch=8), 8),
+        (aq.BlockLBFGS(blocks=2), 20 * 2),
+    ):
+        run = aq.minimize(
+            PROBLEM, algorithm, engine=aq.Simulator(per_row), commits=3, tol=None
+        )
+        np.testing.assert_allclose(
+            run.schedule.commit_times(), 0.5 * rows * np.arange(1, 4)
+        )
 
 
-@pytest.mark.parametrize("algorithm", [aq.BlockLBFGS(40, pieces=2), aq.TableLBFGS(37, 4)])
+@pytest.mark.parametrize(
+    "algorithm", [aq.BlockLBFGS(40, pieces=2), aq.TableLBFGS(37, 4)]
+)
 def test_parts_that_differ_by_a_row_take_the_mean_time(algorithm: aq.Algorithm) -> None:
     # 300 rows in 80 pieces: piece 0 has 3 rows, and the mean is 3.75; no part may stand for all.
     stretched = stretched_to(aq.Cluster(4, 2.0, rows=1), algorithm, 10_000, 300)
@@ -150,11 +181,22 @@ def test_what_is_fixed_is_told_from_what_grows_with_the_rows() -> None:
     alike = Measured()
     for _ in range(50):
         alike.computed(0, 2.0)
-    assert alike.to_json()["workers"]["0"] == {"computations": 50, "mean": 2.0, "log_std": 0.0}
+    assert alike.to_json()["workers"]["0"] == {
+        "computations": 50,
+        "mean": 2.0,
+        "log_std": 0.0,
+    }
 
 
 def test_every_computation_takes_what_is_fixed_on_top() -> None:
     plain, slow = (aq.Cluster(2, 5.0, message=1.0, fixed=fixed) for fixed in (0.0, 3.0))
-    for stage, more in ((ASYNCHRONOUS, 3.0), (rounds(np.inf, 1.0), 3.0), (blocks(2, 1e9, 4), 12.0)):
-        first = [aq.simulate(cluster, stage, 1, 0).commit_times()[0] for cluster in (plain, slow)]
+    for stage, more in (
+        (ASYNCHRONOUS, 3.0),
+        (rounds(np.inf, 1.0), 3.0),
+        (blocks(2, 1e9, 4), 12.0),
+    ):
+        first = [
+            aq.simulate(cluster, stage, 1, 0).commit_times()[0]
+            for cluster in (plain, slow)
+        ]
         assert first[1] == pytest.approx(first[0] + more)

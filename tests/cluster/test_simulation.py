@@ -57,25 +57,37 @@ def test_asynchronous_commits_are_those_of_an_independent_simpy_model(name, seed
 @pytest.mark.parametrize("link", [0.0, 0.3])
 def test_workers_that_are_back_at_the_same_time_are_served_in_their_order(link):
     cluster = Cluster(
-        3, 2.0, 1.0, deaths=dict.fromkeys(range(3), 5.0), recoveries=dict.fromkeys(range(3), 10.0), link=link
+        3,
+        2.0,
+        1.0,
+        deaths=dict.fromkeys(range(3), 5.0),
+        recoveries=dict.fromkeys(range(3), 10.0),
+        link=link,
     )
     agree(simulate(cluster, ASYNCHRONOUS, 80, 5), simpy_asynchronous(cluster, 80, 5))
 
 
 @settings(max_examples=25)
-@given(st.integers(1, 6), st.floats(0, 3), st.floats(0, 3), st.floats(0.1, 4), st.data())
-def test_asynchronous_commits_agree_with_simpy_on_random_clusters(W, message, master, std, data):
+@given(
+    st.integers(1, 6), st.floats(0, 3), st.floats(0, 3), st.floats(0.1, 4), st.data()
+)
+def test_asynchronous_commits_agree_with_simpy_on_random_clusters(
+    W, message, master, std, data
+):
     at = st.dictionaries(st.integers(0, W - 1), st.floats(0.5, 60), max_size=W)
     joins = {w: t for w, t in data.draw(at).items() if w > 0}
     deaths, link = data.draw(at), data.draw(st.sampled_from([0.0, 0.3]))
     recoveries = {w: deaths[w] + t for w, t in data.draw(at).items() if w in deaths}
-    cluster = Cluster(W, 2.0, std, message, master, deaths, joins, recoveries=recoveries, link=link)
+    cluster = Cluster(
+        W, 2.0, std, message, master, deaths, joins, recoveries=recoveries, link=link
+    )
     agree(simulate(cluster, ASYNCHRONOUS, 80, 5), simpy_asynchronous(cluster, 80, 5))
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
 @pytest.mark.parametrize(
-    ("timeout", "quorum"), [(np.inf, 0.5), (0.0, 0.3), (2.0, 0.5), (2.5, 1.0), (1.0, 0.01), (30.0, 0.9)]
+    ("timeout", "quorum"),
+    [(np.inf, 0.5), (0.0, 0.3), (2.0, 0.5), (2.5, 1.0), (1.0, 0.01), (30.0, 0.9)],
 )
 def test_rounds_are_those_of_a_plain_event_model(name, timeout, quorum):
     cluster = CLUSTERS[name]
@@ -83,23 +95,42 @@ def test_rounds_are_those_of_a_plain_event_model(name, timeout, quorum):
     schedule = simulate(cluster, rounds(timeout, quorum), 60, 4)
     committed = [row for row in rows if row[2] > 0]
     delivered = schedule.commit > 0
-    assert list(zip(schedule.worker[delivered], schedule.read[delivered], schedule.commit[delivered])) == [
-        row[:3] for row in committed
-    ]
-    np.testing.assert_allclose(schedule.time[delivered], [row[3] for row in committed], rtol=ROUNDING)
+    assert list(
+        zip(
+            schedule.worker[delivered],
+            schedule.read[delivered],
+            schedule.commit[delivered],
+        )
+    ) == [row[:3] for row in committed]
+    np.testing.assert_allclose(
+        schedule.time[delivered], [row[3] for row in committed], rtol=ROUNDING
+    )
     dropped = sorted((row[0], row[1]) for row in rows if row[2] == 0)
-    assert sorted(zip(schedule.worker[~delivered], schedule.read[~delivered])) == dropped
+    assert (
+        sorted(zip(schedule.worker[~delivered], schedule.read[~delivered])) == dropped
+    )
 
 
 @settings(max_examples=40)
-@given(st.integers(1, 6), st.floats(0, 3), st.floats(0, 3), st.floats(0.1, 8), st.floats(0, 9), st.data())
-def test_rounds_agree_with_the_plain_model_on_random_clusters(W, message, master, std, timeout, data):
+@given(
+    st.integers(1, 6),
+    st.floats(0, 3),
+    st.floats(0, 3),
+    st.floats(0.1, 8),
+    st.floats(0, 9),
+    st.data(),
+)
+def test_rounds_agree_with_the_plain_model_on_random_clusters(
+    W, message, master, std, timeout, data
+):
     at = st.dictionaries(st.integers(0, W - 1), st.floats(0.5, 60), max_size=W)
     joins = {w: t for w, t in data.draw(at).items() if w > 0}
     quorum = data.draw(st.sampled_from([0.1, 0.5, 0.75, 1.0]))
     deaths = data.draw(at)
     recoveries = {w: deaths[w] + t for w, t in data.draw(at).items() if w in deaths}
-    cluster = Cluster(W, 2.0, std, message, master, deaths, joins, recoveries=recoveries)
+    cluster = Cluster(
+        W, 2.0, std, message, master, deaths, joins, recoveries=recoveries
+    )
     rows = plain_rounds(cluster, timeout, quorum, 30, 9)
     schedule = simulate(cluster, rounds(timeout, quorum), 30, 9)
     delivered = schedule.commit > 0
@@ -110,7 +141,9 @@ def test_rounds_agree_with_the_plain_model_on_random_clusters(W, message, master
 
 
 @pytest.mark.parametrize("W", [1, 2, 7, 40])
-@pytest.mark.parametrize(("std", "master"), [(0.0, 0.0), (1.0, 0.0), (20.0, 0.3), (1.0, 3.0)])
+@pytest.mark.parametrize(
+    ("std", "master"), [(0.0, 0.0), (1.0, 0.0), (20.0, 0.3), (1.0, 3.0)]
+)
 def test_mean_staleness_tends_to_workers_minus_one(W, std, master):
     N = 5000
     schedule = simulate(Cluster(W, 5.0, std, 1.0, master), ASYNCHRONOUS, N, 1)
@@ -132,18 +165,24 @@ def test_a_deterministic_cluster_has_its_closed_form():
     # All arrive together and queue once; from then on each returns after its own service, in order,
     # every mu + tau + mu_m, and nobody waits again.
     cycle, place = np.divmod(np.arange(40), W)
-    np.testing.assert_allclose(schedule.time, (cycle + 1) * (mu + tau) + cycle * mu_m + (place + 1) * mu_m)
+    np.testing.assert_allclose(
+        schedule.time, (cycle + 1) * (mu + tau) + cycle * mu_m + (place + 1) * mu_m
+    )
     assert schedule.worker.tolist() == (np.arange(40) % W).tolist()
     assert schedule.staleness.tolist() == [0, 1, 2, 3] + [3] * 36
 
 
 def test_a_deterministic_round_takes_compute_and_messages_and_master():
-    schedule = simulate(Cluster(3, [1.0, 2.0, 4.0], 0.0, 0.5, 0.25), rounds(np.inf, 0.5), 10, 0)
+    schedule = simulate(
+        Cluster(3, [1.0, 2.0, 4.0], 0.0, 0.5, 0.25), rounds(np.inf, 0.5), 10, 0
+    )
     np.testing.assert_allclose(schedule.commit_times(), 4.75 * np.arange(1, 11))
     assert schedule.dropped == 0
     # With a timeout of 2 and a half quorum the slow worker is cut off after exactly 0.25 + 2.25:
     # worker 1's update arrives 0.25 after the timeout is over only when the quorum needs it.
-    early = simulate(Cluster(3, [1.0, 2.0, 4.0], 0.0, 0.5, 0.25), rounds(2.0, 0.3), 1, 0)
+    early = simulate(
+        Cluster(3, [1.0, 2.0, 4.0], 0.0, 0.5, 0.25), rounds(2.0, 0.3), 1, 0
+    )
     np.testing.assert_allclose(early.commit_times(), [0.25 + 2.0 + 0.25])
     assert early.worker[early.commit == 1].tolist() == [0]
 
@@ -154,11 +193,15 @@ def test_a_link_carries_one_message_after_the_other():
     # The workers get their first messages b apart, and their updates come b apart, faster than an exchange
     # of 2 b + mu_m: the first commit is at b + tau + mu + b + mu_m, and then one follows per exchange.
     one_by_one = simulate(cluster, ASYNCHRONOUS, W, 0).commit_times()
-    np.testing.assert_allclose(one_by_one, b + tau + mu + b + mu_m + (2 * b + mu_m) * np.arange(W))
+    np.testing.assert_allclose(
+        one_by_one, b + tau + mu + b + mu_m + (2 * b + mu_m) * np.arange(W)
+    )
     # A broadcast takes W b, the updates come b apart and are received at once: the last after (W + 1) b.
     for stage in (rounds(np.inf, 1.0), blocks(W, 1e9)):
         times = simulate(cluster, stage, N, 0).commit_times()
-        np.testing.assert_allclose(times, ((W + 1) * b + tau + mu + mu_m) * np.arange(1, N + 1))
+        np.testing.assert_allclose(
+            times, ((W + 1) * b + tau + mu + mu_m) * np.arange(1, N + 1)
+        )
     # Every piece is charged: W blocks of two pieces are 2 W updates, and where pieces are short they queue.
     short = Cluster(W, 0.2, 0.0, 0.0, mu_m, link=b)
     version = simulate(short, blocks(W, 1e9, 2), 1, 0).commit_times()[0]
@@ -166,26 +209,35 @@ def test_a_link_carries_one_message_after_the_other():
 
 
 @pytest.mark.parametrize(
-    ("sending", "replies", "broadcasts"), [("each", 1, 7), ("tree", 1, 3), ("free", 0, 0)]
+    ("sending", "replies", "broadcasts"),
+    [("each", 1, 7), ("tree", 1, 3), ("free", 0, 0)],
 )
-def test_what_the_master_sends_costs_it_one_message_each_a_tree_or_nothing(sending, replies, broadcasts):
+def test_what_the_master_sends_costs_it_one_message_each_a_tree_or_nothing(
+    sending, replies, broadcasts
+):
     W, mu, tau, mu_m, b, N = 7, 20.0, 2.0, 1.0, 0.5, 6
     cluster = Cluster(W, mu, 0.0, tau, mu_m, link=b, sending=sending)
     # One by one: the first worker has its message after one reply, and each exchange costs an update, a
     # commit and a reply.  (Updates come in faster than that.)
     times = simulate(cluster, ASYNCHRONOUS, W, 0).commit_times()
-    expected = replies * b + tau + mu + b + mu_m + (b + replies * b + mu_m) * np.arange(W)
+    expected = (
+        replies * b + tau + mu + b + mu_m + (b + replies * b + mu_m) * np.arange(W)
+    )
     np.testing.assert_allclose(times, expected)
     # Rounds: 7 workers hear of a broadcast after 7, 3 or 0 messages.  In a tree 1, 2 and 4 workers hear of it
     # in the three turns: the second of the pair and then the four wait; without any cost all seven do.
     queue = {"each": 1, "tree": 5, "free": 7}[sending]
     times = simulate(cluster, rounds(np.inf, 1.0), N, 0).commit_times()
-    np.testing.assert_allclose(times, ((broadcasts + queue) * b + tau + mu + mu_m) * np.arange(1, N + 1))
+    np.testing.assert_allclose(
+        times, ((broadcasts + queue) * b + tau + mu + mu_m) * np.arange(1, N + 1)
+    )
 
 
 def test_an_exchange_that_keeps_the_master_caps_the_commits():
     # Specification, section 8.4: b = 2 of the 10 units of the messages, one each way.
-    by_link = simulate(Cluster(40, 20.0, 1.0, message=8.0, link=1.0), ASYNCHRONOUS, 2000, 0)
+    by_link = simulate(
+        Cluster(40, 20.0, 1.0, message=8.0, link=1.0), ASYNCHRONOUS, 2000, 0
+    )
     assert np.diff(by_link.time)[100:].min() == pytest.approx(2.0)
     assert by_link.time[-1] == pytest.approx(2 * 2000, rel=0.02)
 
@@ -224,7 +276,9 @@ def test_a_busy_master_keeps_to_the_bounds_of_a_closed_queue():
     assert mu_m < measured < R
     # Utilisation law: the master is busy X mu_m of the time; count it from the commits themselves.
     starts = schedule.time - mu_m
-    busy = np.minimum(np.diff(schedule.time), mu_m).sum() / (schedule.time[-1] - schedule.time[0])
+    busy = np.minimum(np.diff(schedule.time), mu_m).sum() / (
+        schedule.time[-1] - schedule.time[0]
+    )
     assert busy == pytest.approx(X * mu_m, rel=1e-3)
     assert (starts[1:] >= schedule.time[:-1] - 1e-9).all(), "one service at a time"
 
@@ -249,14 +303,18 @@ def test_an_open_busy_master_waits_as_the_m_d_1_queue():
 
 
 def test_a_worker_that_joins_reads_the_version_of_its_time():
-    schedule = simulate(Cluster(2, 1.0, 0.0, 0.0, 0.0, joins={1: 3.5}), ASYNCHRONOUS, 12, 0)
+    schedule = simulate(
+        Cluster(2, 1.0, 0.0, 0.0, 0.0, joins={1: 3.5}), ASYNCHRONOUS, 12, 0
+    )
     first = int(np.flatnonzero(schedule.worker == 1)[0])
     assert schedule.time[first] == pytest.approx(4.5)
     assert schedule.read[first] == 3
 
 
 def test_a_dead_worker_is_never_heard_again():
-    schedule = simulate(Cluster(3, 1.0, 0.4, 0.1, 0.1, deaths={1: 10.0}), ASYNCHRONOUS, 100, 0)
+    schedule = simulate(
+        Cluster(3, 1.0, 0.4, 0.1, 0.1, deaths={1: 10.0}), ASYNCHRONOUS, 100, 0
+    )
     # What it finished before its death may still wait for the message and for the two others.
     assert 0 < schedule.time[schedule.worker == 1].max() < 10.0 + 0.05 + 3 * 0.1
     assert schedule.commits == 100
@@ -264,8 +322,12 @@ def test_a_dead_worker_is_never_heard_again():
 
 def test_equal_seeds_give_equal_schedules_and_others_do_not():
     cluster = CLUSTERS["unequal speeds"]
-    assert simulate(cluster, ASYNCHRONOUS, 50, 1) == simulate(cluster, ASYNCHRONOUS, 50, 1)
-    assert simulate(cluster, ASYNCHRONOUS, 50, 1) != simulate(cluster, ASYNCHRONOUS, 50, 2)
+    assert simulate(cluster, ASYNCHRONOUS, 50, 1) == simulate(
+        cluster, ASYNCHRONOUS, 50, 1
+    )
+    assert simulate(cluster, ASYNCHRONOUS, 50, 1) != simulate(
+        cluster, ASYNCHRONOUS, 50, 2
+    )
 
 
 @pytest.mark.parametrize("commits", [0, -1, 1.5, "many", 2**31])
@@ -286,7 +348,10 @@ def test_stages_that_are_none_or_that_no_queue_follows_are_refused():
     for wrong, words in (
         ("gossip", "stages must be a list whose items are each a Stage or a Stage"),
         ((blocks(2, 3.0, commits=3),), "the last stage"),
-        ((batches(2, commits=3), *ASYNCHRONOUS), "every stage cuts the data into parts, or none does"),
+        (
+            (batches(2, commits=3), *ASYNCHRONOUS),
+            "every stage cuts the data into parts, or none does",
+        ),
     ):
         with pytest.raises(BadInput, match=words) as caught:
             simulate(Cluster(1), wrong, 3, 0)

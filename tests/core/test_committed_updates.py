@@ -39,13 +39,17 @@ STAGES = {
     "by age": batches(8, order=Order.BY_AGE),
     "by age, few parts": batches(2, order=Order.BY_AGE, max_delay=3),
     "by age, growing": batches(30, order=Order.BY_AGE, growth=Growth(4)),
-    "at random, growing": batches(9, order=Order.AT_RANDOM, growth=Growth(2, 1, 3), max_delay=1),
+    "at random, growing": batches(
+        9, order=Order.AT_RANDOM, growth=Growth(2, 1, 3), max_delay=1
+    ),
 }
 
 stages = st.sampled_from(sorted(STAGES)).map(STAGES.__getitem__)
 
 
-def followed(cluster: Cluster, stage: Stage, commits: int, seed: int) -> list[tuple[int, ...]]:
+def followed(
+    cluster: Cluster, stage: Stage, commits: int, seed: int
+) -> list[tuple[int, ...]]:
     """(worker, read, commit, part) of a master that handles one event after the other, in plain Python.
 
     Parts come from the hand-out of the real engines.  There are no joins here.
@@ -99,7 +103,14 @@ def test_the_queue_follows_a_plain_master_that_hands_out_as_real_engines_do(
     cluster = Cluster(**{**vars(cluster), "joins": {}})
     schedule = simulate(cluster, stage, commits, seed)
     part = np.zeros(len(schedule), int) if schedule.part is None else schedule.part
-    ours = list(zip(*(c.tolist() for c in (schedule.worker, schedule.read, schedule.commit, part))))
+    ours = list(
+        zip(
+            *(
+                c.tolist()
+                for c in (schedule.worker, schedule.read, schedule.commit, part)
+            )
+        )
+    )
     theirs = followed(cluster, stage, commits, seed)
     last = max((i for i, row in enumerate(theirs) if row[2] > 0), default=-1) + 1
     assert ours[:last] == theirs[:last]
@@ -125,7 +136,9 @@ def test_no_update_that_is_committed_is_older_than_its_stage_allows(
 
 def test_a_round_of_one_fresh_update_is_a_commit_that_allows_no_delay() -> None:
     cluster = Cluster(5, 2.0, 3.0, message=0.3, master=0.1, deaths={1: 20.0})
-    assert simulate(cluster, fresh_rounds(1), 60, 3) == simulate(cluster, not_older_than(0), 60, 3)
+    assert simulate(cluster, fresh_rounds(1), 60, 3) == simulate(
+        cluster, not_older_than(0), 60, 3
+    )
 
 
 def test_in_a_round_that_closes_on_updates_a_fast_worker_sends_more_than_once() -> None:
@@ -140,12 +153,16 @@ def test_by_age_the_part_that_was_computed_from_the_oldest_version_goes_first() 
     parts.taken(1, 0, kept=True)
     assert parts.choose(1, 1, 0.0) == 2, "nobody has computed it"
     parts.taken(2, 1, kept=True)
-    assert parts.choose(1, 2, 0.0) == 1, "its update read version 0, that of part 2 version 1"
+    assert parts.choose(1, 2, 0.0) == 1, (
+        "its update read version 0, that of part 2 version 1"
+    )
     parts.taken(0, 0, kept=False)
     assert parts.choose(0, 2, 0.0) == 0, "an update that was dropped made it no younger"
     parts.lost(0, 0, 2, 2)
     assert [parts.choose(w, 2, 0.0) for w in (0, 2)] == [0, 2]
-    assert parts.choose(3, 2, 0.0) == 1, "all are being computed: the one handed out longest ago"
+    assert parts.choose(3, 2, 0.0) == 1, (
+        "all are being computed: the one handed out longest ago"
+    )
 
 
 def test_by_age_a_part_that_stays_with_a_slow_worker_goes_to_another() -> None:
@@ -160,11 +177,15 @@ def test_by_age_a_part_that_stays_with_a_slow_worker_goes_to_another() -> None:
     # Part 0 is given up with the sixth hand-out after it, twice the parts there are; then they go round.
     assert handed == [1, 2, 1, 2, 1, 0, 2, 1, 0, 2, 1, 0]
     parts.taken(0, 0, kept=True)
-    assert [parts.choose(w, 12, 0.0) for w in range(3)] == [2, 1, 0], "the late update frees nothing"
+    assert [parts.choose(w, 12, 0.0) for w in range(3)] == [2, 1, 0], (
+        "the late update frees nothing"
+    )
 
 
 @given(st.integers(1, 9), st.integers(1, 6), st.integers(0, 2**32))
-def test_every_active_part_waits_once_or_is_in_hand(parts: int, workers: int, seed: int) -> None:
+def test_every_active_part_waits_once_or_is_in_hand(
+    parts: int, workers: int, seed: int
+) -> None:
     order = batches(parts, order=Order.BY_AGE, growth=Growth(1, 1, 2)).part_order()
     rng = np.random.default_rng(seed)
     in_hand = [part_order.hand_out(order, 0) for _ in range(workers)]
@@ -173,7 +194,9 @@ def test_every_active_part_waits_once_or_is_in_hand(parts: int, workers: int, se
         part_order.take_back(order, in_hand[w], version - 1)
         in_hand[w] = part_order.hand_out(order, 0)
         waiting = order.heap[: order.counts[3]].tolist()
-        assert sorted(waiting) == [part for part in range(order.counts[2]) if order.copies[part] == 0]
+        assert sorted(waiting) == [
+            part for part in range(order.counts[2]) if order.copies[part] == 0
+        ]
         assert order.copies.sum() + order.late.sum() == workers
 
 
@@ -222,7 +245,9 @@ def test_parts_at_random_cover_all_and_depend_on_the_seed() -> None:
         (Stage(Closes.ALL_PARTS, blocks=4, growth=Growth(2)), "growth needs"),
     ],
 )
-def test_a_stage_without_meaning_is_refused_in_one_sentence(stage: Any, words: str) -> None:
+def test_a_stage_without_meaning_is_refused_in_one_sentence(
+    stage: Any, words: str
+) -> None:
     with pytest.raises(BadInput, match=words) as caught:
         check_stages((stage,), "Mine")
     assert one_sentence(caught.value)

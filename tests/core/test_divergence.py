@@ -27,12 +27,20 @@ from asyncqn.types import Algorithm, Array, Rows
 
 
 def make_problem(dtype=np.float64):
-    return LinearGaussian.random(10, 60, 2.0, seed=1, dominant=2, top=40.0, bulk=(2.0, 9.0), dtype=dtype)
+    return LinearGaussian.random(
+        10, 60, 2.0, seed=1, dominant=2, top=40.0, bulk=(2.0, 9.0), dtype=dtype
+    )
 
 
 def diverge(algorithm, W=5, problem=None, commits=20_000, std=0.5):
     problem = make_problem() if problem is None else problem
-    run = minimize(problem, algorithm, engine=Simulator(Cluster(W, 2.0, std)), commits=commits, seed=1)
+    run = minimize(
+        problem,
+        algorithm,
+        engine=Simulator(Cluster(W, 2.0, std)),
+        commits=commits,
+        seed=1,
+    )
     assert run.status == "diverged"
     assert not run.success
     assert run.nit < commits
@@ -49,7 +57,9 @@ def test_friction_above_the_limit_of_delay_is_warned_of_and_named():
     ) as caught:
         run = diverge(algorithm, W=10, std=0.0)
     assert one_sentence(str(caught[0].message))
-    assert caught[0].filename == __file__, "the warning points at the caller of minimize"
+    assert caught[0].filename == __file__, (
+        "the warning points at the caller of minimize"
+    )
     assert "friction gamma = 0.4 is above the limit 0.165" in run.message
 
 
@@ -81,7 +91,9 @@ def test_wild_pairs_are_named():
     ids=lambda x: type(x).__name__,
 )
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_every_algorithm_stops_with_advice_and_a_finite_iterate(algorithm, words, dtype):
+def test_every_algorithm_stops_with_advice_and_a_finite_iterate(
+    algorithm, words, dtype
+):
     run = diverge(algorithm, problem=make_problem(dtype))
     assert words in run.message
     assert run.theta.dtype == dtype
@@ -98,7 +110,9 @@ def test_the_limit_of_delay_is_that_of_the_delayed_recursion():
         for factor, stable in ((0.97, True), (1.03, False)):
             a = factor * delay_limit(l)
             # x_{n+1} = x_n - a x_{n-l}: roots of z^{l+1} - z^l + a.
-            roots = np.roots([1.0, -1.0, *([0.0] * (l - 1)), a] if l else [1.0, a - 1.0])
+            roots = np.roots(
+                [1.0, -1.0, *([0.0] * (l - 1)), a] if l else [1.0, a - 1.0]
+            )
             assert (np.abs(roots).max() < 1.0) == stable
     assert [round(delay_limit(l), 4) for l in (9, 19, 39)] == [0.1652, 0.0805, 0.0398]
 
@@ -112,10 +126,12 @@ def test_no_warning_below_the_limit_and_none_for_other_methods():
 
 
 def test_the_largest_curvature_is_the_top_eigenvalue():
-    assert largest_curvature(make_problem(), np.zeros(10)) == pytest.approx(40.0, rel=1e-3)
-    assert largest_curvature(make_problem(np.float32), np.zeros(10, np.float32)) == pytest.approx(
-        40.0, rel=1e-2
+    assert largest_curvature(make_problem(), np.zeros(10)) == pytest.approx(
+        40.0, rel=1e-3
     )
+    assert largest_curvature(
+        make_problem(np.float32), np.zeros(10, np.float32)
+    ) == pytest.approx(40.0, rel=1e-2)
 
 
 class Sometimes(Quadratic):
@@ -134,11 +150,18 @@ class Sometimes(Quadratic):
     "algorithm", [ASLBFGS(1e-4, 0.05, 1e3, 3, 4, 2), AsyncSGD(1e-4, 4), MBLBFGS(1e-2, 3, 4, 2)],
     ids=lambda a: type(a).__name__,
 )  # fmt: skip
-def test_updates_that_are_no_numbers_are_rejected_and_counted_and_the_run_goes_on(algorithm, answer):
+def test_updates_that_are_no_numbers_are_rejected_and_counted_and_the_run_goes_on(
+    algorithm, answer
+):
     p = Sometimes.random(6, 40)
     p.answer = answer
     run = minimize(
-        p, algorithm, engine=Simulator(Cluster(3, 2.0, 0.5)), commits=300, seed=1, theta0=np.ones(6)
+        p,
+        algorithm,
+        engine=Simulator(Cluster(3, 2.0, 0.5)),
+        commits=300,
+        seed=1,
+        theta0=np.ones(6),
     )
     assert run.status == "completed"
     assert run.nit == 300
@@ -155,12 +178,21 @@ def test_updates_that_are_no_numbers_are_rejected_and_counted_and_the_run_goes_o
 def test_a_worker_forgets_its_pairs_after_a_rejected_update():
     algorithm = ASLBFGS(1e-4, 0.05, 1e3, 3, 4, 2)
     p = Sometimes.random(6, 40)
-    run = minimize(p, algorithm, engine=Simulator(Cluster(1)), commits=400, seed=1, theta0=np.ones(6))
+    run = minimize(
+        p,
+        algorithm,
+        engine=Simulator(Cluster(1)),
+        commits=400,
+        seed=1,
+        theta0=np.ones(6),
+    )
     pairs = run.counters["pairs_accepted"] + run.counters["pairs_rejected"]
     # Each rejected update costs two pairs: its own and that of the step after it (which has no
     # step before); rejected updates that follow each other share one.
     assert (
-        400 - 1 - 2 * run.counters["updates_rejected"] <= pairs < 400 - 1 - run.counters["updates_rejected"]
+        400 - 1 - 2 * run.counters["updates_rejected"]
+        <= pairs
+        < 400 - 1 - run.counters["updates_rejected"]
     )
 
 
@@ -183,7 +215,11 @@ def test_one_bad_worker_of_a_round_does_not_end_the_run():
             return update
 
     run = minimize(
-        make_problem(), OneWorker(1e-2, 3, 30, 15), engine=Simulator(Cluster(4)), commits=100, seed=0
+        make_problem(),
+        OneWorker(1e-2, 3, 30, 15),
+        engine=Simulator(Cluster(4)),
+        commits=100,
+        seed=0,
     )
     assert run.status == "completed"
     assert run.counters["updates_rejected"] == 100
@@ -192,7 +228,9 @@ def test_one_bad_worker_of_a_round_does_not_end_the_run():
 def test_an_objective_that_is_no_number_is_a_divergence():
     p = Quadratic.random()
     p.value = lambda theta: float("nan")
-    run = minimize(p, AsyncSGD(1e-4, 4), engine=Simulator(Cluster(1)), commits=30, seed=0)
+    run = minimize(
+        p, AsyncSGD(1e-4, 4), engine=Simulator(Cluster(1)), commits=30, seed=0
+    )
     assert run.status == "diverged"
     assert "objective is not finite at commit 0" in run.message
     assert run.nit == 0
@@ -202,7 +240,12 @@ def test_infinite_updates_are_rejected_even_from_a_huge_start():
     p = Sometimes.random(6, 40)
     p.answer = np.inf
     run = minimize(
-        p, AsyncSGD(1e-6, 4), engine=Simulator(Cluster(1)), commits=60, seed=1, theta0=np.full(6, 1e145)
+        p,
+        AsyncSGD(1e-6, 4),
+        engine=Simulator(Cluster(1)),
+        commits=60,
+        seed=1,
+        theta0=np.full(6, 1e145),
     )
     assert run.counters["updates_rejected"] > 0
     assert np.isfinite(run.theta).all()
@@ -221,7 +264,9 @@ class _NoGradient:
 
 
 @pytest.mark.parametrize("algorithm", [BlockLBFGS(2, pieces=2), GrowingLBFGS(2, 1)])
-def test_exact_methods_diverge_where_no_gradient_is_finite(algorithm: Algorithm) -> None:
+def test_exact_methods_diverge_where_no_gradient_is_finite(
+    algorithm: Algorithm,
+) -> None:
     run = minimize(
         _NoGradient(), algorithm, engine=Simulator(Cluster(workers=2, worker_mean=1.0)), theta0=np.ones(3),
         commits=5,

@@ -18,7 +18,9 @@ UNSTABLE = aq.AsyncSGD(h=0.1, batch=6)
 
 
 def make_problem(dtype=np.float64):
-    return aq.LinearGaussian.random(10, 60, 2.0, seed=1, dominant=2, top=40.0, bulk=(2.0, 9.0), dtype=dtype)
+    return aq.LinearGaussian.random(
+        10, 60, 2.0, seed=1, dominant=2, top=40.0, bulk=(2.0, 9.0), dtype=dtype
+    )
 
 
 def simulated(workers=4):
@@ -42,7 +44,10 @@ def test_an_outcome_is_its_word_in_comparisons_json_and_text():
 
 def test_only_convergence_and_all_commits_of_a_stochastic_method_are_a_success():
     assert [o for o in Outcome if o.is_success(exact=True)] == [Outcome.CONVERGED]
-    assert [o for o in Outcome if o.is_success(exact=False)] == [Outcome.CONVERGED, Outcome.COMPLETED]
+    assert [o for o in Outcome if o.is_success(exact=False)] == [
+        Outcome.CONVERGED,
+        Outcome.COMPLETED,
+    ]
 
 
 @pytest.mark.parametrize("eps", [2.0**-52, 2.0**-23])
@@ -64,7 +69,9 @@ ENGINES = {
 
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
-def test_a_run_that_ends_above_its_start_has_diverged_on_every_engine_and_in_replay(engine, tmp_path):
+def test_a_run_that_ends_above_its_start_has_diverged_on_every_engine_and_in_replay(
+    engine, tmp_path
+):
     p = make_problem()
     run = aq.minimize(p, UNSTABLE, engine=engine, commits=20)
     assert run.nit == 20, "it explodes, but not beyond what numbers can hold"
@@ -76,7 +83,11 @@ def test_a_run_that_ends_above_its_start_has_diverged_on_every_engine_and_in_rep
     loaded = aq.load_run(run.save(tmp_path))
     again = aq.replay(loaded)
     for other in (loaded, again):
-        assert (other.status, other.message, other.fun) == (run.status, run.message, run.fun)
+        assert (other.status, other.message, other.fun) == (
+            run.status,
+            run.message,
+            run.fun,
+        )
         assert isinstance(other.status, Outcome)
 
 
@@ -88,7 +99,9 @@ def test_the_outcome_does_not_depend_on_how_often_u_is_evaluated():
     p = make_problem()
     request = Request(p, UNSTABLE, np.ones(10), 20, evaluate=None)
     assert simulated().minimize(request).status == "diverged"
-    safe = simulated().minimize(Request(p, aq.AsyncSGD(h=1e-4, batch=6), np.ones(10), 50, evaluate=None))
+    safe = simulated().minimize(
+        Request(p, aq.AsyncSGD(h=1e-4, batch=6), np.ones(10), 50, evaluate=None)
+    )
     assert (safe.status, safe.success) == ("completed", True)
     assert safe.fun == p.value(safe.theta)
 
@@ -99,7 +112,14 @@ def test_a_resumed_run_is_judged_against_the_start_of_the_whole_run(tmp_path):
             raise StopIteration
 
     p = make_problem()
-    first = aq.minimize(p, UNSTABLE, engine=aq.Threads(2), commits=20, callback=stop, checkpoint=tmp_path)
+    first = aq.minimize(
+        p,
+        UNSTABLE,
+        engine=aq.Threads(2),
+        commits=20,
+        callback=stop,
+        checkpoint=tmp_path,
+    )
     assert first.status == "stopped"
     run = aq.resume(tmp_path)
     assert (run.status, run.success, run.nit) == ("diverged", False, 20)
@@ -120,7 +140,9 @@ def test_a_recording_that_calls_a_rise_a_success_is_corrected_by_its_replay(tmp_
 def test_minibatch_noise_does_not_excuse_that_an_optimizer_rises(kind, dtype):
     p = make_problem(dtype)
     start = at_the_optimum(p)
-    run = aq.minimize(p, kind(h=1e-3, batch=6), engine=simulated(), theta0=start, commits=400)
+    run = aq.minimize(
+        p, kind(h=1e-3, batch=6), engine=simulated(), theta0=start, commits=400
+    )
     assert (run.status, run.success) == ("diverged", False)
     assert "use a smaller h or a larger batch" in run.message
 
@@ -148,7 +170,13 @@ def test_a_sampler_that_does_not_state_its_temperature_may_not_rise():
     p = make_problem()
     start = at_the_optimum(p)
     stated, unstated = (
-        aq.minimize(p, kind(h=1e-3, beta=0.05, batch=60), engine=simulated(1), theta0=start, commits=400)
+        aq.minimize(
+            p,
+            kind(h=1e-3, beta=0.05, batch=60),
+            engine=simulated(1),
+            theta0=start,
+            commits=400,
+        )
         for kind in (aq.SGLD, WithoutTemperature)
     )
     assert stated.theta.tobytes() == unstated.theta.tobytes()
@@ -168,7 +196,9 @@ class Downhill:
 
 
 def test_a_value_without_a_lower_bound_may_fall_as_far_as_it_likes():
-    run = aq.minimize(Downhill(), aq.AsyncSGD(h=1e3, batch=2), engine=simulated(), commits=50)
+    run = aq.minimize(
+        Downhill(), aq.AsyncSGD(h=1e3, batch=2), engine=simulated(), commits=50
+    )
     assert run.fun < -1e5
     assert (run.status, run.success) == ("completed", True)
 

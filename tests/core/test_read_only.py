@@ -12,7 +12,11 @@ import asyncqn as aq
 from asyncqn.core.problem import read_only
 from asyncqn.core.worker import WorkerSteps
 
-ENGINES = {"simulator": aq.Simulator(aq.Cluster(2)), "one thread": aq.Threads(1), "threads": aq.Threads(2)}
+ENGINES = {
+    "simulator": aq.Simulator(aq.Cluster(2)),
+    "one thread": aq.Threads(1),
+    "threads": aq.Threads(2),
+}
 
 
 class Quadratic:
@@ -74,8 +78,16 @@ def test_a_write_after_many_calls_fails_in_a_sentence_that_names_it(
     engine: str, function: str, change: Any, words: str
 ) -> None:
     problem = LateWriter(function, change)
-    with pytest.raises(aq.AsyncqnError, match=f"{words}: it must .* on a copy") as caught:
-        aq.minimize(problem, aq.AsyncSGD(1e-3, 5), engine=ENGINES[engine], commits=400, evaluate=1)
+    with pytest.raises(
+        aq.AsyncqnError, match=f"{words}: it must .* on a copy"
+    ) as caught:
+        aq.minimize(
+            problem,
+            aq.AsyncSGD(1e-3, 5),
+            engine=ENGINES[engine],
+            commits=400,
+            evaluate=1,
+        )
     assert "\n" not in str(caught.value)
 
 
@@ -173,7 +185,9 @@ def test_an_error_of_the_problem_is_passed_on_and_not_tried_again() -> None:
         ((np.full(2, 1e200), 1.0), False),
     ],
 )
-def test_numbers_that_are_none_are_found_wherever_they_stand_in_an_update(update: Any, taken: bool) -> None:
+def test_numbers_that_are_none_are_found_wherever_they_stand_in_an_update(
+    update: Any, taken: bool
+) -> None:
     class Says:
         def step(self, *arguments: Any) -> Any:
             return update

@@ -30,7 +30,11 @@ def clusters(draw: st.DrawFn) -> Cluster:
 
 patterns = st.one_of(
     st.just(ASYNCHRONOUS),
-    st.builds(rounds, st.sampled_from([0.0, 1.0, 5.0, np.inf]), st.sampled_from([0.01, 0.5, 0.8, 1.0])),
+    st.builds(
+        rounds,
+        st.sampled_from([0.0, 1.0, 5.0, np.inf]),
+        st.sampled_from([0.01, 0.5, 0.8, 1.0]),
+    ),
 )
 
 
@@ -39,7 +43,9 @@ def test_every_simulated_schedule_keeps_the_invariants(cluster, pattern, commits
     schedule = simulate(cluster, pattern, commits, seed)
     delivered = schedule.commit > 0
     assert schedule.commits <= commits
-    assert np.array_equal(np.unique(schedule.commit[delivered]), np.arange(1, schedule.commits + 1))
+    assert np.array_equal(
+        np.unique(schedule.commit[delivered]), np.arange(1, schedule.commits + 1)
+    )
     assert (schedule.read[delivered] < schedule.commit[delivered]).all()
     assert (schedule.staleness >= 0).all()
     assert (np.diff(schedule.time) >= 0).all()
@@ -48,10 +54,14 @@ def test_every_simulated_schedule_keeps_the_invariants(cluster, pattern, commits
     for w in range(cluster.workers):
         mine = schedule.worker == w
         ends = np.where(delivered, schedule.commit, schedule.read)[mine]
-        assert (schedule.read[mine][1:] >= ends[:-1]).all(), "one computation in flight per worker"
+        assert (schedule.read[mine][1:] >= ends[:-1]).all(), (
+            "one computation in flight per worker"
+        )
         assert not mine.any() or schedule.time[mine][0] >= cluster.joins.get(w, 0.0)
     if pattern != ASYNCHRONOUS:
-        assert (schedule.staleness == 0).all(), "a round's updates are computed on its own broadcast"
+        assert (schedule.staleness == 0).all(), (
+            "a round's updates are computed on its own broadcast"
+        )
         assert schedule.staleness.size + schedule.dropped == len(schedule)
     else:
         assert schedule.dropped == 0
@@ -69,7 +79,9 @@ def test_a_part_of_a_schedule_is_a_schedule_with_the_same_past(cluster, pattern,
     ours, all_ = part.commit > 0, (schedule.commit > 0) & (schedule.commit <= commit)
     assert np.array_equal(part.worker[ours], schedule.worker[all_])
     assert np.array_equal(part.read[ours], schedule.read[all_])
-    assert (part.read < max(commit, 1)).all(), "nobody has begun on the last version yet"
+    assert (part.read < max(commit, 1)).all(), (
+        "nobody has begun on the last version yet"
+    )
     assert part.until(commit) == part
 
 
@@ -113,7 +125,9 @@ VALID = {
 def test_a_corrupt_schedule_is_refused_in_one_sentence(change, words):
     Schedule(**VALID)
     with pytest.raises(BadInput, match=words) as caught:
-        Schedule(**{**VALID, **{name: np.array(column) for name, column in change.items()}})
+        Schedule(
+            **{**VALID, **{name: np.array(column) for name, column in change.items()}}
+        )
     assert one_sentence(caught.value)
 
 
@@ -152,5 +166,7 @@ def test_schedules_compare_by_content_with_their_parts():
     assert a == Schedule(**VALID)
     assert a != Schedule(**{**VALID, "time": VALID["time"] + 1})
     assert a != Schedule(**VALID, part=np.zeros(4, int))
-    assert Schedule(**VALID, part=np.zeros(4, int)) == Schedule(**VALID, part=np.zeros(4, int))
+    assert Schedule(**VALID, part=np.zeros(4, int)) == Schedule(
+        **VALID, part=np.zeros(4, int)
+    )
     assert a != "a schedule"

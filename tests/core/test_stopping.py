@@ -81,7 +81,9 @@ ENGINES = {"threads": aq.Threads(1), "simulator": aq.Simulator(aq.Cluster(1))}
 
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
-def test_a_run_ends_where_its_gradient_is_small_and_so_does_its_replay(engine: Any) -> None:
+def test_a_run_ends_where_its_gradient_is_small_and_so_does_its_replay(
+    engine: Any,
+) -> None:
     p = make_problem()
     run = aq.minimize(p, Descent(STEP), engine=engine, tol=1e-6)
     assert (run.status, run.success) == ("converged", True)
@@ -100,31 +102,52 @@ def test_a_run_ends_where_its_gradient_is_small_and_so_does_its_replay(engine: A
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 def test_passes_and_time_are_limits_that_are_no_success(engine: Any) -> None:
-    run = aq.minimize(make_problem(), Descent(STEP), engine=engine, tol=1e-30, max_passes=7)
+    run = aq.minimize(
+        make_problem(), Descent(STEP), engine=engine, tol=1e-30, max_passes=7
+    )
     assert (run.status, run.success, run.passes) == ("stopped", False, 7.0)
     assert "max_passes = 7" in run.message
-    late = aq.minimize(make_problem(), Descent(STEP), engine=engine, tol=1e-30, max_time=1e-3)
+    late = aq.minimize(
+        make_problem(), Descent(STEP), engine=engine, tol=1e-30, max_time=1e-3
+    )
     assert (late.status, late.success) == ("stopped", False)
     assert "max_time" in late.message
-    assert aq.replay(late, make_problem(), Descent(STEP)).schedule.commits == late.schedule.commits
+    assert (
+        aq.replay(late, make_problem(), Descent(STEP)).schedule.commits
+        == late.schedule.commits
+    )
 
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
-def test_commits_that_were_asked_for_are_no_answer_of_an_exact_method(engine: Any) -> None:
+def test_commits_that_were_asked_for_are_no_answer_of_an_exact_method(
+    engine: Any,
+) -> None:
     run = aq.minimize(make_problem(), Descent(STEP), engine=engine, commits=3)
     assert (run.status, run.success, run.schedule.commits) == ("completed", False, 3)
     assert "of the first" in run.message
-    stochastic = aq.minimize(make_problem(), aq.AsyncSGD(1e-4, 5), engine=engine, commits=3)
+    stochastic = aq.minimize(
+        make_problem(), aq.AsyncSGD(1e-4, 5), engine=engine, commits=3
+    )
     assert (stochastic.status, stochastic.success) == ("completed", True)
 
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
-def test_a_stochastic_method_ends_at_its_target_or_says_that_it_missed_it(engine: Any) -> None:
+def test_a_stochastic_method_ends_at_its_target_or_says_that_it_missed_it(
+    engine: Any,
+) -> None:
     p = make_problem()
     start = p.value(np.zeros(4))
     target = p.optimum + 0.5 * (start - p.optimum)
     sgd = aq.AsyncSGD(STEP / 4, 20)
-    run = aq.minimize(p, sgd, engine=engine, commits=2000, theta0=np.zeros(4), target=target, evaluate=10)
+    run = aq.minimize(
+        p,
+        sgd,
+        engine=engine,
+        commits=2000,
+        theta0=np.zeros(4),
+        target=target,
+        evaluate=10,
+    )
     assert (run.status, run.success) == ("converged", True)
     assert run.schedule.commits % 10 == 0
     assert run.metrics["fun"][-1] <= target < run.metrics["fun"][-2]
@@ -135,7 +158,9 @@ def test_a_stochastic_method_ends_at_its_target_or_says_that_it_missed_it(engine
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 @pytest.mark.parametrize("share", [0.5, 0.1, 1e-3])
-def test_an_exact_method_reports_the_point_at_which_its_target_was_reached(engine: Any, share: float) -> None:
+def test_an_exact_method_reports_the_point_at_which_its_target_was_reached(
+    engine: Any, share: float
+) -> None:
     p = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     target = p.optimum + share * (p.value(np.zeros(20)) - p.optimum)
     run = aq.minimize(p, engine=engine, theta0=np.zeros(20), target=target)
@@ -160,23 +185,31 @@ class Cliff:
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 @pytest.mark.parametrize("start", [-30.0, -300.0])
-def test_looking_at_a_trial_that_overflows_does_not_end_the_run(engine: Any, start: float) -> None:
+def test_looking_at_a_trial_that_overflows_does_not_end_the_run(
+    engine: Any, start: float
+) -> None:
     run = aq.minimize(Cliff(), engine=engine, theta0=np.full(2, start), evaluate=1)
     assert run.status == "converged", run.message
-    assert not np.isfinite(run.metrics["fun"]).all(), "one of the trials overflowed, else this shows nothing"
+    assert not np.isfinite(run.metrics["fun"]).all(), (
+        "one of the trials overflowed, else this shows nothing"
+    )
     np.testing.assert_allclose(run.theta, np.log(1e-3), atol=1e-4)
     plain = aq.minimize(Cliff(), engine=engine, theta0=np.full(2, start), evaluate=1000)
     assert plain.theta.tobytes() == run.theta.tobytes()
 
 
 def test_a_start_at_which_u_is_not_finite_is_no_trial() -> None:
-    run = aq.minimize(Cliff(), engine=aq.Threads(1), theta0=np.full(2, 1e4), check=False)
+    run = aq.minimize(
+        Cliff(), engine=aq.Threads(1), theta0=np.full(2, 1e4), check=False
+    )
     assert run.status == "diverged"
 
 
 def test_an_unknown_metric_is_named_before_anything_runs() -> None:
     with pytest.raises(aq.BadInput, match="no metric 'rmse'"):
-        aq.minimize(make_problem(), aq.AsyncSGD(1e-4, 5), commits=10, target=1.0, metric="rmse")
+        aq.minimize(
+            make_problem(), aq.AsyncSGD(1e-4, 5), commits=10, target=1.0, metric="rmse"
+        )
 
 
 @pytest.mark.parametrize("name", ["tol", "max_passes", "max_time"])

@@ -14,11 +14,18 @@ from asyncqn.core.streams import Stream
 from asyncqn.errors import BadInput
 from asyncqn.parameters import check_seed
 
-streams = st.builds(Stream, st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))
+streams = st.builds(
+    Stream,
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 2**31 - 1),
+)
 
 
 @given(streams, st.integers(1, 10**6), st.integers(0, 40))
-def test_a_stream_gives_the_same_numbers_every_time_and_after_travel(stream, n_data, size):
+def test_a_stream_gives_the_same_numbers_every_time_and_after_travel(
+    stream, n_data, size
+):
     def draws(s):
         return (
             s.rows(n_data, np.empty(size, np.int64)).tobytes(),
@@ -34,7 +41,8 @@ def test_different_streams_give_different_numbers(a, b):
     if a != b:
         assert a.normals(np.empty(8)).tobytes() != b.normals(np.empty(8)).tobytes()
         assert (
-            a.rows(2**31, np.empty(8, np.int64)).tobytes() != b.rows(2**31, np.empty(8, np.int64)).tobytes()
+            a.rows(2**31, np.empty(8, np.int64)).tobytes()
+            != b.rows(2**31, np.empty(8, np.int64)).tobytes()
         )
         assert a.generator().random(4).tobytes() != b.generator().random(4).tobytes()
 
@@ -63,7 +71,12 @@ def test_every_integer_from_zero_is_a_seed(seed):
 
 def test_a_worker_draws_from_its_own_shard_of_consecutive_rows() -> None:
     seen = [
-        np.concatenate([Stream(0, w, k).rows(103, np.empty(20, np.int32), "shards-4") for k in range(20)])
+        np.concatenate(
+            [
+                Stream(0, w, k).rows(103, np.empty(20, np.int32), "shards-4")
+                for k in range(20)
+            ]
+        )
         for w in range(8)
     ]
     for w, rows in enumerate(seen):

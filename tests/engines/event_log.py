@@ -39,7 +39,9 @@ class LoggedMaster:
         self.events.append(Event("ask", now, worker))
         return self.state.ask(worker, now)
 
-    def deliver(self, worker: int, update: Any | None, now: float, *, ask: bool = True) -> list[Assign]:
+    def deliver(
+        self, worker: int, update: Any | None, now: float, *, ask: bool = True
+    ) -> list[Assign]:
         self.events.append(Event("deliver", now, worker, copied(update), ask))
         return self.state.deliver(worker, update, now, ask=ask)
 

@@ -42,17 +42,32 @@ def every_algorithm() -> None:
         show(
             name,
             aq.minimize(
-                make_problem(name), algorithm, engine=aq.MPI(), commits=60, seed=5, evaluate=20, tol=None
+                make_problem(name),
+                algorithm,
+                engine=aq.MPI(),
+                commits=60,
+                seed=5,
+                evaluate=20,
+                tol=None,
             ),
         )
 
 
 def float32_wire() -> None:
     for name in ("as-lbfgs", "mb-lbfgs timeout"):
-        run = aq.minimize(make_problem(), EVERY[name], engine=aq.MPI(wire="float32"), commits=60, seed=5)
+        run = aq.minimize(
+            make_problem(),
+            EVERY[name],
+            engine=aq.MPI(wire="float32"),
+            commits=60,
+            seed=5,
+        )
         show(name, run)
         if run is not None:
-            exact = {**run.manifest, "engine": {**run.manifest["engine"], "wire": "exact"}}
+            exact = {
+                **run.manifest,
+                "engine": {**run.manifest["engine"], "wire": "exact"},
+            }
             try:
                 aq.replay(aq.Run(**{**vars(run), "manifest": exact}))
             except aq.ReplayMismatch:
@@ -63,7 +78,12 @@ def by_messages() -> None:
     """What ranks on different machines do: the numbers travel in the messages."""
     for name in ("as-lbfgs", "mb-lbfgs timeout"):
         run = aq.minimize(
-            make_problem(), EVERY[name], engine=aq.MPI(shared=False), commits=60, seed=5, tol=None
+            make_problem(),
+            EVERY[name],
+            engine=aq.MPI(shared=False),
+            commits=60,
+            seed=5,
+            tol=None,
         )
         show(f"{name} by messages", run)
 
@@ -71,7 +91,9 @@ def by_messages() -> None:
 def typed() -> None:
     """An algorithm that insists on the types of its numbers."""
     for wire in ("exact", "float32"):
-        run = aq.minimize(make_problem(), TypedSGD(h=1e-6), engine=aq.MPI(wire=wire), commits=60)
+        run = aq.minimize(
+            make_problem(), TypedSGD(h=1e-6), engine=aq.MPI(wire=wire), commits=60
+        )
         show(wire, run, make_problem())
 
 
@@ -85,10 +107,15 @@ def several(folder: Path) -> None:
 
 
 def own_problem() -> None:
-    run = aq.minimize(Slope(), aq.AsyncSGD(h=1e-3, batch=3), engine=aq.MPI(), commits=80)
+    run = aq.minimize(
+        Slope(), aq.AsyncSGD(h=1e-3, batch=3), engine=aq.MPI(), commits=80
+    )
     show("plain", run, Slope())
     run = aq.minimize(
-        Slope(poison=4), aq.AsyncSGD(h=1e-3, batch=3), engine=aq.MPI(max_staleness=1), commits=80
+        Slope(poison=4),
+        aq.AsyncSGD(h=1e-3, batch=3),
+        engine=aq.MPI(max_staleness=1),
+        commits=80,
     )
     show("poisoned", run, Slope(poison=4))
 
@@ -97,7 +124,12 @@ def own_problem() -> None:
             raise StopIteration
 
     run = aq.minimize(
-        Slope(), aq.AsyncSGD(h=1e-3, batch=3), engine=aq.MPI(), commits=80, evaluate=10, callback=enough
+        Slope(),
+        aq.AsyncSGD(h=1e-3, batch=3),
+        engine=aq.MPI(),
+        commits=80,
+        evaluate=10,
+        callback=enough,
     )
     show("stopped", run, Slope())
 
@@ -105,7 +137,14 @@ def own_problem() -> None:
 def serial_and_resumed(folder: Path) -> None:
     for name in SERIAL:
         show(
-            name, aq.minimize(make_problem(name), algorithm_for(name), engine=aq.MPI(), commits=20, tol=None)
+            name,
+            aq.minimize(
+                make_problem(name),
+                algorithm_for(name),
+                engine=aq.MPI(),
+                commits=20,
+                tol=None,
+            ),
         )
 
     def interrupt(progress: Any) -> None:
@@ -149,8 +188,15 @@ def held_back(folder: Path) -> None:
 def slowed() -> None:
     """Worker 0 takes far longer than the others: rounds with a timeout go on without it."""
     slow = aq.Cluster(workers=3, worker_mean=[300.0, 5.0, 5.0])
-    algorithm = aq.MBLBFGS(h=0.01, memory=3, batch=10, overlap=4, timeout=10.0, quorum=0.5)
-    run = aq.minimize(make_problem(), algorithm, engine=aq.MPI(timing_model=slow, time_unit=1e-3), commits=30)
+    algorithm = aq.MBLBFGS(
+        h=0.01, memory=3, batch=10, overlap=4, timeout=10.0, quorum=0.5
+    )
+    run = aq.minimize(
+        make_problem(),
+        algorithm,
+        engine=aq.MPI(timing_model=slow, time_unit=1e-3),
+        commits=30,
+    )
     show("slowed", run)
     # Nobody is as quick as that: all are given up, and end in good order all the same.
     run = aq.minimize(
@@ -160,7 +206,12 @@ def slowed() -> None:
         commits=30,
     )
     if run is not None:
-        tell(name="silent", status=run.status, commits=run.nit, engine=run.manifest["engine"])
+        tell(
+            name="silent",
+            status=run.status,
+            commits=run.nit,
+            engine=run.manifest["engine"],
+        )
 
 
 class Faulty(Slope):
@@ -194,9 +245,13 @@ def faulty(case: str) -> None:
         problem.n_data = 29
     if case == "killed at the end":
         problem = Slope()
-        if rank() == 3:  # when it is told to stop, and the others are told that all ranks are there
+        if (
+            rank() == 3
+        ):  # when it is told to stop, and the others are told that all ranks are there
             Worker._send_state = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-    run = aq.minimize(problem, aq.AsyncSGD(h=1e-3, batch=3), engine=engine, commits=400, check=False)
+    run = aq.minimize(
+        problem, aq.AsyncSGD(h=1e-3, batch=3), engine=engine, commits=400, check=False
+    )
     show("faulty", run, Slope())
 
 
@@ -210,7 +265,13 @@ def stopped_rank() -> None:
             if self.calls == 2 and rank() == 2:
                 os.kill(os.getpid(), signal.SIGSTOP)
 
-    run = aq.minimize(Stopped(), aq.AsyncSGD(h=1e-3, batch=3), engine=aq.MPI(), commits=40, check=False)
+    run = aq.minimize(
+        Stopped(),
+        aq.AsyncSGD(h=1e-3, batch=3),
+        engine=aq.MPI(),
+        commits=40,
+        check=False,
+    )
     show("stopped rank", run, Slope())
 
 

@@ -19,19 +19,25 @@ EVERY: dict[str, Any] = {
     if name not in VARIANTS or name in ("mb-lbfgs timeout", "block-lbfgs pieces")
 }
 # On real engines times are seconds.
-EVERY["mb-lbfgs timeout"] = replace(EXAMPLES["mb-lbfgs timeout"], timeout=2e-4, quorum=0.5)
+EVERY["mb-lbfgs timeout"] = replace(
+    EXAMPLES["mb-lbfgs timeout"], timeout=2e-4, quorum=0.5
+)
 
 
 def _pattern(algorithm: Any) -> tuple[Any, ...]:
     """What an engine sees of an algorithm: which fields of its stages are set, and how each closes."""
     return tuple(
-        (stage.closes, *(getattr(stage, field.name) != field.default for field in fields(stage)))
+        (
+            stage.closes,
+            *(getattr(stage, field.name) != field.default for field in fields(stage)),
+        )
         for stage in algorithm.stages
     )
 
 
 PATTERNS: dict[str, Any] = {
-    name: EVERY[name] for name in {_pattern(EVERY[name]): name for name in reversed(EVERY)}.values()
+    name: EVERY[name]
+    for name in {_pattern(EVERY[name]): name for name in reversed(EVERY)}.values()
 }
 """One algorithm for every pattern of messages, for engines on which each run costs seconds to start."""
 
@@ -56,7 +62,9 @@ class Slope:
 
     def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
         self.calls += 1
-        if self.fail_at is not None and self.calls >= self.fail_at:  # threads at once may skip a number
+        if (
+            self.fail_at is not None and self.calls >= self.fail_at
+        ):  # threads at once may skip a number
             raise ZeroDivisionError("the data are gone")
         scale = self.n_data / len(rows)
         out[0] = scale * sum(theta[0] - self.y[i] for i in rows)
@@ -70,7 +78,11 @@ def assert_made_all_commits(name: str, status: str, made: int, commits: int) -> 
     How stale updates are depends on how the machine schedules workers, and a short stochastic run may then
     end above its start, which is `diverged`.  A method of the composition never may.
     """
-    ends = ("completed",) if isinstance(EVERY[name], QuasiNewton) else ("completed", "diverged")
+    ends = (
+        ("completed",)
+        if isinstance(EVERY[name], QuasiNewton)
+        else ("completed", "diverged")
+    )
     assert status in ends, f"{name}: {status}"
     assert made == commits
 

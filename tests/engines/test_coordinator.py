@@ -43,7 +43,10 @@ def as_loaded(saved: Saved) -> Saved:
         if log.length:
             unpack_log(name, log.between(0, log.length), arrays)
     arrays.setdefault("fingerprints", np.empty(0, np.uint32))
-    return Saved(saved.document, {k: a for k, a in arrays.items() if not k.startswith("under_way.")})
+    return Saved(
+        saved.document,
+        {k: a for k, a in arrays.items() if not k.startswith("under_way.")},
+    )
 
 
 class Stage:
@@ -57,12 +60,20 @@ class Stage:
         self.read: dict[int, int] = {}
         self.checkpoints: list[Saved] = []
         self.start: Saved | None = options.get("start")
-        asked = {name: options.pop(name) for name in ("commits", "callback", "stopping") if name in options}
+        asked = {
+            name: options.pop(name)
+            for name in ("commits", "callback", "stopping")
+            if name in options
+        }
         due = options.pop("due", lambda commit: False)
-        kept: Any = SimpleNamespace(start=options.pop("start", None), due=due, interrupted=0)
+        kept: Any = SimpleNamespace(
+            start=options.pop("start", None), due=due, interrupted=0
+        )
         asked = {"commits": 10_000, "checkpoints": kept, **asked}
         request = Request(PROBLEM, algorithm, THETA0, seed=SEED, evaluate=5, **asked)
-        self.coordinator: Any = Coordinator(request, workers=3, engine={"kind": "stage"}, **options)
+        self.coordinator: Any = Coordinator(
+            request, workers=3, engine={"kind": "stage"}, **options
+        )
         self.steps = WorkerSteps(algorithm, PROBLEM, self.coordinator.master.limit)
         self.coordinator.begin()
 
@@ -70,13 +81,17 @@ class Stage:
         w = self.coordinator.join(self.now, worker)
         fresh = self.algorithm.init_worker(PROBLEM, THETA0)
         known = self.start is not None and str(w) in self.start.document["workers"]
-        self.states[w] = self.start.tree(f"worker.{w}", fresh) if known and self.start else fresh
+        self.states[w] = (
+            self.start.tree(f"worker.{w}", fresh) if known and self.start else fresh
+        )
         self.carry(self.coordinator.ask(w, self.now))
 
     def carry(self, orders: list[Assign]) -> None:
         iterate = self.coordinator.master.iterate
         sent = sent_fields(self.algorithm, iterate)
-        view = iterate._make([getattr(iterate, f).copy() if f in sent else None for f in iterate._fields])
+        view = iterate._make(
+            [getattr(iterate, f).copy() if f in sent else None for f in iterate._fields]
+        )
         for order in orders:
             w = order.worker
             assert w not in self.flight, "one computation in flight per worker"
@@ -112,7 +127,9 @@ class Stage:
 
 EVENTS = st.lists(
     st.tuples(
-        st.sampled_from(["send"] * 8 + ["tick", "lose", "join"]), st.integers(0, 9), st.floats(0.0, 1.0)
+        st.sampled_from(["send"] * 8 + ["tick", "lose", "join"]),
+        st.integers(0, 9),
+        st.floats(0.0, 1.0),
     ),
     max_size=60,
 )
@@ -163,14 +180,21 @@ def test_the_log_of_events_drives_a_fresh_master_to_the_same_end(
     again = Stage(ALGORITHMS[pattern])
     for event in stage.coordinator.events:
         happen(again.coordinator, event)
-    assert again.coordinator.recorder.schedule() == stage.coordinator.recorder.schedule()
-    assert again.coordinator.master.fingerprints == stage.coordinator.master.fingerprints
+    assert (
+        again.coordinator.recorder.schedule() == stage.coordinator.recorder.schedule()
+    )
+    assert (
+        again.coordinator.master.fingerprints == stage.coordinator.master.fingerprints
+    )
 
 
 @pytest.mark.parametrize("pattern", list(ALGORITHMS))
 @given(events=EVENTS, every=st.integers(1, 7), more=EVENTS)
 def test_every_checkpoint_continues_into_a_run_that_replays_as_a_whole(
-    pattern: str, events: list[tuple[str, int, float]], every: int, more: list[tuple[str, int, float]]
+    pattern: str,
+    events: list[tuple[str, int, float]],
+    every: int,
+    more: list[tuple[str, int, float]],
 ) -> None:
     stage = Stage(ALGORITHMS[pattern], due=lambda commit: commit % every == 0)
     for _ in range(3):
@@ -184,12 +208,15 @@ def test_every_checkpoint_continues_into_a_run_that_replays_as_a_whole(
         drive(resumed, more)
         run = resumed.finish()
         assert np.array_equal(
-            run.fingerprints[: saved.commit], stage.coordinator.master.fingerprints[: saved.commit]
+            run.fingerprints[: saved.commit],
+            stage.coordinator.master.fingerprints[: saved.commit],
         )
         assert aq.replay(run).schedule == run.schedule
 
 
-def test_a_round_closes_after_its_timeout_with_a_quorum_and_drops_the_late_update() -> None:
+def test_a_round_closes_after_its_timeout_with_a_quorum_and_drops_the_late_update() -> (
+    None
+):
     stage = Stage(ALGORITHMS["rounds"], commits=2)
     for _ in range(3):
         stage.join()
@@ -209,7 +236,13 @@ def test_a_round_closes_after_its_timeout_with_a_quorum_and_drops_the_late_updat
         stage.send(0)
     run = stage.finish()
     assert run.nit == 2
-    rows = list(zip(run.schedule.worker.tolist(), run.schedule.read.tolist(), run.schedule.commit.tolist()))
+    rows = list(
+        zip(
+            run.schedule.worker.tolist(),
+            run.schedule.read.tolist(),
+            run.schedule.commit.tolist(),
+        )
+    )
     assert rows[:3] == [(0, 0, 1), (2, 0, 1), (1, 0, 0)]
     assert sorted(rows[3:]) == [(0, 1, 2), (1, 1, 2), (2, 1, 2)]
     assert_replays(run)
@@ -241,7 +274,9 @@ def test_a_silent_worker_is_given_up_and_its_late_update_ignored() -> None:
     assert stage.coordinator.version == version
 
 
-def test_an_update_beyond_the_staleness_bound_is_dropped_and_its_worker_reads_anew() -> None:
+def test_an_update_beyond_the_staleness_bound_is_dropped_and_its_worker_reads_anew() -> (
+    None
+):
     stage = Stage(ALGORITHMS["asynchronous"], max_staleness=2)
     for _ in range(2):
         stage.join()
@@ -262,7 +297,9 @@ def test_when_all_workers_are_gone_the_run_stops_unless_one_is_replaced() -> Non
         stage.coordinator.lost(0, 1.0, replacing=replacing)
         assert stage.coordinator.done is not replacing
     stage.coordinator.finish({})
-    assert stage.coordinator.message == "every worker was gone after 0 of 10000 commits."
+    assert (
+        stage.coordinator.message == "every worker was gone after 0 of 10000 commits."
+    )
 
 
 def test_every_evaluation_is_made_inside_the_engines_pause() -> None:
@@ -281,7 +318,13 @@ def test_every_evaluation_is_made_inside_the_engines_pause() -> None:
     while not stage.coordinator.done:
         stage.send(0)
     # The start, commits 5, 10 and 15, and the last one.
-    assert [record["commit"] for record in stage.coordinator.master.records] == [0, 5, 10, 15, 17]
+    assert [record["commit"] for record in stage.coordinator.master.records] == [
+        0,
+        5,
+        10,
+        15,
+        17,
+    ]
     assert inside == [0, 1, 2, 3, 4]
 
 
@@ -297,9 +340,13 @@ def test_a_new_worker_never_gets_a_number_that_was_used() -> None:
 
 
 @given(st.data())
-def test_a_recording_gives_back_the_schedule_it_was_made_of(data: st.DataObject) -> None:
+def test_a_recording_gives_back_the_schedule_it_was_made_of(
+    data: st.DataObject,
+) -> None:
     timeout = data.draw(st.sampled_from([0.5, 2.0, float("inf")]))
-    cluster = aq.Cluster(data.draw(st.integers(1, 6)), 1.0, data.draw(st.floats(0.0, 2.0)))
+    cluster = aq.Cluster(
+        data.draw(st.integers(1, 6)), 1.0, data.draw(st.floats(0.0, 2.0))
+    )
     pattern = data.draw(st.sampled_from([ALGORITHMS["asynchronous"].stages, aq.MBLBFGS(
         h=0.1, memory=1, batch=4, overlap=1, timeout=timeout).stages]))  # fmt: skip
     schedule = aq.simulate(cluster, pattern, data.draw(st.integers(1, 40)), 0)
@@ -311,7 +358,9 @@ def test_a_commit_costs_at_most_24_bytes() -> None:
     for n in range(100_000):
         recorder.delivered([(n % 7, n, None, None, True)], float(n))
     # 16 bytes of schedule and 4 of fingerprint; a list that grows keeps up to 1/8 in reserve.
-    reserve = sum(sys.getsizeof(c) for c in (recorder._worker, recorder._read, recorder._time))
+    reserve = sum(
+        sys.getsizeof(c) for c in (recorder._worker, recorder._read, recorder._time)
+    )
     fingerprint = 4 * (1 + 1 / 8)
     assert reserve / 100_000 + fingerprint <= 24
     assert sum(c.itemsize * len(c) for c in vars(recorder).values()) == 16 * 100_000

@@ -27,7 +27,9 @@ def replays(run: aq.Run) -> None:
     assert_replays(run, make_problem())
 
 
-@pytest.mark.parametrize("engine", [aq.Threads(1), aq.Threads(3), aq.Simulator(aq.Cluster(3))], ids=repr)
+@pytest.mark.parametrize(
+    "engine", [aq.Threads(1), aq.Threads(3), aq.Simulator(aq.Cluster(3))], ids=repr
+)
 def test_numbers_stay_numbers_in_this_process(engine: Any) -> None:
     replays(aq.minimize(make_problem(), TYPED, engine=engine, commits=60))
 
@@ -48,7 +50,10 @@ def test_numbers_stay_numbers_on_ranks(mpirun: Mpirun) -> None:
     done = mpirun(3, [str(Path(__file__).with_name("mpi_jobs.py")), "typed"])
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(line["name"], line["commits"]) for line in lines] == [("exact", 60), ("float32", 60)]
+    assert [(line["name"], line["commits"]) for line in lines] == [
+        ("exact", 60),
+        ("float32", 60),
+    ]
 
 
 def test_numbers_stay_numbers_on_actors(ray_local: Any) -> None:
@@ -57,19 +62,25 @@ def test_numbers_stay_numbers_on_actors(ray_local: Any) -> None:
 
 def state(numbers: list[float]) -> Iterate:
     a, b, c, d = numbers
-    return Iterate(np.array([a, b]), int(c), Size(c, np.array([d])), np.float32(b), c > d)
+    return Iterate(
+        np.array([a, b]), int(c), Size(c, np.array([d])), np.float32(b), c > d
+    )
 
 
 REAL = st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4)
 
 
 @given(REAL, REAL)
-def test_a_view_holds_what_it_took_in_arrays_of_its_own(first: list[float], second: list[float]) -> None:
+def test_a_view_holds_what_it_took_in_arrays_of_its_own(
+    first: list[float], second: list[float]
+) -> None:
     master = state(first)
     view = View(master, ("theta", "count", "size"))
     given_ = state(second)
     taken = view.take((given_.theta, given_.count, given_.size))
-    assert [str(leaf) for leaf in leaves(taken[:3])] == [str(leaf) for leaf in leaves(given_[:3])]
+    assert [str(leaf) for leaf in leaves(taken[:3])] == [
+        str(leaf) for leaf in leaves(given_[:3])
+    ]
     assert taken[3:] == (None, None)
     assert_types(taken.size)
     for mine, theirs in zip(leaves(taken), leaves(given_)):

@@ -19,7 +19,11 @@ def test_an_engine_is_its_parameters_also_while_its_run_is_under_way() -> None:
     before, copies = (repr(engine), hash(engine)), []
 
     def callback(progress: Any) -> None:
-        copies[:] = [pickle.loads(pickle.dumps(engine)), copy.deepcopy(engine), replace(engine)]
+        copies[:] = [
+            pickle.loads(pickle.dumps(engine)),
+            copy.deepcopy(engine),
+            replace(engine),
+        ]
         for other in (engine, *copies):
             assert (repr(other), hash(other)) == before
             assert other == engine
@@ -28,7 +32,13 @@ def test_an_engine_is_its_parameters_also_while_its_run_is_under_way() -> None:
                 other.add()
         raise StopIteration
 
-    aq.minimize(make_problem(), aq.AsyncSGD(h=1e-5, batch=10), engine=engine, commits=9, callback=callback)
+    aq.minimize(
+        make_problem(),
+        aq.AsyncSGD(h=1e-5, batch=10),
+        engine=engine,
+        commits=9,
+        callback=callback,
+    )
     assert len(copies) == 3
     with pytest.raises(BadInput, match="only while a run is under way"):
         engine.add()

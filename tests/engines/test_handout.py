@@ -29,7 +29,9 @@ from asyncqn_recommender.problems.profiled_factorization import ProfiledFactoriz
 def ratings() -> ProfiledFactorization:
     rng = np.random.default_rng(0)
     users, items = rng.integers(0, 60, 900), rng.integers(0, 20, 900)
-    return ProfiledFactorization(users, items, rng.integers(1, 6, 900), n_users=60, n_items=20, rank=3)
+    return ProfiledFactorization(
+        users, items, rng.integers(1, 6, 900), n_users=60, n_items=20, rank=3
+    )
 
 
 PROBLEM = ratings()
@@ -48,16 +50,29 @@ ALGORITHMS: dict[str, Any] = {
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_blocks_on_threads_equal_their_replay_bitwise(name: str, workers: int) -> None:
     for seed in range(3):
-        run = aq.minimize(PROBLEM, ALGORITHMS[name], engine=Threads(workers), commits=20, seed=seed, tol=None)
+        run = aq.minimize(
+            PROBLEM,
+            ALGORITHMS[name],
+            engine=Threads(workers),
+            commits=20,
+            seed=seed,
+            tol=None,
+        )
         assert run.status == "completed"
         assert_replays(run, PROBLEM)
 
 
 def test_one_thread_with_blocks_equals_the_simulator_with_one_worker() -> None:
-    for algorithm in (ALGORITHMS["staged"], ALGORITHMS["blocks"], ALGORITHMS["blocks in pieces"]):
+    for algorithm in (
+        ALGORITHMS["staged"],
+        ALGORITHMS["blocks"],
+        ALGORITHMS["blocks in pieces"],
+    ):
         threads = aq.minimize(PROBLEM, algorithm, engine=Threads(1), commits=15, seed=2)
         cluster = aq.Cluster(1, worker_mean=1.0)
-        simulated = aq.minimize(PROBLEM, algorithm, engine=aq.Simulator(cluster), commits=15, seed=2)
+        simulated = aq.minimize(
+            PROBLEM, algorithm, engine=aq.Simulator(cluster), commits=15, seed=2
+        )
         assert threads.theta.tobytes() == simulated.theta.tobytes()
 
 
@@ -77,7 +92,9 @@ def test_sleeping_threads_that_die_leave_their_blocks_to_others(algorithm: Any) 
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_resumed_run_of_blocks_replays_as_a_whole(workers: int, tmp_path: Path) -> None:
+def test_a_resumed_run_of_blocks_replays_as_a_whole(
+    workers: int, tmp_path: Path
+) -> None:
     for name in ("staged", "blocks", "blocks in pieces"):
         folder = tmp_path / name
 
@@ -85,7 +102,12 @@ def test_a_resumed_run_of_blocks_replays_as_a_whole(workers: int, tmp_path: Path
             if progress.commit == 11:
                 raise StopIteration
 
-        options: dict[str, Any] = {"engine": Threads(workers), "commits": 20, "seed": 1, "evaluate": 1}
+        options: dict[str, Any] = {
+            "engine": Threads(workers),
+            "commits": 20,
+            "seed": 1,
+            "evaluate": 1,
+        }
         aq.minimize(PROBLEM, ALGORITHMS[name], callback=stop, checkpoint=folder, checkpoint_every=3,
                     **options)  # fmt: skip
         run = resume(folder, problem=PROBLEM, engine=Threads(workers))
@@ -98,11 +120,22 @@ def test_a_resumed_run_of_blocks_replays_as_a_whole(workers: int, tmp_path: Path
     commits=st.integers(1, 25), seed=st.integers(0, 2**20), spread=st.sampled_from([0.0, 0.5, 3.0]),
 )  # fmt: skip
 def test_a_simulated_staged_schedule_warms_up_one_by_one_and_then_closes_whole_versions(
-    warmup: int, batches: int, blocks: int, workers: int, commits: int, seed: int, spread: float
+    warmup: int,
+    batches: int,
+    blocks: int,
+    workers: int,
+    commits: int,
+    seed: int,
+    spread: float,
 ) -> None:
-    cluster = aq.Cluster(workers, worker_mean=1.0, worker_std=spread, message=0.1, master=0.01)
+    cluster = aq.Cluster(
+        workers, worker_mean=1.0, worker_std=spread, message=0.1, master=0.01
+    )
     schedule = simulate(
-        cluster, (stages.batches(batches, commits=warmup), stages.blocks(blocks, 1.2)), commits, seed
+        cluster,
+        (stages.batches(batches, commits=warmup), stages.blocks(blocks, 1.2)),
+        commits,
+        seed,
     )
     assert schedule.commits == commits
     assert schedule.part is not None
@@ -114,15 +147,25 @@ def test_a_simulated_staged_schedule_warms_up_one_by_one_and_then_closes_whole_v
         else:
             assert sorted(schedule.part[rows]) == list(range(blocks))
             assert (schedule.read[rows] == commit - 1).all()
-    warm = schedule.part[np.argsort(schedule.read, kind="stable")][: int((schedule.read < warmup).sum())]
+    warm = schedule.part[np.argsort(schedule.read, kind="stable")][
+        : int((schedule.read < warmup).sum())
+    ]
     assert np.array_equal(warm, np.arange(warm.size) % batches)
 
 
 @given(data=st.data())
-def test_any_order_of_updates_and_losses_records_a_schedule_that_replays(data: st.DataObject) -> None:
-    algorithm = data.draw(st.sampled_from([STAGED, BlockLBFGS(3, backup_after=1.0), BlockLBFGS(2, pieces=3)]))
+def test_any_order_of_updates_and_losses_records_a_schedule_that_replays(
+    data: st.DataObject,
+) -> None:
+    algorithm = data.draw(
+        st.sampled_from(
+            [STAGED, BlockLBFGS(3, backup_after=1.0), BlockLBFGS(2, pieces=3)]
+        )
+    )
     theta0 = PROBLEM.initial(np.random.default_rng(0))
-    request = Request(PROBLEM, algorithm, theta0, commits=data.draw(st.integers(1, 16)), evaluate=5)
+    request = Request(
+        PROBLEM, algorithm, theta0, commits=data.draw(st.integers(1, 16)), evaluate=5
+    )
     coordinator = Coordinator(request, workers=3, engine={"kind": "test"})
     coordinator.begin()
     steps = WorkerSteps(algorithm, PROBLEM, coordinator.master.limit)
@@ -155,10 +198,14 @@ def test_any_order_of_updates_and_losses_records_a_schedule_that_replays(data: s
             carry(coordinator.deliver(worker, update, now))
     else:
         coordinator.stop(Outcome.STOPPED, "long enough.")
-    assert_replays(coordinator.finish({w: states[w] for w in coordinator.members}), PROBLEM)
+    assert_replays(
+        coordinator.finish({w: states[w] for w in coordinator.members}), PROBLEM
+    )
 
 
-def test_untouched_blocks_go_first_and_a_late_one_is_duplicated_after_its_patience() -> None:
+def test_untouched_blocks_go_first_and_a_late_one_is_duplicated_after_its_patience() -> (
+    None
+):
     parts = HandOut((blocks(2, 2.0),))
     assert [parts.choose(0, 0, 0.0), parts.choose(1, 0, 0.0)] == [0, 1]
     assert parts.delivered(0, 0, 0, took=1.0)
@@ -186,18 +233,24 @@ def test_what_a_lost_worker_leaves_of_its_block_need_not_be_waited_for() -> None
     assert parts.choose(0, 0, 1.0) == 3
 
 
-def followed(cluster: aq.Cluster, cut: Stages, commits: int, seed: int) -> list[tuple[int, ...]]:
+def followed(
+    cluster: aq.Cluster, cut: Stages, commits: int, seed: int
+) -> list[tuple[int, ...]]:
     """(worker, version, commit, part) as real engines would hand parts out on a cluster without messages."""
     parts, stage = HandOut(cut), cut[-1]
     drawn = [iter(cluster.compute_times(seed, w, 4000)) for w in range(cluster.workers)]
     pace = [0.0] * cluster.workers
-    due: dict[int, tuple[float, float, int, int]] = {}  # by worker: end, beginning, version, part
+    due: dict[
+        int, tuple[float, float, int, int]
+    ] = {}  # by worker: end, beginning, version, part
     rows: list[tuple[int, ...]] = []
     now, version = 0.0, 0
     while version < commits:
         for w in range(cluster.workers):
             if w not in due and (q := parts.choose(w, version, now)) is not None:
-                if q % stage.pieces == 0 or (w, version, q - 1) not in {(r[0], r[1], r[3]) for r in rows}:
+                if q % stage.pieces == 0 or (w, version, q - 1) not in {
+                    (r[0], r[1], r[3]) for r in rows
+                }:
                     pace[w] = float(next(drawn[w])) / stage.pieces
                 due[w] = (now + pace[w], now, version, q)
         backups = [parts.next_backup] if len(due) < cluster.workers else []
@@ -225,7 +278,17 @@ def test_real_engines_hand_out_what_the_simulator_does_on_the_same_times(
     ours = followed(cluster, cut, 8, seed)
     assert schedule.part is not None
     theirs = list(
-        zip(*(c.tolist() for c in (schedule.worker, schedule.read, schedule.commit, schedule.part)))
+        zip(
+            *(
+                c.tolist()
+                for c in (
+                    schedule.worker,
+                    schedule.read,
+                    schedule.commit,
+                    schedule.part,
+                )
+            )
+        )
     )
     known = len(ours)  # after these, `simulate` lists what was under way at the end
     assert theirs[:known] == ours

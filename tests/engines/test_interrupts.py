@@ -33,7 +33,10 @@ MANY = 1_000_000
 @pytest.fixture
 def send() -> Iterator[Send]:
     """Sends this process signals at times from now; those that come after a run has ended change nothing."""
-    before = {n: signal.signal(n, lambda number, frame: None) for n in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        n: signal.signal(n, lambda number, frame: None)
+        for n in (signal.SIGINT, signal.SIGTERM)
+    }
     senders = []
 
     def later(times: list[float], number: int = signal.SIGINT) -> None:
@@ -68,7 +71,9 @@ def test_one_two_or_three_interrupts_at_any_moment_end_the_run_and_lose_nothing(
             engine=ENGINES[engine],
             commits=20_000 if engine == "simulator" else MANY,
             evaluate=MANY,
-            callback=lambda progress, times=times: send(times) if progress.commit == 0 else None,
+            callback=lambda progress, times=times: (
+                send(times) if progress.commit == 0 else None
+            ),
             checkpoint=folder,
         )
         saved = load_checkpoint(folder)
@@ -78,7 +83,9 @@ def test_one_two_or_three_interrupts_at_any_moment_end_the_run_and_lose_nothing(
         assert aq.replay(run).theta.tobytes() == run.theta.tobytes()
 
 
-def test_sigterm_ends_a_run_with_checkpoints_as_ctrl_c_does(tmp_path: Path, send: Send) -> None:
+def test_sigterm_ends_a_run_with_checkpoints_as_ctrl_c_does(
+    tmp_path: Path, send: Send
+) -> None:
     run = aq.minimize(
         Quadratic.random(),
         ALGORITHM,
@@ -105,7 +112,9 @@ class Stuck(Quadratic):
         super().grad(theta, rows, out)
 
 
-def test_a_second_interrupt_does_not_wait_for_a_worker_that_hangs(tmp_path: Path, send: Send) -> None:
+def test_a_second_interrupt_does_not_wait_for_a_worker_that_hangs(
+    tmp_path: Path, send: Send
+) -> None:
     p = Stuck.random()
     p.gate, p.seen = threading.Event(), 0  # type: ignore[attr-defined]
     run = aq.minimize(
@@ -115,8 +124,13 @@ def test_a_second_interrupt_does_not_wait_for_a_worker_that_hangs(tmp_path: Path
     saved = load_checkpoint(tmp_path / "c")
     p.gate.set()
     assert (run.status, saved.commit) == ("interrupted", run.nit)
-    assert list(saved.document["workers"]) == ["0"], "the state of the other was not to be had"
-    assert aq.replay(run, problem=Quadratic(p.A, p.y)).theta.tobytes() == run.theta.tobytes()
+    assert list(saved.document["workers"]) == ["0"], (
+        "the state of the other was not to be had"
+    )
+    assert (
+        aq.replay(run, problem=Quadratic(p.A, p.y)).theta.tobytes()
+        == run.theta.tobytes()
+    )
 
 
 def test_long_after_the_first_a_further_interrupt_breaks_the_run_off(
@@ -178,7 +192,9 @@ def test_a_callback_that_raises_leaves_a_checkpoint_of_its_commit(
 
 @pytest.mark.parametrize("method", ["grad", "value"])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_stop_iteration_of_the_problem_is_not_taken_for_the_callback(engine: str, method: str) -> None:
+def test_a_stop_iteration_of_the_problem_is_not_taken_for_the_callback(
+    engine: str, method: str
+) -> None:
     begun = threading.Event()
 
     class Exhausted(Quadratic):

@@ -23,7 +23,13 @@ from asyncqn.algorithms.paper.as_lbfgs import Iterate, Update
 from asyncqn.core.worker import rounded
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.placed_update import PlacedUpdate
-from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes, message_frames
+from asyncqn.engines.wire import (
+    Frame,
+    arrays_from_bytes,
+    arrays_to_bytes,
+    body_bytes,
+    message_frames,
+)
 from asyncqn.runs.checkpoint_reading import load_checkpoint
 
 JOBS = str(Path(__file__).with_name("mpi_jobs.py"))
@@ -96,7 +102,9 @@ def test_a_problem_defined_in_a_script_runs_is_guarded_and_stopped(
     assert several["stopped"]["commits"] == 20
 
 
-def test_an_interrupted_run_is_resumed_and_replays_as_a_whole(mpirun: Mpirun, tmp_path: Path) -> None:
+def test_an_interrupted_run_is_resumed_and_replays_as_a_whole(
+    mpirun: Mpirun, tmp_path: Path
+) -> None:
     lines = told(mpirun(2, [JOBS, "serial", str(tmp_path / "checkpoints")]))
     for name in SERIAL:
         assert lines[name]["commits"] == 20
@@ -121,13 +129,20 @@ def test_the_others_go_on_while_the_state_of_one_rank_is_on_its_way(
     assert_made_all_commits("as-lbfgs", line["status"], line["commits"], 100)
 
 
-def test_a_run_that_is_done_returns_without_a_rank_that_is_stopped(mpirun: Mpirun) -> None:
+def test_a_run_that_is_done_returns_without_a_rank_that_is_stopped(
+    mpirun: Mpirun,
+) -> None:
     process = mpirun(3, [JOBS, "stopped"])
     line = json.loads(process.stdout)
     assert_made_all_commits("async-sgd", line["status"], line["commits"], 40)
     assert line["engine"]["workers_silent"] == [1]
-    assert "worker 1 did not answer at the end of the run and was given up" in process.stderr
-    assert "asyncqn: rank 2 did not answer to the end: the job is ended." in process.stderr
+    assert (
+        "worker 1 did not answer at the end of the run and was given up"
+        in process.stderr
+    )
+    assert (
+        "asyncqn: rank 2 did not answer to the end: the job is ended." in process.stderr
+    )
 
 
 @pytest.mark.parametrize("options", [(), ULFM], ids=["plain", "ulfm"])
@@ -154,17 +169,25 @@ def test_ranks_that_were_given_unlike_problems_say_so(mpirun: Mpirun) -> None:
     assert "rank 2 was given another problem" in process.stderr
 
 
-def test_a_killed_worker_is_dropped_under_ulfm_and_the_run_goes_on(mpirun: Mpirun) -> None:
+def test_a_killed_worker_is_dropped_under_ulfm_and_the_run_goes_on(
+    mpirun: Mpirun,
+) -> None:
     process = mpirun(3, [JOBS, "faulty", "killed"], options=ULFM)
     line = told(process)["faulty"]
-    assert re.search(r"worker \d was lost after commit \d+: 1 of 2 workers, 1 lost", process.stderr)
+    assert re.search(
+        r"worker \d was lost after commit \d+: 1 of 2 workers, 1 lost", process.stderr
+    )
     assert line["status"] == "completed"
     assert line["commits"] == 400
     assert line["engine"]["workers_lost"] == 1
 
 
-def test_a_worker_killed_after_the_last_commit_is_dropped_and_nobody_waits_for_it(mpirun: Mpirun) -> None:
-    line = told(mpirun(4, [JOBS, "faulty", "killed at the end"], options=ULFM))["faulty"]
+def test_a_worker_killed_after_the_last_commit_is_dropped_and_nobody_waits_for_it(
+    mpirun: Mpirun,
+) -> None:
+    line = told(mpirun(4, [JOBS, "faulty", "killed at the end"], options=ULFM))[
+        "faulty"
+    ]
     assert line["commits"] == 400
     assert line["engine"]["workers_lost"] == 1
 
@@ -182,7 +205,9 @@ def test_a_killed_master_is_named_in_one_sentence_that_says_how_to_go_on(
     folder = tmp_path / "c"
     process = mpirun(3, [JOBS, "master", str(folder)], options=options)
     assert process.returncode != 0
-    said = [line for line in process.stderr.splitlines() if line.startswith("asyncqn: ")]
+    said = [
+        line for line in process.stderr.splitlines() if line.startswith("asyncqn: ")
+    ]
     assert said == [
         f"asyncqn: the master (rank 0) is gone; continue with: mpiexec ... asyncqn resume {folder}"
     ]
@@ -190,10 +215,23 @@ def test_a_killed_master_is_named_in_one_sentence_that_says_how_to_go_on(
     assert load_checkpoint(folder).commit > 0
 
 
-def test_the_command_line_prints_on_rank_0_alone(mpirun: Mpirun, tmp_path: Path) -> None:
+def test_the_command_line_prints_on_rank_0_alone(
+    mpirun: Mpirun, tmp_path: Path
+) -> None:
     job = tmp_path / "job.toml"
     job.write_text(JOB)
-    command = ["-m", "asyncqn", "run", str(job), "--engine", "mpi", "--json", "--quiet", "--wire", "float32"]
+    command = [
+        "-m",
+        "asyncqn",
+        "run",
+        str(job),
+        "--engine",
+        "mpi",
+        "--json",
+        "--quiet",
+        "--wire",
+        "float32",
+    ]
     process = mpirun(3, [*command, "--save", str(tmp_path / "run")])
     assert process.returncode == 0, process.stderr
     numbers = json.loads(process.stdout)
@@ -204,14 +242,18 @@ def test_the_command_line_prints_on_rank_0_alone(mpirun: Mpirun, tmp_path: Path)
 
 
 def test_a_mistake_of_all_ranks_is_one_sentence(mpirun: Mpirun, tmp_path: Path) -> None:
-    process = mpirun(2, ["-m", "asyncqn", "run", str(tmp_path / "none.toml"), "--engine", "mpi"])
+    process = mpirun(
+        2, ["-m", "asyncqn", "run", str(tmp_path / "none.toml"), "--engine", "mpi"]
+    )
     assert process.returncode == 2
     assert process.stderr.count("there is no job file") == 1
 
 
 def test_one_process_alone_is_told_to_use_mpiexec() -> None:
     command = [sys.executable, "-m", "asyncqn", "run", "--engine", "mpi", "--quiet"]
-    process = subprocess.run(command, env=child_environment(), capture_output=True, text=True, timeout=60)
+    process = subprocess.run(
+        command, env=child_environment(), capture_output=True, text=True, timeout=60
+    )
     assert process.returncode == 2
     assert process.stderr.count("\n") == 1
     assert "at least 2 ranks" in process.stderr
@@ -232,7 +274,9 @@ _ANY = hnp.arrays(np.float64, st.integers(0, 40), elements=st.floats(width=64))
 
 
 @given(_ANY, _ANY, st.integers(-(2**40), 2**40), st.booleans())
-def test_a_frame_gives_back_what_was_packed(a: np.ndarray, b: np.ndarray, n: int, flag: bool) -> None:
+def test_a_frame_gives_back_what_was_packed(
+    a: np.ndarray, b: np.ndarray, n: int, flag: bool
+) -> None:
     sent, received = Frame((a, b, n, flag)), Frame((a, b, n, flag))
     sent.address(7, -1)
     sent.pack((a, b, n, flag))
@@ -250,7 +294,9 @@ def test_a_narrow_frame_rounds_as_the_replay_does_and_only_once(a: np.ndarray) -
     frame.pack((a,))
     once = rounded(Update(a, a)).d_u
     assert np.array_equal(frame.unpack()[0], once, equal_nan=True)
-    assert np.array_equal(rounded(Iterate(once, a), ("theta",)).theta, once, equal_nan=True)
+    assert np.array_equal(
+        rounded(Iterate(once, a), ("theta",)).theta, once, equal_nan=True
+    )
     assert frame.buffer.size <= 64 + 4 * a.size + 63
 
 
@@ -280,7 +326,10 @@ def test_a_worker_s_update_lives_in_its_message_until_it_sends_other_arrays() ->
 def test_frames_in_a_shared_room_carry_headers_alone_and_do_not_overlap() -> None:
     sent, update = (np.zeros(5), np.zeros(2, np.float32)), (np.zeros(9), 3)
     room = np.zeros(body_bytes(update) + 2 * body_bytes(sent), np.uint8)
-    mine, theirs = message_frames(sent, update, False, room), message_frames(sent, update, False, room)
+    mine, theirs = (
+        message_frames(sent, update, False, room),
+        message_frames(sent, update, False, room),
+    )
     for number, frame in enumerate(mine, 1):
         assert frame.buffer.size == 64
         frame.pack(tuple(np.full_like(slot, number) for slot in frame.slots))
@@ -296,4 +345,6 @@ def test_a_frame_refuses_what_it_cannot_carry() -> None:
 @given(st.dictionaries(st.text("abc.", min_size=1, max_size=5), _ANY, max_size=4))
 def test_states_travel_as_bytes_without_pickle(arrays: dict[str, np.ndarray]) -> None:
     again = arrays_from_bytes(arrays_to_bytes(arrays))
-    assert {n: a.tobytes() for n, a in again.items()} == {n: a.tobytes() for n, a in arrays.items()}
+    assert {n: a.tobytes() for n, a in again.items()} == {
+        n: a.tobytes() for n, a in arrays.items()
+    }

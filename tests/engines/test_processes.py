@@ -17,7 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import child_environment
-from engines.runs import EVERY, Slope, assert_made_all_commits, assert_replays, make_problem
+from engines.runs import (
+    EVERY,
+    Slope,
+    assert_made_all_commits,
+    assert_replays,
+    make_problem,
+)
 from engines.typed_states import TypedSGD
 from examples import SERIAL, algorithm_for
 
@@ -29,7 +35,9 @@ from asyncqn.types import Progress
 
 PROBLEM = make_problem()
 START = np.array([3.0])
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="processes are looked up in /proc"
+)
 
 
 def process_of(engine: aq.Processes, worker: int) -> int:
@@ -39,7 +47,9 @@ def process_of(engine: aq.Processes, worker: int) -> int:
 
 def alive(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return (
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        )
     except OSError:
         return False
 
@@ -76,7 +86,13 @@ def first_to_write(flag: Path) -> bool:
 def test_a_run_on_processes_equals_its_replay_bitwise(name: str) -> None:
     engine = aq.Processes(2, start_method="fork")
     run = aq.minimize(
-        make_problem(name), EVERY[name], engine=engine, commits=80, seed=1, evaluate=37, tol=None
+        make_problem(name),
+        EVERY[name],
+        engine=engine,
+        commits=80,
+        seed=1,
+        evaluate=37,
+        tol=None,
     )
     assert_made_all_commits(name, run.status, run.schedule.commits, 80)
     assert run.manifest["engine"]["workers_lost"] == 0
@@ -86,13 +102,17 @@ def test_a_run_on_processes_equals_its_replay_bitwise(name: str) -> None:
 @pytest.mark.parametrize("name", SERIAL)
 def test_a_run_on_one_process_equals_its_replay_bitwise(name: str) -> None:
     engine = aq.Processes(1, start_method="fork")
-    run = aq.minimize(make_problem(name), algorithm_for(name), engine=engine, commits=20, seed=1)
+    run = aq.minimize(
+        make_problem(name), algorithm_for(name), engine=engine, commits=20, seed=1
+    )
     assert run.schedule.commits > 0
     assert_replays(run)
 
 
 def test_numbers_keep_their_types_on_the_way() -> None:
-    run = aq.minimize(PROBLEM, TypedSGD(), engine=aq.Processes(2, start_method="fork"), commits=30)
+    run = aq.minimize(
+        PROBLEM, TypedSGD(), engine=aq.Processes(2, start_method="fork"), commits=30
+    )
     assert run.counters["commits_counted"] == 30
     assert_replays(run)
 
@@ -103,25 +123,58 @@ def fail_later(progress: Progress) -> None:
         raise KeyError("missing")
 
 
-def test_a_run_leaves_no_process_no_descriptor_no_segment_and_no_mapping_behind() -> None:
+def test_a_run_leaves_no_process_no_descriptor_no_segment_and_no_mapping_behind() -> (
+    None
+):
     shm = Path("/dev/shm")
 
     def resources() -> tuple[set[int], int, set[str], int]:
-        ours = {p.name for p in shm.iterdir() if "asyncqn" in p.name} if shm.exists() else set()
+        ours = (
+            {p.name for p in shm.iterdir() if "asyncqn" in p.name}
+            if shm.exists()
+            else set()
+        )
         mappings = Path("/proc/self/maps").read_text().count("memfd:asyncqn")
-        return descendants(os.getpid()), len(os.listdir("/proc/self/fd")), ours, mappings
+        return (
+            descendants(os.getpid()),
+            len(os.listdir("/proc/self/fd")),
+            ours,
+            mappings,
+        )
 
-    aq.minimize(PROBLEM, EVERY["async-sgd"], engine=aq.Processes(2, start_method="fork"), commits=10)
+    aq.minimize(
+        PROBLEM,
+        EVERY["async-sgd"],
+        engine=aq.Processes(2, start_method="fork"),
+        commits=10,
+    )
     gc.collect()
     gc.disable()  # what goes only with a cycle of references would stay
     try:
         before = resources()
-        aq.minimize(PROBLEM, EVERY["async-sgd"], engine=aq.Processes(3, start_method="fork"), commits=10)
+        aq.minimize(
+            PROBLEM,
+            EVERY["async-sgd"],
+            engine=aq.Processes(3, start_method="fork"),
+            commits=10,
+        )
         engine = aq.Processes(2, start_method="fork")
         with pytest.raises(WorkerFailed):
-            aq.minimize(Slope(fail_at=30), EVERY["sgd"], engine=engine, commits=1000, theta0=START)
+            aq.minimize(
+                Slope(fail_at=30),
+                EVERY["sgd"],
+                engine=engine,
+                commits=1000,
+                theta0=START,
+            )
         with pytest.raises(KeyError):
-            aq.minimize(PROBLEM, EVERY["as-lbfgs"], engine=engine, commits=30, callback=fail_later)
+            aq.minimize(
+                PROBLEM,
+                EVERY["as-lbfgs"],
+                engine=engine,
+                commits=30,
+                callback=fail_later,
+            )
         assert (*before[:3], 0) == before
         assert resources() == before
     finally:
@@ -133,21 +186,29 @@ def test_twenty_runs_side_by_side_in_threads_all_return() -> None:
 
     def one(seed: int) -> None:
         engine = aq.Processes(2, start_method="fork")
-        runs[seed] = aq.minimize(PROBLEM, EVERY["async-sgd"], engine=engine, commits=40, seed=seed)
+        runs[seed] = aq.minimize(
+            PROBLEM, EVERY["async-sgd"], engine=engine, commits=40, seed=seed
+        )
 
-    threads = [threading.Thread(target=one, args=(seed,), daemon=True) for seed in range(20)]
+    threads = [
+        threading.Thread(target=one, args=(seed,), daemon=True) for seed in range(20)
+    ]
     for thread in threads:
         thread.start()
     until = time.monotonic() + 100.0
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
-    assert sorted(runs) == list(range(20)), "a run that is not there waits for the end of another"
+    assert sorted(runs) == list(range(20)), (
+        "a run that is not there waits for the end of another"
+    )
     assert {run.manifest["engine"]["workers_lost"] for run in runs.values()} == {0}
     for run in runs.values():
         assert_replays(run)
 
 
-def test_a_new_interpreter_computes_the_same_and_shares_the_data(tmp_path: Path) -> None:
+def test_a_new_interpreter_computes_the_same_and_shares_the_data(
+    tmp_path: Path,
+) -> None:
     class Own(Slope):  # cannot be imported by name: it travels by value
         def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
             super().grad(theta, rows, out)
@@ -158,7 +219,9 @@ def test_a_new_interpreter_computes_the_same_and_shares_the_data(tmp_path: Path)
     problem = Own()
     problem.y = np.linspace(1.0, 3.0, 30)
     engine = aq.Processes(2, start_method="spawn")
-    run = aq.minimize(problem, EVERY["as-lbfgs"], engine=engine, commits=30, theta0=START, check=False)
+    run = aq.minimize(
+        problem, EVERY["as-lbfgs"], engine=engine, commits=30, theta0=START, check=False
+    )
     said = {int(file.name): file.read_text() for file in tmp_path.iterdir()}
     assert said.pop(os.getpid()) == "False"
     assert list(said.values()) == ["True", "True"]
@@ -176,17 +239,28 @@ def test_arrays_in_shared_memory_are_views_that_may_be_written_to() -> None:
     assert np.array_equal(second["x"], x)
 
 
-def test_what_cannot_travel_to_a_new_interpreter_is_refused_and_forked_all_the_same() -> None:
+def test_what_cannot_travel_to_a_new_interpreter_is_refused_and_forked_all_the_same() -> (
+    None
+):
     problem = Slope()
     problem.lock = threading.Lock()  # type: ignore[attr-defined]
-    with pytest.raises(aq.BadInput, match=r"^Slope cannot be sent to other processes \(.*\): put it"):
-        aq.minimize(problem, EVERY["sgd"], engine=aq.Processes(1, start_method="spawn"), commits=10)
+    with pytest.raises(
+        aq.BadInput, match=r"^Slope cannot be sent to other processes \(.*\): put it"
+    ):
+        aq.minimize(
+            problem,
+            EVERY["sgd"],
+            engine=aq.Processes(1, start_method="spawn"),
+            commits=10,
+        )
     engine = aq.Processes(1, start_method="fork")
     run = aq.minimize(problem, EVERY["sgd"], engine=engine, commits=10, theta0=START)
     assert run.status == "completed"
 
 
-def test_fork_is_not_chosen_beside_what_does_not_survive_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fork_is_not_chosen_beside_what_does_not_survive_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for module in ("jax", "mpi4py.MPI", "torch", "numba.np.ufunc.parallel"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     assert why_not_fork() is None
@@ -207,14 +281,23 @@ def test_a_killed_worker_is_announced_and_not_replaced_while_another_is_added(
             os.kill(killed[0], signal.SIGKILL)
         if killed and progress.workers == 1 and len(killed) == 1:
             assert progress.workers_lost == 1
-            assert re.search(r"worker 0 was lost after commit \d+: 1 of 2 workers, 1 lost", caplog.text)
+            assert re.search(
+                r"worker 0 was lost after commit \d+: 1 of 2 workers, 1 lost",
+                caplog.text,
+            )
             killed.append(0)
             engine.add()
         if progress.workers == 2 and len(killed) == 2:
             raise StopIteration
 
     run = aq.minimize(
-        make_problem(name), EVERY[name], engine=engine, commits=10**6, evaluate=5, callback=callback, tol=None
+        make_problem(name),
+        EVERY[name],
+        engine=engine,
+        commits=10**6,
+        evaluate=5,
+        callback=callback,
+        tol=None,
     )
     assert run.status == "stopped"
     about = run.manifest["engine"]
@@ -245,7 +328,12 @@ def test_workers_killed_at_any_moment_never_change_what_is_replayed() -> None:
                 raise StopIteration
 
         run = aq.minimize(
-            PROBLEM, EVERY["as-lbfgs"], engine=engine, commits=10**6, evaluate=1, callback=begin
+            PROBLEM,
+            EVERY["as-lbfgs"],
+            engine=engine,
+            commits=10**6,
+            evaluate=1,
+            callback=begin,
         )
         killer.join()
         assert run.manifest["engine"]["workers_lost"] == 2
@@ -260,7 +348,12 @@ def test_a_run_stops_when_every_worker_is_gone() -> None:
             os.kill(process_of(engine, 0), signal.SIGKILL)
 
     run = aq.minimize(
-        PROBLEM, EVERY["async-sgd"], engine=engine, commits=10**6, evaluate=10, callback=callback
+        PROBLEM,
+        EVERY["async-sgd"],
+        engine=engine,
+        commits=10**6,
+        evaluate=10,
+        callback=callback,
     )
     assert (run.status, "every worker was gone" in run.message) == ("stopped", True)
     assert 10 <= run.schedule.commits < 10**6
@@ -276,7 +369,9 @@ def test_a_silent_worker_is_given_up_and_ended(tmp_path: Path) -> None:
                 time.sleep(600.0)
 
     engine = aq.Processes(2, give_up_after=3.0, start_method="fork")
-    run = aq.minimize(Stuck(), EVERY["mb-lbfgs"], engine=engine, commits=40, theta0=START, check=False)
+    run = aq.minimize(
+        Stuck(), EVERY["mb-lbfgs"], engine=engine, commits=40, theta0=START, check=False
+    )
     assert_made_all_commits("mb-lbfgs", run.status, run.nit, 40)
     assert run.manifest["engine"]["workers_lost"] == 1
     assert not alive(int(flag.read_text()))
@@ -294,9 +389,17 @@ def test_a_run_that_is_done_returns_without_a_worker_that_is_stopped(
             stopped.append(process_of(engine, 1))
             os.kill(stopped[0], signal.SIGSTOP)
 
-    with pytest.warns(UserWarning, match=r"^worker 1 did not answer at the end of the run and was given up"):
+    with pytest.warns(
+        UserWarning,
+        match=r"^worker 1 did not answer at the end of the run and was given up",
+    ):
         run = aq.minimize(
-            PROBLEM, EVERY["async-sgd"], engine=engine, commits=100, evaluate=20, callback=callback
+            PROBLEM,
+            EVERY["async-sgd"],
+            engine=engine,
+            commits=100,
+            evaluate=20,
+            callback=callback,
         )
     assert_made_all_commits("async-sgd", run.status, run.nit, 100)
     about = run.manifest["engine"]
@@ -308,7 +411,9 @@ def test_a_run_that_is_done_returns_without_a_worker_that_is_stopped(
 def test_updates_are_rejected_dropped_counted_and_replayed() -> None:
     problem = Slope(poison=5)
     engine = aq.Processes(2, max_staleness=1, start_method="fork")
-    run = aq.minimize(problem, EVERY["as-lbfgs"], engine=engine, commits=100, seed=2, theta0=START)
+    run = aq.minimize(
+        problem, EVERY["as-lbfgs"], engine=engine, commits=100, seed=2, theta0=START
+    )
     assert run.counters["updates_rejected"] > 0
     assert run.counters["staleness_max"] <= 1
     assert_replays(run, problem)
@@ -318,15 +423,25 @@ def test_an_error_in_a_problem_ends_the_run_and_names_worker_and_step() -> None:
     words = r"^worker 0 failed in its step \d+, computing on .* \(ZeroDivisionError: the data are gone\)\.\n"
     engine = aq.Processes(1, start_method="fork")
     with pytest.raises(WorkerFailed, match=words) as raised:
-        aq.minimize(Slope(fail_at=40), EVERY["mb-lbfgs"], engine=engine, commits=1000, theta0=START)
+        aq.minimize(
+            Slope(fail_at=40),
+            EVERY["mb-lbfgs"],
+            engine=engine,
+            commits=1000,
+            theta0=START,
+        )
     assert "in grad" in raised.value.__notes__[0]
 
     class Broken(Slope):
         def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
             raise ZeroDivisionError("the data are gone")
 
-    with pytest.raises(WorkerFailed, match=r"^worker 0 failed in its step 0, computing on version 0 "):
-        aq.minimize(Broken(), EVERY["sgd"], engine=engine, commits=10, theta0=START, check=False)
+    with pytest.raises(
+        WorkerFailed, match=r"^worker 0 failed in its step 0, computing on version 0 "
+    ):
+        aq.minimize(
+            Broken(), EVERY["sgd"], engine=engine, commits=10, theta0=START, check=False
+        )
 
 
 def test_computations_last_at_least_as_long_as_the_timing_model_says() -> None:
@@ -337,11 +452,17 @@ def test_computations_last_at_least_as_long_as_the_timing_model_says() -> None:
     assert fast.delivered > slow.delivered > 0
     # Worker 1 takes 8 units for each, messages included; the clock can only be late.
     times = run.schedule.time[run.schedule.worker == 1]
-    assert np.all(times >= 8 * np.arange(1, times.size + 1) * (1 - 1e-9) - (run.schedule.commit[-1] == 0) * 8)
+    assert np.all(
+        times
+        >= 8 * np.arange(1, times.size + 1) * (1 - 1e-9)
+        - (run.schedule.commit[-1] == 0) * 8
+    )
     assert_replays(run)
 
 
-def test_a_stopped_run_goes_on_from_its_checkpoint_and_replays_as_a_whole(tmp_path: Path) -> None:
+def test_a_stopped_run_goes_on_from_its_checkpoint_and_replays_as_a_whole(
+    tmp_path: Path,
+) -> None:
     def callback(progress: Any) -> None:
         if progress.commit >= 40:
             raise StopIteration
@@ -353,7 +474,11 @@ def test_a_stopped_run_goes_on_from_its_checkpoint_and_replays_as_a_whole(tmp_pa
     run = aq.resume(tmp_path / "c")
     assert_made_all_commits("as-lbfgs", run.status, run.schedule.commits, 80)
     about = run.manifest["engine"]
-    assert (about["kind"], about["resumed_from"], about["workers_joined"]) == ("processes", 40, 0)
+    assert (about["kind"], about["resumed_from"], about["workers_joined"]) == (
+        "processes",
+        40,
+        0,
+    )
     assert about["start_method"] == "fork"
     assert_replays(run)
 
@@ -367,21 +492,41 @@ JOB = (
 
 def command(folder: Path, commits: int, *more: str) -> list[str]:
     (folder / "job.toml").write_text(JOB.format(commits))
-    return [sys.executable, "-m", "asyncqn", "run", "job.toml", "--engine", "processes", "--quiet", *more]
+    return [
+        sys.executable,
+        "-m",
+        "asyncqn",
+        "run",
+        "job.toml",
+        "--engine",
+        "processes",
+        "--quiet",
+        *more,
+    ]
 
 
 def test_the_command_runs_processes_and_prints_one_json_object(tmp_path: Path) -> None:
-    words = command(tmp_path, 40, "--slow", "--time-unit", "1e-3", "--save", "r", "--json")
+    words = command(
+        tmp_path, 40, "--slow", "--time-unit", "1e-3", "--save", "r", "--json"
+    )
     done = subprocess.run(words, cwd=tmp_path, env=child_environment(), capture_output=True, text=True,
                           timeout=100, check=False)  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     numbers = json.loads(done.stdout)
-    assert (numbers["engine"], numbers["workers"], numbers["workers_lost"]) == ("processes", 2, 0)
+    assert (numbers["engine"], numbers["workers"], numbers["workers_lost"]) == (
+        "processes",
+        2,
+        0,
+    )
     aq.replay(tmp_path / "r")
 
 
-@pytest.mark.parametrize("how", ["master killed", "all but a worker killed", "interrupted"])
-def test_no_process_outlives_its_master_and_the_run_can_go_on(how: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "how", ["master killed", "all but a worker killed", "interrupted"]
+)
+def test_no_process_outlives_its_master_and_the_run_can_go_on(
+    how: str, tmp_path: Path
+) -> None:
     words = command(tmp_path, 10**8, "--checkpoint", "c", "--checkpoint-every", "0.1")
     with subprocess.Popen(
         words,
@@ -400,7 +545,11 @@ def test_no_process_outlives_its_master_and_the_run_can_go_on(how: str, tmp_path
             os.killpg(master.pid, signal.SIGINT)  # as a terminal does: everyone gets it
         else:
             (server,) = (pid for pid in family if descendants(pid))
-            for pid in (master.pid, server) if how == "all but a worker killed" else (master.pid,):
+            for pid in (
+                (master.pid, server)
+                if how == "all but a worker killed"
+                else (master.pid,)
+            ):
                 os.kill(pid, signal.SIGKILL)
         err = master.communicate(timeout=60)[1]
     assert left_of(family) == set()
@@ -427,6 +576,8 @@ def test_no_process_outlives_its_master_and_the_run_can_go_on(how: str, tmp_path
         ({"workers": 2, "timing_model": aq.Cluster(2, deaths={0: 1.0})}, "deaths"),
     ],
 )
-def test_impossible_parameters_are_refused(arguments: dict[str, Any], words: str) -> None:
+def test_impossible_parameters_are_refused(
+    arguments: dict[str, Any], words: str
+) -> None:
     with pytest.raises(aq.BadInput, match=words):
         aq.Processes(**arguments)

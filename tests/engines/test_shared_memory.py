@@ -62,7 +62,9 @@ def test_strangers_find_no_room() -> None:
     offer.close()
 
 
-def test_a_system_without_such_memory_offers_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_such_memory_offers_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(shared, "_machine", lambda: None)
     assert offer_room(100) is None
     monkeypatch.undo()
@@ -72,5 +74,7 @@ def test_a_system_without_such_memory_offers_none(monkeypatch: pytest.MonkeyPatc
 
 def test_a_room_beyond_all_addresses_is_not_offered() -> None:
     before = len(os.listdir("/proc/self/fd"))
-    assert offer_room(1 << 60) is None  # nothing is touched: there is no place to map it to
+    assert (
+        offer_room(1 << 60) is None
+    )  # nothing is touched: there is no place to map it to
     assert len(os.listdir("/proc/self/fd")) == before

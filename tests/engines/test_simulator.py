@@ -40,9 +40,13 @@ def stretches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def from_zero(request: Request, cluster: aq.Cluster) -> aq.Run:
     """The run on the last of the same lengths that it reaches, each computed from the start."""
-    stretched = stretched_to(cluster, request.algorithm, request.commits, int(request.problem.n_data))
+    stretched = stretched_to(
+        cluster, request.algorithm, request.commits, int(request.problem.n_data)
+    )
     for length in simulator.schedule_lengths(request):
-        schedule = aq.simulate(stretched, request.algorithm.stages, length, request.seed)
+        schedule = aq.simulate(
+            stretched, request.algorithm.stages, length, request.seed
+        )
         engine = {"kind": "simulator", "workers": cluster.workers}
         run = run_schedule(replace(request, commits=length), schedule, engine=engine)
         if run.schedule.commits < length:
@@ -61,11 +65,19 @@ def same(a: aq.Run, b: aq.Run) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_a_run_that_outlives_its_schedule_has_the_bits_of_one_that_does_not(name, stretches) -> None:
+def test_a_run_that_outlives_its_schedule_has_the_bits_of_one_that_does_not(
+    name, stretches
+) -> None:
     problem, algorithm = problem_for(name), EXAMPLES[name]
     cluster = aq.Cluster(workers=1 if name in SERIAL else 4, worker_std=0.5)
     request = Request(
-        problem, algorithm, np.zeros(problem.dim), commits=100, seed=3, evaluate=7, stopping=NEVER
+        problem,
+        algorithm,
+        np.zeros(problem.dim),
+        commits=100,
+        seed=3,
+        evaluate=7,
+        stopping=NEVER,
     )
     run = aq.Simulator(cluster).minimize(request)
     assert simulator.schedule_lengths(request) == [6, 25, 100]
@@ -74,7 +86,9 @@ def test_a_run_that_outlives_its_schedule_has_the_bits_of_one_that_does_not(name
     assert made < len(stretches) - made, "fewer commits are made again"
 
 
-def test_few_commits_are_made_again_and_a_callback_hears_of_each_once(stretches) -> None:
+def test_few_commits_are_made_again_and_a_callback_hears_of_each_once(
+    stretches,
+) -> None:
     problem, told = aq.LinearGaussian.random(dim=5, n_data=40, seed=0), []
     cluster = aq.Cluster(workers=3, worker_std=0.1)
     request = Request(
@@ -96,7 +110,9 @@ def test_few_commits_are_made_again_and_a_callback_hears_of_each_once(stretches)
     assert run.keep.commit.tolist() == list(range(2, 201, 2))
     direct: list[tuple[int, float]] = []
     whole = aq.simulate(cluster, request.algorithm.stages, 200, 0)
-    listening = replace(request, callback=lambda p: direct.append((p.commit, p.staleness)))
+    listening = replace(
+        request, callback=lambda p: direct.append((p.commit, p.staleness))
+    )
     run_schedule(listening, whole, engine={"kind": "simulator", "workers": 3})
     assert set(direct) <= set(told)
 
@@ -108,7 +124,10 @@ def test_a_worker_that_dies_or_joins_late_leads_to_the_same_run(stretches) -> No
         aq.Cluster(workers=3, worker_std=0.3, joins={2: 12.0}),
     ):
         request = Request(
-            *(problem, aq.AsyncSGD(h=1e-3, batch=5), np.zeros(5)), commits=150, evaluate=4, stopping=NEVER
+            *(problem, aq.AsyncSGD(h=1e-3, batch=5), np.zeros(5)),
+            commits=150,
+            evaluate=4,
+            stopping=NEVER,
         )
         same(aq.Simulator(cluster).minimize(request), from_zero(request, cluster))
 

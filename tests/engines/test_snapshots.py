@@ -19,7 +19,9 @@ PROBLEM = make_problem()
 SGD = aq.AsyncSGD(h=1e-5, batch=10)
 
 
-@pytest.mark.parametrize("engine", [aq.Threads(2), aq.Processes(2)], ids=["threads", "processes"])
+@pytest.mark.parametrize(
+    "engine", [aq.Threads(2), aq.Processes(2)], ids=["threads", "processes"]
+)
 def test_on_a_slow_disk_no_checkpoint_begins_before_the_one_before_is_written(
     engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,4 +73,6 @@ def test_a_worker_that_dies_owing_its_state_does_not_end_the_checkpoints(
         checkpoint=tmp_path / "c", checkpoint_every=1, tol=None,
     )  # fmt: skip
     assert run.manifest["engine"]["workers_lost"] == 1
-    assert any(50 < commit < run.nit for commit in commits), "those after the death are written, too"
+    assert any(50 < commit < run.nit for commit in commits), (
+        "those after the death are written, too"
+    )

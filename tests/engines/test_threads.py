@@ -9,7 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engines.runs import EVERY, Slope, assert_made_all_commits, assert_replays, make_problem
+from engines.runs import (
+    EVERY,
+    Slope,
+    assert_made_all_commits,
+    assert_replays,
+    make_problem,
+)
 from examples import EXAMPLES, STOCHASTIC
 
 import asyncqn as aq
@@ -22,7 +28,9 @@ PROBLEM = make_problem()
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize("name", list(EVERY))
-def test_a_run_on_threads_equals_its_replay_bitwise_repeatedly(name: str, workers: int) -> None:
+def test_a_run_on_threads_equals_its_replay_bitwise_repeatedly(
+    name: str, workers: int
+) -> None:
     for seed in range(3):
         run = aq.minimize(
             make_problem(name),
@@ -41,7 +49,9 @@ def test_a_run_on_threads_equals_its_replay_bitwise_repeatedly(name: str, worker
 def test_one_thread_equals_the_simulator_with_one_worker(name: str) -> None:
     algorithm, problem = {**EXAMPLES, **EVERY}[name], make_problem(name)
     real = aq.minimize(problem, algorithm, engine=aq.Threads(1), commits=60, seed=4)
-    simulated = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(1)), commits=60, seed=4)
+    simulated = aq.minimize(
+        problem, algorithm, engine=aq.Simulator(aq.Cluster(1)), commits=60, seed=4
+    )
     assert real.theta.tobytes() == simulated.theta.tobytes()
     assert_replays(real)
 
@@ -65,7 +75,10 @@ def test_sleeping_workers_interleave_as_the_timing_model_says() -> None:
     # Worker 0 takes 2 units, worker 1 takes 7: 3 or 4 commits of the first per commit of the second.
     cluster = aq.Cluster(2, worker_mean=(2.0, 7.0))
     run = aq.minimize(
-        PROBLEM, EVERY["async-sgd"], engine=aq.Threads(timing_model=cluster, time_unit=0.01), commits=30
+        PROBLEM,
+        EVERY["async-sgd"],
+        engine=aq.Threads(timing_model=cluster, time_unit=0.01),
+        commits=30,
     )
     fast, slow = run.schedule.per_worker()
     assert fast.delivered > 2 * slow.delivered > 0
@@ -75,7 +88,11 @@ def test_sleeping_workers_interleave_as_the_timing_model_says() -> None:
 def test_slow_machines_stretch_every_computation_at_least_to_its_drawn_time() -> None:
     cluster = aq.Cluster(1, worker_mean=1.0, worker_std=0.5, message=0.5, master=0.25)
     run = aq.minimize(
-        PROBLEM, EVERY["sgd"], engine=aq.Threads(timing_model=cluster, time_unit=1e-3), commits=20, seed=6
+        PROBLEM,
+        EVERY["sgd"],
+        engine=aq.Threads(timing_model=cluster, time_unit=1e-3),
+        commits=20,
+        seed=6,
     )
     ideal = np.cumsum(cluster.compute_times(6, 0, 20) + 0.75)
     # The clock can only be late; one part in 10^9 is for rounding of sums of differences.
@@ -110,27 +127,37 @@ def test_forty_sleeping_threads_with_deaths_and_a_late_joiner_replay() -> None:
 
 
 def test_a_run_whose_workers_all_die_stops_and_says_so() -> None:
-    engine = aq.Threads(timing_model=aq.Cluster(2, worker_mean=1.0, deaths={0: 2.5, 1: 4.5}), time_unit=0.01)
+    engine = aq.Threads(
+        timing_model=aq.Cluster(2, worker_mean=1.0, deaths={0: 2.5, 1: 4.5}),
+        time_unit=0.01,
+    )
     run = aq.minimize(PROBLEM, EVERY["sgld"], engine=engine, commits=100)
     assert run.status == "stopped"
     assert "every worker was gone" in run.message
-    assert_replays(run) if run.manifest["engine"]["workers_lost"] == 0 else aq.replay(run)
+    assert_replays(run) if run.manifest["engine"]["workers_lost"] == 0 else aq.replay(
+        run
+    )
 
 
 @pytest.mark.parametrize("name", ["async-sgd", "mb-lbfgs"])
 def test_a_problem_in_plain_python_runs_and_replays(name: str) -> None:
     problem = Slope()
-    run = aq.minimize(problem, EVERY[name], engine=aq.Threads(3), commits=60, theta0=np.array([3.0]))
+    run = aq.minimize(
+        problem, EVERY[name], engine=aq.Threads(3), commits=60, theta0=np.array([3.0])
+    )
     assert run.fun < problem.value(np.array([3.0]))
     assert_replays(run, problem)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("name", ["as-lbfgs", "mb-lbfgs"])
-def test_an_error_in_a_problem_ends_the_run_and_names_worker_and_step(name: str, workers: int) -> None:
+def test_an_error_in_a_problem_ends_the_run_and_names_worker_and_step(
+    name: str, workers: int
+) -> None:
     problem = Slope(fail_at=40)
     with pytest.raises(
-        WorkerFailed, match=r"worker \d failed in its step \d+, .*ZeroDivisionError: the data are"
+        WorkerFailed,
+        match=r"worker \d failed in its step \d+, .*ZeroDivisionError: the data are",
     ):
         aq.minimize(problem, EVERY[name], engine=aq.Threads(workers), commits=1000)
     assert not [t for t in threading.enumerate() if t.name.startswith("asyncqn worker")]
@@ -142,7 +169,14 @@ def test_an_error_in_a_callback_reaches_the_caller_and_leaves_no_thread() -> Non
             raise LookupError("no such figure")
 
     with pytest.raises(LookupError, match="no such figure"):
-        aq.minimize(PROBLEM, EVERY["sgd"], engine=aq.Threads(2), commits=500, evaluate=10, callback=callback)
+        aq.minimize(
+            PROBLEM,
+            EVERY["sgd"],
+            engine=aq.Threads(2),
+            commits=500,
+            evaluate=10,
+            callback=callback,
+        )
     assert not [t for t in threading.enumerate() if t.name.startswith("asyncqn worker")]
 
 
@@ -155,7 +189,14 @@ def test_a_callback_stops_the_run_which_replays_to_its_end(name: str) -> None:
         if progress.commit >= 30:
             raise StopIteration
 
-    run = aq.minimize(PROBLEM, EVERY[name], engine=aq.Threads(3), commits=500, evaluate=10, callback=callback)
+    run = aq.minimize(
+        PROBLEM,
+        EVERY[name],
+        engine=aq.Threads(3),
+        commits=500,
+        evaluate=10,
+        callback=callback,
+    )
     assert (run.status, run.schedule.commits) == ("stopped", 30)
     assert [commit for commit, _ in seen] == [0, 10, 20, 30]
     assert seen[-1][1] == 3
@@ -163,16 +204,27 @@ def test_a_callback_stops_the_run_which_replays_to_its_end(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in STOCHASTIC if name in EVERY])
-def test_updates_that_are_not_numbers_are_rejected_counted_and_replayed(name: str) -> None:
+def test_updates_that_are_not_numbers_are_rejected_counted_and_replayed(
+    name: str,
+) -> None:
     problem = Slope(poison=5)
-    run = aq.minimize(problem, EVERY[name], engine=aq.Threads(2), commits=200, seed=2, theta0=np.array([1.0]))
+    run = aq.minimize(
+        problem,
+        EVERY[name],
+        engine=aq.Threads(2),
+        commits=200,
+        seed=2,
+        theta0=np.array([1.0]),
+    )
     assert run.counters["updates_rejected"] > 0
     assert np.isfinite(run.theta).all()
     assert_replays(run, problem)
 
 
 def test_a_diverging_run_ends_with_advice_and_replays_as_diverged() -> None:
-    run = aq.minimize(PROBLEM, aq.AsyncSGD(h=10.0, batch=10), engine=aq.Threads(2), commits=5000)
+    run = aq.minimize(
+        PROBLEM, aq.AsyncSGD(h=10.0, batch=10), engine=aq.Threads(2), commits=5000
+    )
     assert run.status == "diverged"
     assert "the step h" in run.message
     again = aq.replay(run)
@@ -181,7 +233,9 @@ def test_a_diverging_run_ends_with_advice_and_replays_as_diverged() -> None:
 
 def test_the_staleness_bound_holds_and_dropped_updates_replay() -> None:
     engine = aq.Threads(
-        timing_model=aq.Cluster(4, worker_mean=(1.0, 1.0, 1.0, 9.0)), time_unit=2e-3, max_staleness=5
+        timing_model=aq.Cluster(4, worker_mean=(1.0, 1.0, 1.0, 9.0)),
+        time_unit=2e-3,
+        max_staleness=5,
     )
     run = aq.minimize(PROBLEM, EVERY["as-lbfgs"], engine=engine, commits=80)
     assert run.counters["staleness_max"] <= 5
@@ -192,17 +246,25 @@ def test_the_staleness_bound_holds_and_dropped_updates_replay() -> None:
 def test_a_silent_worker_is_given_up_and_the_round_goes_on() -> None:
     class Stuck(Slope):
         released = threading.Event()
-        turns = itertools.count(1)  # `calls` of several threads at once may skip a number
+        turns = itertools.count(
+            1
+        )  # `calls` of several threads at once may skip a number
 
         def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
             super().grad(theta, rows, out)
-            if next(self.turns) == 20:  # the first nine belong to the steps before the clock starts
+            if (
+                next(self.turns) == 20
+            ):  # the first nine belong to the steps before the clock starts
                 self.released.wait(60.0)
 
     problem = Stuck()
-    away = np.array([3.0])  # zero is the optimum, from which the noise of minibatches can only rise
+    away = np.array(
+        [3.0]
+    )  # zero is the optimum, from which the noise of minibatches can only rise
     engine = aq.Threads(3, give_up_after=3.0)
-    run = aq.minimize(problem, EVERY["mb-lbfgs"], engine=engine, theta0=away, commits=20)
+    run = aq.minimize(
+        problem, EVERY["mb-lbfgs"], engine=engine, theta0=away, commits=20
+    )
     problem.released.set()
     assert_made_all_commits("mb-lbfgs", run.status, run.nit, 20)
     assert run.manifest["engine"]["workers_lost"] == 1
@@ -225,7 +287,9 @@ def test_a_run_that_is_done_returns_without_a_worker_that_still_computes(
     monkeypatch.setattr("asyncqn.engines.coordinator.LAST_WAIT", 1.0)
     problem = Stuck()
     try:
-        with pytest.warns(UserWarning, match=r"^worker 1 did not answer at the end of the run"):
+        with pytest.warns(
+            UserWarning, match=r"^worker 1 did not answer at the end of the run"
+        ):
             run = aq.minimize(
                 problem, EVERY["async-sgd"],
                 engine=aq.Threads(2), theta0=np.array([3.0]), commits=100, check=False,
@@ -257,7 +321,9 @@ def test_the_clock_stands_still_while_it_is_paused() -> None:
         ({"workers": 2, "give_up_after": 0.0}, "give_up_after"),
     ],
 )
-def test_impossible_parameters_are_refused(arguments: dict[str, Any], words: str) -> None:
+def test_impossible_parameters_are_refused(
+    arguments: dict[str, Any], words: str
+) -> None:
     with pytest.raises(aq.BadInput, match=words):
         aq.Threads(**arguments)
 
@@ -277,9 +343,13 @@ def test_what_is_computed_to_warm_up_and_thrown_away_looks_at_few_rows() -> None
     assert max(looked) <= 4096
 
 
-def test_a_run_that_ends_by_passes_replays_though_its_passes_are_no_sum_of_binary_fractions() -> None:
+def test_a_run_that_ends_by_passes_replays_though_its_passes_are_no_sum_of_binary_fractions() -> (
+    None
+):
     # 100 parts: a hundredth, added three hundred times, is less than three by rounding.
     problem = aq.LogisticRegression.random(n_data=600, dim=4, seed=1)
-    run = aq.minimize(problem, aq.TableLBFGS(100, 3), engine=aq.Threads(2), max_passes=3)
+    run = aq.minimize(
+        problem, aq.TableLBFGS(100, 3), engine=aq.Threads(2), max_passes=3
+    )
     assert run.nit == 300
     assert aq.replay(run, problem=problem).theta.tobytes() == run.theta.tobytes()

@@ -58,7 +58,9 @@ def loop_of(problem: Any, **more: Any) -> tuple[WorkerLoop, Any]:
 
 
 def test_every_order_is_computed_sent_and_measured() -> None:
-    loop, view = loop_of(Quadratic.random(), measured=lambda computation: computation != 1)
+    loop, view = loop_of(
+        Quadratic.random(), measured=lambda computation: computation != 1
+    )
     link = ListLink(view, orders(3))
     loop.run(link)
     assert len(link.sent) == 3
@@ -73,7 +75,9 @@ def test_a_state_is_handed_in_before_the_step_it_is_asked_with() -> None:
     assert len(link.states) == 1
 
 
-def test_a_computation_is_stretched_with_its_messages_and_a_death_ends_the_loop() -> None:
+def test_a_computation_is_stretched_with_its_messages_and_a_death_ends_the_loop() -> (
+    None
+):
     cluster = aq.Cluster(1, worker_mean=7.0, message=2.0)
     loop, view = loop_of(Quadratic.random(), timing_model=cluster)
     link = ListLink(view, orders(2))
@@ -84,7 +88,9 @@ def test_a_computation_is_stretched_with_its_messages_and_a_death_ends_the_loop(
         loop, view = loop_of(Quadratic.random(), timing_model=mortal)
         link = ListLink(view, orders(2), over=over)
         loop.run(link)
-        assert (len(link.sent), link.slept[0]) == (sent, 12.0), "at the end of a run nobody dies"
+        assert (len(link.sent), link.slept[0]) == (sent, 12.0), (
+            "at the end of a run nobody dies"
+        )
 
 
 def test_an_error_names_the_worker_and_its_step() -> None:
@@ -93,10 +99,16 @@ def test_an_error_names_the_worker_and_its_step() -> None:
             raise ZeroDivisionError("the data are gone")
 
     loop, view = loop_of(Broken.random())
-    with pytest.raises(WorkerFailed, match=r"^worker 0 failed in its step 0, .*the data are gone\)\.$"):
+    with pytest.raises(
+        WorkerFailed, match=r"^worker 0 failed in its step 0, .*the data are gone\)\.$"
+    ):
         loop.run(ListLink(view, orders(1)))
 
 
 def test_no_engine_has_a_loop_of_its_own() -> None:
-    users = [path.name for path in ENGINES.rglob("*.py") if "WorkerSteps(" in path.read_text()]
+    users = [
+        path.name
+        for path in ENGINES.rglob("*.py")
+        if "WorkerSteps(" in path.read_text()
+    ]
     assert sorted(users) == ["precompile.py", "worker_loop.py"]

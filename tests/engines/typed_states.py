@@ -42,7 +42,9 @@ def assert_types(state: Any) -> None:
     """Every field is of the type it is declared as, and no number has become an array."""
     for name, kind in zip(state._fields, KINDS[type(state).__name__]):
         value = getattr(state, name)
-        assert type(value) is kind, f"{type(state).__name__}.{name} is a {type(value).__name__}"
+        assert type(value) is kind, (
+            f"{type(state).__name__}.{name} is a {type(value).__name__}"
+        )
         if isinstance(value, Size):
             assert_types(value)
 
@@ -77,16 +79,25 @@ class TypedSGD:
         rows = task.stream.rows(problem.n_data, np.zeros(3, np.int64))
         problem.grad(view.theta, rows, local.d_theta)
         local.d_theta[...] *= -self.h / (1 + 0.01 * view.count) * view.size.norm
-        return Update(local.d_theta, view.count, Size(float(local.steps), view.size.recent + local.steps))
+        return Update(
+            local.d_theta,
+            view.count,
+            Size(float(local.steps), view.size.recent + local.steps),
+        )
 
     def learn(self, view: Iterate, local: Worker, problem: Any, task: Any) -> Worker:
         assert_types(view)
-        return local._replace(steps=local.steps + 1, size=Size(local.size.norm + 1.0, local.size.recent + 1))
+        return local._replace(
+            steps=local.steps + 1,
+            size=Size(local.size.norm + 1.0, local.size.recent + 1),
+        )
 
     def forget(self, local: Worker) -> Worker:
         return local._replace(steps=0)
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Any) -> Iterate:
+    def apply(
+        self, iterate: Iterate, updates: Sequence[Update], commit: Any
+    ) -> Iterate:
         for update in updates:
             assert_types(update)
             iterate.theta[...] += update.d_theta
@@ -98,4 +109,7 @@ class TypedSGD:
         return iterate
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return {"commits_counted": iterate.count, "steps": sum(local.steps for local in locals_)}
+        return {
+            "commits_counted": iterate.count,
+            "steps": sum(local.steps for local in locals_),
+        }

@@ -29,12 +29,16 @@ REGRESSORS = [ours.Ridge, ours.PoissonRegressor]
 ESTIMATORS = [ours.LogisticRegression, *REGRESSORS]
 
 
-@pytest.mark.timeout(400)  # sixty checks, and all kernels are compiled for both storages
+@pytest.mark.timeout(
+    400
+)  # sixty checks, and all kernels are compiled for both storages
 @pytest.mark.parametrize("kind", ESTIMATORS)
 def test_scikit_learns_own_checks_pass(kind):
     results = check_estimator(kind(), on_skip=None)  # a check that fails raises
     skipped = [each["check_name"] for each in results if each["status"] != "passed"]
-    assert skipped == ["check_array_api_input"]  # needs SCIPY_ARRAY_API, and we take NumPy's arrays alone
+    assert skipped == [
+        "check_array_api_input"
+    ]  # needs SCIPY_ARRAY_API, and we take NumPy's arrays alone
     assert any("sparse" in each["check_name"] for each in results)
 
 
@@ -67,10 +71,22 @@ def pairs_of_models():
                 y,
             )
     for alpha in (0.0, 2.0):
-        yield f"ridge {alpha}", ours.Ridge(alpha), theirs.Ridge(alpha, solver="svd"), outliers
+        yield (
+            f"ridge {alpha}",
+            ours.Ridge(alpha),
+            theirs.Ridge(alpha, solver="svd"),
+            outliers,
+        )
     for alpha in (0.0, 0.1):
-        poisson = theirs.PoissonRegressor(alpha=alpha, solver="newton-cholesky", **TIGHT)
-        yield f"poisson {alpha}", ours.PoissonRegressor(alpha=alpha), poisson, rng.poisson(np.exp(z))
+        poisson = theirs.PoissonRegressor(
+            alpha=alpha, solver="newton-cholesky", **TIGHT
+        )
+        yield (
+            f"poisson {alpha}",
+            ours.PoissonRegressor(alpha=alpha),
+            poisson,
+            rng.poisson(np.exp(z)),
+        )
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -81,13 +97,19 @@ def test_coefficients_are_those_of_scikit_learn(intercept, weighted):
         sample_weight = weights if weighted else None
         other.set_params(fit_intercept=intercept)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # no penalty: theirs asks for another spelling of it
+            warnings.simplefilter(
+                "ignore"
+            )  # no penalty: theirs asks for another spelling of it
             other.fit(X, y, sample_weight)
         for rows in (X, sparse.csr_matrix(X)):
-            own.set_params(fit_intercept=intercept, tol=1e-12).fit(rows, y, sample_weight)
+            own.set_params(fit_intercept=intercept, tol=1e-12).fit(
+                rows, y, sample_weight
+            )
             # A gradient of 1e-10 over curvatures above 1e-3 of the data's own, with a wide margin.
             np.testing.assert_allclose(own.coef_, other.coef_, atol=1e-5, err_msg=name)
-            np.testing.assert_allclose(own.intercept_, other.intercept_, atol=1e-5, err_msg=name)
+            np.testing.assert_allclose(
+                own.intercept_, other.intercept_, atol=1e-5, err_msg=name
+            )
             assert own.score(X, y) == pytest.approx(other.score(X, y), abs=1e-5)
             if hasattr(other, "scale_"):
                 assert own.scale_ == pytest.approx(other.scale_, rel=1e-5)
@@ -101,15 +123,21 @@ def test_default_tolerances_are_good_for_predictions():
             warnings.simplefilter("ignore")
             other.fit(X, y)
         # A gradient of 1e-4 of the mean loss over a curvature of about 0.1 is 1e-3 of a coefficient.
-        np.testing.assert_allclose(own.fit(X, y).coef_, other.coef_, atol=2e-3, err_msg=name)
+        np.testing.assert_allclose(
+            own.fit(X, y).coef_, other.coef_, atol=2e-3, err_msg=name
+        )
 
 
 def test_class_weights_are_those_of_scikit_learn():
     X, z, weights, _ = some_rows()
     y = np.where(z > 1.0, "many", "few")
     for class_weight in ("balanced", {"many": 3.0, "few": 0.5}):
-        own = ours.LogisticRegression(class_weight=class_weight, tol=1e-12).fit(X, y, weights)
-        other = theirs.LogisticRegression(class_weight=class_weight, **TIGHT).fit(X, y, weights)
+        own = ours.LogisticRegression(class_weight=class_weight, tol=1e-12).fit(
+            X, y, weights
+        )
+        other = theirs.LogisticRegression(class_weight=class_weight, **TIGHT).fit(
+            X, y, weights
+        )
         np.testing.assert_allclose(own.coef_, other.coef_, atol=1e-5)
 
 
@@ -117,7 +145,8 @@ def test_class_weights_are_those_of_scikit_learn():
 
 
 @pytest.mark.parametrize(
-    "labels", [("no", "yes"), (1, 2), (False, True), (-1.0, 1.0), ("a", "b", "c"), (3, 5, 9)]
+    "labels",
+    [("no", "yes"), (1, 2), (False, True), (-1.0, 1.0), ("a", "b", "c"), (3, 5, 9)],
 )
 def test_labels_of_any_kind_come_back(labels):
     X, z, _, _ = some_rows()
@@ -134,9 +163,13 @@ def test_labels_of_any_kind_come_back(labels):
 
 def test_one_class_is_refused_in_a_sentence():
     X, _, _, _ = some_rows()
-    with pytest.raises(aq.BadInput, match=r"^y has only one class, spam: .* at least two classes\.$"):
+    with pytest.raises(
+        aq.BadInput, match=r"^y has only one class, spam: .* at least two classes\.$"
+    ):
         ours.LogisticRegression().fit(X, np.full(len(X), "spam"))
-    with pytest.raises(aq.BadInput, match=r"^all rows with a positive weight belong to one class"):
+    with pytest.raises(
+        aq.BadInput, match=r"^all rows with a positive weight belong to one class"
+    ):
         ours.LogisticRegression().fit(X, np.arange(len(X)) % 2, np.arange(len(X)) % 2)
 
 
@@ -145,7 +178,10 @@ def test_one_class_is_refused_in_a_sentence():
     [
         ({"C": 0.0}, "C must be a positive number or infinity, not 0.0."),
         ({"tol": -1.0}, "tol must be a positive finite number, not -1.0."),
-        ({"engine": 3}, "engine must be an engine, such as Threads(2), or None, not 3."),
+        (
+            {"engine": 3},
+            "engine must be an engine, such as Threads(2), or None, not 3.",
+        ),
         ({"workers": 0}, "workers must be an integer of at least 1 or None, not 0."),
         (
             {"workers": 1, "engine": aq.Threads(1)},
@@ -165,11 +201,15 @@ def test_a_wrong_parameter_is_refused_when_it_is_used(parameters, sentence):
 
 def test_pipelines_frames_and_grid_searches_in_other_processes():
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
-    pipeline = make_pipeline(StandardScaler(), ours.LogisticRegression()).set_output(transform="pandas")
+    pipeline = make_pipeline(StandardScaler(), ours.LogisticRegression()).set_output(
+        transform="pandas"
+    )
     pipeline.fit(X, y)
     assert list(pipeline[-1].feature_names_in_) == list(X.columns)
     assert cross_val_score(pipeline, X, y, cv=3).min() > 0.95
-    search = GridSearchCV(pipeline, {"logisticregression__C": [1e-4, 1.0]}, cv=3, n_jobs=2).fit(X, y)
+    search = GridSearchCV(
+        pipeline, {"logisticregression__C": [1e-4, 1.0]}, cv=3, n_jobs=2
+    ).fit(X, y)
     assert search.best_params_ == {"logisticregression__C": 1.0}
     assert search.predict(X).shape == y.shape
 
@@ -183,14 +223,24 @@ def test_models_are_cloned_pickled_and_dumped_without_their_data(kind, tmp_path)
     with pytest.raises(NotFittedError):
         copied.predict(X)
     joblib.dump(model, tmp_path / "model.joblib")
-    for back in (pickle.loads(pickle.dumps(model)), joblib.load(tmp_path / "model.joblib")):
+    for back in (
+        pickle.loads(pickle.dumps(model)),
+        joblib.load(tmp_path / "model.joblib"),
+    ):
         assert back.predict(X).tobytes() == model.predict(X).tobytes()
         assert back.run_.problem is None
-        assert aq.replay(back.run_, model.run_.problem).theta.tobytes() == model.run_.theta.tobytes()
-    assert len(pickle.dumps(model)) < X.nbytes + 20_000  # what a run itself takes, whatever the data
+        assert (
+            aq.replay(back.run_, model.run_.problem).theta.tobytes()
+            == model.run_.theta.tobytes()
+        )
+    assert (
+        len(pickle.dumps(model)) < X.nbytes + 20_000
+    )  # what a run itself takes, whatever the data
 
 
-@pytest.mark.parametrize("engine", [None, aq.Threads(2), aq.Simulator(aq.Cluster(workers=3))])
+@pytest.mark.parametrize(
+    "engine", [None, aq.Threads(2), aq.Simulator(aq.Cluster(workers=3))]
+)
 @pytest.mark.parametrize("kind", ESTIMATORS)
 def test_the_run_of_a_fit_replays_to_the_bit(kind, engine):
     X, y = load_iris(return_X_y=True)
@@ -213,7 +263,10 @@ def test_a_warm_start_needs_fewer_iterations_and_an_early_end_is_a_warning():
     X, y = load_iris(return_X_y=True)
     model = ours.LogisticRegression(warm_start=True).fit(X, y)
     assert model.n_iter_[0] > model.fit(X, y).n_iter_[0]
-    assert model.fit(X[:, :2], y).coef_.shape == (3, 2)  # other columns: from the beginning
+    assert model.fit(X[:, :2], y).coef_.shape == (
+        3,
+        2,
+    )  # other columns: from the beginning
 
 
 def test_verbose_prints_a_line_per_iteration(capsys):
@@ -248,10 +301,10 @@ def test_importing_asyncqn_does_not_import_scikit_learn_and_its_lack_is_a_senten
         "try:\n    import asyncqn.sklearn\n"
         "except asyncqn.AsyncqnError as error:\n    print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    wanted = (
-        "asyncqn.sklearn needs the package 'scikit-learn': install it with pip install 'asyncqn[sklearn]'.\n"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True
     )
+    wanted = "asyncqn.sklearn needs the package 'scikit-learn': install it with pip install 'asyncqn[sklearn]'.\n"
     assert (done.stdout, done.stderr) == (wanted, "")
 
 
@@ -264,4 +317,8 @@ def test_the_example_of_an_estimator_runs(name):
     doctest.DocTestRunner(verbose=False).run(test, out=report.append)
     assert "".join(report) == ""
     described = kind.__doc__.split("Parameters\n")[1].split("Attributes\n")[0]
-    assert [parameter for parameter in kind().get_params() if f"    {parameter} : " not in described] == []
+    assert [
+        parameter
+        for parameter in kind().get_params()
+        if f"    {parameter} : " not in described
+    ] == []

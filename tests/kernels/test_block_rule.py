@@ -8,7 +8,15 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asyncqn.kernels.block_rule import Parts, choose, deliver, new_parts, open_version, settle, take_up
+from asyncqn.kernels.block_rule import (
+    Parts,
+    choose,
+    deliver,
+    new_parts,
+    open_version,
+    settle,
+    take_up,
+)
 
 
 def scan(parts: Parts, home: int, now: float, wait: float, pieces: int) -> int:
@@ -29,7 +37,11 @@ def scan(parts: Parts, home: int, now: float, wait: float, pieces: int) -> int:
             if parts.part["done"][q] or now < handed[q] + wait:
                 continue
             key = (copies[q], -missing[b], handed[q])
-            if helped < 0 or key < (copies[helped], -missing[helped // pieces], handed[helped]):
+            if helped < 0 or key < (
+                copies[helped],
+                -missing[helped // pieces],
+                handed[helped],
+            ):
                 helped = q
     return best if best >= 0 else helped
 
@@ -39,9 +51,15 @@ def scan(parts: Parts, home: int, now: float, wait: float, pieces: int) -> int:
     st.sampled_from([1, 2, 3, 11]),
     st.integers(1, 4),
     st.sampled_from([0.0, 2.0, 5.0]),
-    st.lists(st.tuples(st.integers(0, 10), st.integers(0, 3), st.integers(0, 99)), min_size=20, max_size=60),
+    st.lists(
+        st.tuples(st.integers(0, 10), st.integers(0, 3), st.integers(0, 99)),
+        min_size=20,
+        max_size=60,
+    ),
 )
-def test_the_tournament_chooses_what_a_scan_of_all_parts_chooses(n_blocks, pieces, wait, events):
+def test_the_tournament_chooses_what_a_scan_of_all_parts_chooses(
+    n_blocks, pieces, wait, events
+):
     parts, now, version, out = new_parts(n_blocks, pieces), 0.0, 0, []
     open_version(parts, pieces)
     for home, kind, pick in events:
@@ -63,5 +81,6 @@ def test_the_tournament_chooses_what_a_scan_of_all_parts_chooses(n_blocks, piece
             version, out = version + 1, []
             open_version(parts, pieces)
     np.testing.assert_array_equal(
-        parts.block["missing"], (parts.part["done"].reshape(n_blocks, pieces) == 0).sum(axis=1)
+        parts.block["missing"],
+        (parts.part["done"].reshape(n_blocks, pieces) == 0).sum(axis=1),
     )

@@ -36,23 +36,38 @@ pieces_of_a_block = st.integers(1, 5)
     pieces_of_a_block,
     st.integers(0, 2**40),
 )
-def test_every_version_has_every_piece_once_and_nothing_stale(cluster, n_blocks, backup_after, pieces, seed):
+def test_every_version_has_every_piece_once_and_nothing_stale(
+    cluster, n_blocks, backup_after, pieces, seed
+):
     pattern = blocks(n_blocks, backup_after, pieces)
     schedule = simulate(cluster, pattern, 12, seed)
     assert schedule.commits == 12
     assert not schedule.staleness.any()
     for commit in range(1, 13):
-        assert sorted(schedule.part[schedule.commit == commit]) == list(range(pattern.parts))
+        assert sorted(schedule.part[schedule.commit == commit]) == list(
+            range(pattern.parts)
+        )
     wasted = schedule.commit == 0
-    assert ((schedule.part[wasted] >= 0) & (schedule.part[wasted] < pattern.parts)).all()
+    assert (
+        (schedule.part[wasted] >= 0) & (schedule.part[wasted] < pattern.parts)
+    ).all()
 
 
 def test_steady_times_give_the_closed_form_of_waves():
-    for workers, n_blocks, pieces in [(4, 4, 1), (4, 8, 1), (3, 7, 1), (1, 5, 1), (4, 4, 4), (3, 7, 2)]:
+    for workers, n_blocks, pieces in [
+        (4, 4, 1),
+        (4, 8, 1),
+        (3, 7, 1),
+        (1, 5, 1),
+        (4, 4, 4),
+        (3, 7, 2),
+    ]:
         cluster = Cluster(workers, worker_mean=7.0, message=2.0, master=3.0)
         schedule = simulate(cluster, blocks(n_blocks, 3.0, pieces), 10, 0)
         version = math.ceil(n_blocks / workers) * 9.0 + 3.0
-        np.testing.assert_allclose(schedule.commit_times(), version * np.arange(1, 11), atol=SLACK)
+        np.testing.assert_allclose(
+            schedule.commit_times(), version * np.arange(1, 11), atol=SLACK
+        )
         assert schedule.dropped == 0, "where times are steady no backup is needed"
 
 
@@ -63,7 +78,9 @@ def test_with_as_many_blocks_as_workers_everybody_keeps_its_rows():
 
 def test_backups_shorten_versions_where_times_scatter_and_cost_nothing_where_they_do_not():
     def length(std: float, backup_after: float) -> float:
-        cluster = Cluster(40, worker_mean=25.0, worker_std=std, message=10.0, master=30.0)
+        cluster = Cluster(
+            40, worker_mean=25.0, worker_std=std, message=10.0, master=30.0
+        )
         return float(simulate(cluster, blocks(40, backup_after), 100, 3).time[-1]) / 100
 
     assert length(30.0, 3.0) < 0.65 * length(30.0, 1e9)
@@ -71,8 +88,12 @@ def test_backups_shorten_versions_where_times_scatter_and_cost_nothing_where_the
 
 
 def test_pieces_make_versions_shorter_still_and_change_nothing_where_times_are_steady():
-    def length(std: float, pieces: int, mean: float | tuple[float, ...] = 25.0) -> float:
-        cluster = Cluster(40, worker_mean=mean, worker_std=std, message=10.0, master=30.0)
+    def length(
+        std: float, pieces: int, mean: float | tuple[float, ...] = 25.0
+    ) -> float:
+        cluster = Cluster(
+            40, worker_mean=mean, worker_std=std, message=10.0, master=30.0
+        )
         return float(simulate(cluster, blocks(40, 2.0, pieces), 100, 3).time[-1]) / 100
 
     for std in (200.0**0.5, 30.0):
@@ -108,36 +129,57 @@ def test_a_worker_that_hears_of_a_new_version_gives_up_the_rest_of_its_block():
 
 @pytest.mark.parametrize("pieces", [1, 3])
 def test_the_blocks_of_a_dead_worker_are_computed_by_the_others(pieces):
-    cluster = Cluster(3, worker_mean=5.0, worker_std=0.1, deaths={0: 12.0, 1: 27.0}, joins={2: 8.0})
+    cluster = Cluster(
+        3, worker_mean=5.0, worker_std=0.1, deaths={0: 12.0, 1: 27.0}, joins={2: 8.0}
+    )
     schedule = simulate(cluster, blocks(3, 3.0, pieces), 8, 0)
     assert schedule.commits == 8
     assert set(schedule.worker[schedule.commit == 8]) == {2}
 
 
 def test_a_cluster_whose_workers_all_die_ends_early():
-    schedule = simulate(Cluster(2, worker_mean=5.0, deaths={0: 22.0, 1: 23.0}), blocks(2, 3.0), 10, 0)
+    schedule = simulate(
+        Cluster(2, worker_mean=5.0, deaths={0: 22.0, 1: 23.0}), blocks(2, 3.0), 10, 0
+    )
     assert schedule.commits == 4
 
 
 def plain_model(cluster: Cluster, pattern: Stage, versions: int, seed: int) -> Schedule:
     """The same rules from the words of the docstrings, for workers that never die."""
     W, half, p, B = cluster.workers, cluster.message / 2, pattern.pieces, pattern.blocks
-    drawn = [iter(cluster.compute_times(seed, w, 60 * versions + 100)) for w in range(W)]
+    drawn = [
+        iter(cluster.compute_times(seed, w, 60 * versions + 100)) for w in range(W)
+    ]
     work: dict[int, Hand] = {}
     durations: list[float] = []
     rows, now = [], 0.0
     for n in range(versions):
-        out: dict[int, list[float]] = {q: [] for q in range(B * p)}  # hand-outs of pieces not delivered
+        out: dict[int, list[float]] = {
+            q: [] for q in range(B * p)
+        }  # hand-outs of pieces not delivered
         end = None
         waiting: list[int] = []
-        while end is None or min((hand.arrival for hand in work.values()), default=math.inf) <= end:
+        while (
+            end is None
+            or min((hand.arrival for hand in work.values()), default=math.inf) <= end
+        ):
             events = [hand.arrival for hand in work.values()]
             if end is None:
-                mean, std = (np.mean(durations), np.std(durations)) if durations else (0.0, 0.0)
+                mean, std = (
+                    (np.mean(durations), np.std(durations)) if durations else (0.0, 0.0)
+                )
                 help_after = max(0.0, float(pattern.backup_after * mean - 6 * std))
                 for w in sorted(set(range(W)) - set(work)):
-                    untouched = [b for b in range(B) if all(out.get(b * p + i) == [] for i in range(p))]
-                    late = [q for q in out if out[q] and now >= out[q][-1] + help_after - SLACK]
+                    untouched = [
+                        b
+                        for b in range(B)
+                        if all(out.get(b * p + i) == [] for i in range(p))
+                    ]
+                    late = [
+                        q
+                        for q in out
+                        if out[q] and now >= out[q][-1] + help_after - SLACK
+                    ]
                     if untouched:
                         b = min(untouched, key=lambda b: (b - w) % B)
                         pieces = [b * p + i for i in range(p)]
@@ -175,7 +217,9 @@ def plain_model(cluster: Cluster, pattern: Stage, versions: int, seed: int) -> S
             hand.heard = min(hand.heard, end + half)
         now = end
     columns = list(zip(*rows))
-    return Schedule(*(np.array(c, float if i == 3 else np.int32) for i, c in enumerate(columns)))
+    return Schedule(
+        *(np.array(c, float if i == 3 else np.int32) for i, c in enumerate(columns))
+    )
 
 
 @dataclass
@@ -211,7 +255,9 @@ def test_the_kernel_agrees_with_a_plain_model_of_the_same_rules(
     schedule = simulate(cluster, pattern, 6, seed)
     known = len(expected)  # after these, `simulate` lists what was under way at the end
     for name in ("worker", "read", "commit", "part"):
-        np.testing.assert_array_equal(getattr(schedule, name)[:known], getattr(expected, name))
+        np.testing.assert_array_equal(
+            getattr(schedule, name)[:known], getattr(expected, name)
+        )
     np.testing.assert_allclose(schedule.time[:known], expected.time, atol=SLACK)
 
 
@@ -237,7 +283,10 @@ def test_blocks_in_one_piece_keep_their_schedules(name):
     cluster, pattern, commits, seed, computations, fingerprint = IN_ONE_PIECE[name]
     schedule = simulate(cluster, pattern, commits, seed)
     # Another machine's exp may differ in its last bit, so times count to a millionth.
-    columns = [getattr(schedule, name).astype("<i4") for name in ("worker", "read", "commit", "part")]
+    columns = [
+        getattr(schedule, name).astype("<i4")
+        for name in ("worker", "read", "commit", "part")
+    ]
     columns.append(np.round(schedule.time, 6).astype("<f8"))
     assert len(schedule) == computations
     assert zlib.crc32(b"".join(column.tobytes() for column in columns)) == fingerprint

@@ -22,11 +22,15 @@ print(hashlib.sha256(out.tobytes()).hexdigest())
 """
 
 
-def test_a_process_that_compiles_and_one_that_reads_the_cache_compute_the_same_bits(tmp_path: Path) -> None:
+def test_a_process_that_compiles_and_one_that_reads_the_cache_compute_the_same_bits(
+    tmp_path: Path,
+) -> None:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", PROGRAM]
     first, second = (
-        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        ).stdout
         for _ in range(2)
     )
     assert any(tmp_path.rglob("*.nbc"))

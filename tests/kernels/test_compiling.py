@@ -33,8 +33,13 @@ print("scipy.linalg" in sys.modules)
 
 def _product(cache: Path, change: str, gather: str) -> list[str]:
     program = LEFT_ALONE.format(change=change, gather=gather)
-    command, environment = [sys.executable, "-c", program], {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    command, environment = (
+        [sys.executable, "-c", program],
+        {**os.environ, "NUMBA_CACHE_DIR": str(cache)},
+    )
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    )
     return done.stdout.splitlines()
 
 
@@ -57,13 +62,22 @@ print(counts.alloc > 20, counts.alloc - counts.free, counts.mi_alloc - counts.mi
 
 
 def test_kernels_give_back_what_they_allocate_and_hold_no_argument() -> None:
-    command, environment = [sys.executable, "-c", GIVEN_BACK], child_environment(NUMBA_NRT_STATS="1")
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    command, environment = (
+        [sys.executable, "-c", GIVEN_BACK],
+        child_environment(NUMBA_NRT_STATS="1"),
+    )
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["True", "0", "0"]
 
 
-def test_a_numba_with_other_insides_compiles_as_it_would_without_us(tmp_path: Path) -> None:
-    found = _product(tmp_path, "del CPUTargetOptions.__mro__[1]._nrt", "library.renamed")
+def test_a_numba_with_other_insides_compiles_as_it_would_without_us(
+    tmp_path: Path,
+) -> None:
+    found = _product(
+        tmp_path, "del CPUTargetOptions.__mro__[1]._nrt", "library.renamed"
+    )
     assert found == ["13.0 False {False}", "False"]
 
 

@@ -15,7 +15,10 @@ import pytest
 from asyncqn.kernels import jit, memory
 from asyncqn.kernels.jit import Piece, drop_stale_cache
 
-KERNELS = [import_module(f"asyncqn.kernels.{p.stem}") for p in Path(jit.__file__).parent.glob("[a-z]*.py")]
+KERNELS = [
+    import_module(f"asyncqn.kernels.{p.stem}")
+    for p in Path(jit.__file__).parent.glob("[a-z]*.py")
+]
 
 
 def test_a_changed_source_drops_every_compiled_kernel_beside_it(tmp_path: Path) -> None:
@@ -50,12 +53,20 @@ print(cache_folder(), versions()["processor"], sep="\\n")
 def test_the_cache_and_the_manifest_follow_the_processor_that_numba_is_told(
     tmp_path: Path, features: str
 ) -> None:
-    told = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features, "NUMBA_CACHE_DIR": str(tmp_path)}
+    told = {
+        "NUMBA_CPU_NAME": "generic",
+        "NUMBA_CPU_FEATURES": features,
+        "NUMBA_CACHE_DIR": str(tmp_path),
+    }
     command = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, env=os.environ | told, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, env=os.environ | told, capture_output=True, text=True, check=True
+    )
     folder, processor = done.stdout.splitlines()
     assert Path(folder).is_relative_to(tmp_path)
-    assert (Path(folder) / "sources").exists(), "what is compiled there is dropped when a source changes"
+    assert (Path(folder) / "sources").exists(), (
+        "what is compiled there is dropped when a source changes"
+    )
     assert any(Path(folder).glob("*.nbc"))
     assert processor == ("generic with +sse4.2" if features else "generic")
 
@@ -63,15 +74,29 @@ def test_the_cache_and_the_manifest_follow_the_processor_that_numba_is_told(
 def test_a_piece_is_compiled_into_kernels_and_refuses_a_call_from_python() -> None:
     """Compiled or not yet: without machine code of its own the call would end the process."""
     for piece in (memory.two_dots, memory.combine):
-        with pytest.raises(TypeError, match=r"^\w+ is a piece of kernels and cannot be called from Python"):
+        with pytest.raises(
+            TypeError,
+            match=r"^\w+ is a piece of kernels and cannot be called from Python",
+        ):
             piece(*[np.ones(3)] * 3)
         if piece is memory.two_dots:
             memory.product(
-                np.ones((2, 1, 3)), np.ones((2, 2)), 1.0, np.ones(0), np.ones(3), np.ones(3), np.ones(4)
+                np.ones((2, 1, 3)),
+                np.ones((2, 2)),
+                1.0,
+                np.ones(0),
+                np.ones(3),
+                np.ones(3),
+                np.ones(4),
             )
             with pytest.raises(TypeError, match="piece of kernels"):
                 piece(*[np.ones(3)] * 3)
-    named = {name for module in KERNELS for name, thing in vars(module).items() if isinstance(thing, Piece)}
+    named = {
+        name
+        for module in KERNELS
+        for name, thing in vars(module).items()
+        if isinstance(thing, Piece)
+    }
     assert {"two_dots", "combine", "add_pair"} <= named
 
 
@@ -88,15 +113,29 @@ print(jit.cache_folder())
 """
 
 
-def test_where_the_package_cannot_be_written_kernels_are_kept_in_the_users_cache(tmp_path: Path) -> None:
+def test_where_the_package_cannot_be_written_kernels_are_kept_in_the_users_cache(
+    tmp_path: Path,
+) -> None:
     package = Path(jit.__file__).resolve().parents[1]
     there = tmp_path / "site" / "asyncqn"
-    shutil.copytree(package, there, ignore=shutil.ignore_patterns("__pycache__", "tuned"))
-    (there / "kernels" / "__pycache__").write_text("a file, where root too can make no folder\n")
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
-    environment |= {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": ""}
+    shutil.copytree(
+        package, there, ignore=shutil.ignore_patterns("__pycache__", "tuned")
+    )
+    (there / "kernels" / "__pycache__").write_text(
+        "a file, where root too can make no folder\n"
+    )
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")
+    }
+    environment |= {
+        "HOME": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "PYTHONPATH": "",
+    }
     command = [sys.executable, "-B", "-c", READ_ONLY, str(tmp_path / "site")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    )
     folder = Path(done.stdout.strip())
     assert folder.is_relative_to(tmp_path / "cache")
     assert any(folder.glob("*.nbc"))

@@ -27,7 +27,10 @@ from asyncqn.kernels.jit import REDUCTION_FLAGS, reducing_kernel
 from asyncqn.models import PROBLEMS
 from asyncqn.models.linear_model import LinearModel
 
-MODULES = [import_module(f"asyncqn.kernels.{p.stem}") for p in Path(jit.__file__).parent.glob("[a-z]*.py")]
+MODULES = [
+    import_module(f"asyncqn.kernels.{p.stem}")
+    for p in Path(jit.__file__).parent.glob("[a-z]*.py")
+]
 MOST, LARGEST = 40, 100_000
 """So many calls of a kernel are looked at, on arrays of so many bytes in all."""
 GAPS = (0, 8), (1024, 64)
@@ -49,7 +52,11 @@ CALLS = Calls()
 def arrays_in(tree: Any) -> list[np.ndarray]:
     if isinstance(tree, np.ndarray):
         return [tree]
-    return [a for child in tree for a in arrays_in(child)] if isinstance(tree, tuple) else []
+    return (
+        [a for child in tree for a in arrays_in(child)]
+        if isinstance(tree, tuple)
+        else []
+    )
 
 
 def with_arrays(tree: Any, arrays: Iterator[np.ndarray]) -> Any:
@@ -63,7 +70,9 @@ def with_arrays(tree: Any, arrays: Iterator[np.ndarray]) -> Any:
 
 def placed(arrays: list[np.ndarray], least: int, more: int) -> list[np.ndarray]:
     """Copies in one piece of memory, in any order, so many bytes apart."""
-    pool = np.empty(sum(a.nbytes + least + 64 * more + 64 for a in arrays) + 64, np.uint8)
+    pool = np.empty(
+        sum(a.nbytes + least + 64 * more + 64 for a in arrays) + 64, np.uint8
+    )
     copies, at = [np.empty(0)] * len(arrays), -pool.ctypes.data % 64
     for place, i in enumerate(CALLS.rng.permutation(len(arrays))):
         array = arrays[i]
@@ -81,7 +90,10 @@ class Relocating(CPUDispatcher):
     def __call__(self, *given: Any) -> Any:
         arrays, name = arrays_in(given), self.py_func.__qualname__
         CALLS.count[name] += 1
-        fit = all(a.flags.c_contiguous and a.size for a in arrays) and sum(a.nbytes for a in arrays) < LARGEST
+        fit = (
+            all(a.flags.c_contiguous and a.size for a in arrays)
+            and sum(a.nbytes for a in arrays) < LARGEST
+        )
         if CALLS.count[name] > MOST or not fit:
             return super().__call__(*given)
         found = []
@@ -104,7 +116,9 @@ class Relocating(CPUDispatcher):
 
 @pytest.fixture
 def relocating() -> Iterator[Calls]:
-    kernels = {id(f): f for m in MODULES for f in vars(m).values() if type(f) is CPUDispatcher}
+    kernels = {
+        id(f): f for m in MODULES for f in vars(m).values() if type(f) is CPUDispatcher
+    }
     CALLS.__init__()  # type: ignore[misc]
     for kernel in kernels.values():
         kernel.__class__ = Relocating
@@ -114,23 +128,32 @@ def relocating() -> Iterator[Calls]:
 
 
 @pytest.mark.parametrize("name", [*ALGORITHMS, *VARIANTS])
-def test_kernels_of_every_algorithm_compute_the_same_bits_wherever_arrays_lie(name, relocating) -> None:
+def test_kernels_of_every_algorithm_compute_the_same_bits_wherever_arrays_lie(
+    name, relocating
+) -> None:
     cluster = aq.Cluster(workers=1 if name in SERIAL else 3)
     engine = aq.Simulator(cluster)
-    aq.minimize(problem_for(name), algorithm_for(name), engine=engine, commits=30, tol=None)
+    aq.minimize(
+        problem_for(name), algorithm_for(name), engine=engine, commits=30, tol=None
+    )
     assert relocating.count
     assert relocating.faults == []
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)
-def test_kernels_of_every_problem_compute_the_same_bits_wherever_arrays_lie(kind, relocating) -> None:
+def test_kernels_of_every_problem_compute_the_same_bits_wherever_arrays_lie(
+    kind, relocating
+) -> None:
     model = PROBLEMS[kind]
     problems = [model.example()]
     if issubclass(model, LinearModel):
         made, rng = model.random(80, 6, seed=2), np.random.default_rng(7)
         options = {"weights": rng.random(80) + 0.1, "intercept": True}
         thinned = np.where(rng.random(made.X.shape) < 0.4, made.X, 0.0)
-        problems += [model(made.X, made.y, **options), model(sparse.csr_matrix(thinned), made.y, **options)]
+        problems += [
+            model(made.X, made.y, **options),
+            model(sparse.csr_matrix(thinned), made.y, **options),
+        ]
     for problem in problems:
         for batch in (3, 40):
             aq.minimize(problem, aq.AsyncSGD(h=1e-9, batch=batch), commits=20, seed=1)

@@ -35,7 +35,11 @@ def filled(M, count, d, seed, scale="pair", dtype=np.float64, rule=RULE):
     for _ in range(count):
         theta_old, g_old = rng.standard_normal((2, d)).astype(dtype)
         s = rng.standard_normal(d) * rng.uniform(0.1, 3.0)
-        y = root @ (root.T @ s) + 0.5 * s + 0.1 * np.linalg.norm(s) / np.sqrt(d) * rng.standard_normal(d)
+        y = (
+            root @ (root.T @ s)
+            + 0.5 * s
+            + 0.1 * np.linalg.norm(s) / np.sqrt(d) * rng.standard_normal(d)
+        )
         theta, g = (theta_old + s).astype(dtype), (g_old + y).astype(dtype)
         if memory.consider(rule, scale == "pair", theta, theta_old, g, g_old):
             pairs.append(((theta - theta_old).astype(float), (g - g_old).astype(float)))
@@ -43,7 +47,10 @@ def filled(M, count, d, seed, scale="pair", dtype=np.float64, rule=RULE):
     if scale == "diagonal":
         h0 = 1.0 / curvature
     elif scale == "pair":
-        h0 = np.full(d, (kept[-1][0] @ kept[-1][1]) / (kept[-1][1] @ kept[-1][1]) if kept else 1.0)
+        h0 = np.full(
+            d,
+            (kept[-1][0] @ kept[-1][1]) / (kept[-1][1] @ kept[-1][1]) if kept else 1.0,
+        )
     else:
         h0 = np.full(d, float(scale))
     return memory, kept, h0
@@ -59,7 +66,9 @@ def error_bound(H, v, dtype):
     M=st.integers(0, 6), count=st.integers(0, 20), d=st.integers(1, 12), seed=st.integers(0, 10**6),
     scale=st.sampled_from(["pair", 0.3, 7.0, "diagonal"]), dtype=st.sampled_from([np.float64, np.float32]),
 )  # fmt: skip
-def test_the_product_is_that_of_the_dense_recursion_at_every_ring_offset(M, count, d, seed, scale, dtype):
+def test_the_product_is_that_of_the_dense_recursion_at_every_ring_offset(
+    M, count, d, seed, scale, dtype
+):
     memory, pairs, h0 = filled(M, count, d, seed, scale, dtype)
     H = dense_bfgs(pairs, np.diag(h0))
     v = np.random.default_rng(seed + 1).standard_normal(d).astype(dtype)
@@ -67,16 +76,22 @@ def test_the_product_is_that_of_the_dense_recursion_at_every_ring_offset(M, coun
     memory.product(v, out)
     bound = error_bound(H, v, dtype)
     assert np.linalg.norm(out - H @ v) <= bound
-    np.testing.assert_allclose(two_loop(pairs, h0, v), H @ v, atol=error_bound(H, v, np.float64))
+    np.testing.assert_allclose(
+        two_loop(pairs, h0, v), H @ v, atol=error_bound(H, v, np.float64)
+    )
 
 
-@pytest.mark.parametrize(("M", "count"), [(12, 30), (13, 12), (13, 13), (30, 25), (30, 71)])
+@pytest.mark.parametrize(
+    ("M", "count"), [(12, 30), (13, 12), (13, 13), (30, 25), (30, 71)]
+)
 def test_a_long_memory_is_the_two_loop_recursion_too(M, count):
     memory, pairs, h0 = filled(M, count, 60, seed=M + count)
     v = np.random.default_rng(0).standard_normal(60)
     expected = two_loop(pairs, h0, v)
     # R^-1 of thirty pairs magnifies roundings of 1e-16 by far less than 1e6.
-    np.testing.assert_allclose(memory.product(v, np.empty(60)), expected, atol=1e-9 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        memory.product(v, np.empty(60)), expected, atol=1e-9 * np.abs(expected).max()
+    )
 
 
 @settings(max_examples=60)
@@ -86,7 +101,9 @@ def test_a_long_memory_is_the_two_loop_recursion_too(M, count):
     rho=st.sampled_from([0.0, 3.0]), noise=st.sampled_from([0.0, 0.7]),
     dtype=st.sampled_from([np.float64, np.float32]),
 )  # fmt: skip
-def test_the_fused_update_is_both_equations_of_the_paper(M, count, d, seed, scale, rho, noise, dtype):
+def test_the_fused_update_is_both_equations_of_the_paper(
+    M, count, d, seed, scale, rho, noise, dtype
+):
     memory, pairs, h0 = filled(M, count, d, seed, scale, dtype)
     rng = np.random.default_rng(seed + 2)
     u, g_O, g_S = rng.standard_normal((3, d)).astype(dtype)
@@ -96,7 +113,9 @@ def test_the_fused_update_is_both_equations_of_the_paper(M, count, d, seed, scal
     numbers = Langevin(rho, h, gamma, noise)
     stream = tuple(Stream(5, 2, 7))
     update, work = (d_theta, d_u), np.empty(8 * M)
-    langevin_update(memory.matrix, tuple(numbers), u, g_O, g_S, share, stream, update, work)
+    langevin_update(
+        memory.matrix, tuple(numbers), u, g_O, g_S, share, stream, update, work
+    )
     assert (u.tobytes(), g_O.tobytes(), g_S.tobytes(), memory.pairs.tobytes()) == before
     g = share * g_O.astype(float) + (1 - share) * g_S
     Z = Stream(5, 2, 7).normals(np.empty(d))
@@ -107,7 +126,9 @@ def test_the_fused_update_is_both_equations_of_the_paper(M, count, d, seed, scal
     bound = 1e4 * np.finfo(dtype).eps * size * (np.linalg.norm(u) + np.linalg.norm(g))
     assert np.linalg.norm(d_theta - Hu) <= bound
     expected = -h * Hg - gamma * u + noise * Z
-    assert np.linalg.norm(d_u - expected) <= bound + 10 * np.finfo(dtype).eps * np.linalg.norm(expected)
+    assert np.linalg.norm(d_u - expected) <= bound + 10 * np.finfo(
+        dtype
+    ).eps * np.linalg.norm(expected)
 
 
 @given(
@@ -121,14 +142,18 @@ def test_the_secant_equation_holds_for_the_newest_pair(M, count, d, seed, scale)
     s, y = pairs[-1]
     out = np.empty(d)
     memory.product(y, out)
-    assert np.linalg.norm(out - s) <= error_bound(dense_bfgs(pairs, np.diag(h0)), y, np.float64)
+    assert np.linalg.norm(out - s) <= error_bound(
+        dense_bfgs(pairs, np.diag(h0)), y, np.float64
+    )
 
 
 @given(
     st.integers(1, 5), st.integers(1, 12), st.integers(1, 8), st.integers(0, 10**6),
     st.sampled_from(["pair", 2.0, "diagonal"]),
 )  # fmt: skip
-def test_the_matrix_is_symmetric_and_positive_definite_after_every_pair(M, count, d, seed, scale):
+def test_the_matrix_is_symmetric_and_positive_definite_after_every_pair(
+    M, count, d, seed, scale
+):
     memory, _, _ = filled(M, count, d, seed, scale)
     H = np.array([memory.product(e, np.empty(d)) for e in np.eye(d)])
     assert np.abs(H - H.T).max() <= 1e-9 * np.abs(H).max()
@@ -155,10 +180,18 @@ def consider(s, y, rule, size=2):
 @pytest.mark.parametrize(
     ("s", "y", "accepted"),
     [
-        ([2.0, 0.0], [1.0, 5.0], True),  # s'y = 2 = epsilon |s|^2: the rule includes equality
+        (
+            [2.0, 0.0],
+            [1.0, 5.0],
+            True,
+        ),  # s'y = 2 = epsilon |s|^2: the rule includes equality
         ([2.0, 0.0], [1.0 - 1e-12, 5.0], False),
         ([2.0, 0.0], [-1.0, 0.0], False),
-        ([0.0, 0.0], [0.0, 0.0], False),  # s = 0 satisfies the inequality but is no pair
+        (
+            [0.0, 0.0],
+            [0.0, 0.0],
+            False,
+        ),  # s = 0 satisfies the inequality but is no pair
         ([0.0, 0.0], [1.0, 0.0], False),
         ([1.0, 0.0], [np.nan, 0.0], False),
         ([np.nan, 0.0], [1.0, 0.0], False),
@@ -170,10 +203,15 @@ def test_the_cautious_rule_admits_exactly_what_it_says(s, y, accepted):
     assert consider(s, y, PairRule(0.5)) == accepted
 
 
-@pytest.mark.parametrize(("angle", "accepted"), [(59.9, True), (60.1, False), (0.0, True), (89.0, False)])
+@pytest.mark.parametrize(
+    ("angle", "accepted"), [(59.9, True), (60.1, False), (0.0, True), (89.0, False)]
+)
 def test_the_cosine_floor_refuses_wide_angles(angle, accepted):
     a = np.radians(angle)
-    assert consider([3.0, 0.0], [7.0 * np.cos(a), 7.0 * np.sin(a)], PairRule(1e-4, 0.5)) == accepted
+    assert (
+        consider([3.0, 0.0], [7.0 * np.cos(a), 7.0 * np.sin(a)], PairRule(1e-4, 0.5))
+        == accepted
+    )
 
 
 def test_a_memory_without_room_admits_nothing():
@@ -188,7 +226,9 @@ def test_a_cleared_memory_is_a_new_one_that_keeps_its_counts(scale):
         memory.scale[0] = 1.0
     fresh, _, h0 = filled(3, 0, 6, 2, scale)
     v = np.arange(6.0)
-    np.testing.assert_array_equal(memory.product(v, np.empty(6)), fresh.product(v, np.empty(6)))
+    np.testing.assert_array_equal(
+        memory.product(v, np.empty(6)), fresh.product(v, np.empty(6))
+    )
     np.testing.assert_allclose(memory.product(v, np.empty(6)), h0 * v, rtol=1e-15)
     assert memory.stored == 0
     assert memory.newest == -1
@@ -198,5 +238,7 @@ def test_a_cleared_memory_is_a_new_one_that_keeps_its_counts(scale):
 def test_a_rejected_pair_leaves_the_matrix_as_it_was():
     memory, _, _ = filled(3, 5, 6, 2)
     before = [part.tobytes() for part in memory[:5]]
-    assert not memory.consider(RULE, True, np.ones(6), np.zeros(6), -np.ones(6), np.zeros(6))
+    assert not memory.consider(
+        RULE, True, np.ones(6), np.zeros(6), -np.ones(6), np.zeros(6)
+    )
     assert [part.tobytes() for part in memory[:5]] == before

@@ -44,7 +44,10 @@ def normals(n, seed=0, k=0, worker=0, purpose=NOISE, dtype=np.float64):
     ],
 )
 def test_philox_gives_the_published_words(counter, key, words):
-    assert list(philox_block(np.array(counter, np.uint64), np.array(key, np.uint64))) == words
+    assert (
+        list(philox_block(np.array(counter, np.uint64), np.array(key, np.uint64)))
+        == words
+    )
 
 
 @njit
@@ -62,9 +65,16 @@ def circles(x, c, s):
 def words():
     rng = np.random.default_rng(0)
     edges = [0, 1, 2, 3, 4, 5, 2**30, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 2, 2**32 - 1]
-    near_sqrt = [int(2**e * np.sqrt(0.5)) + i for e in range(2, 33) for i in (-2, -1, 0, 1, 2)]
+    near_sqrt = [
+        int(2**e * np.sqrt(0.5)) + i for e in range(2, 33) for i in (-2, -1, 0, 1, 2)
+    ]
     return np.array(
-        [x for x in [*edges, *near_sqrt, *rng.integers(0, 2**32, 200_000)] if 0 <= x < 2**32], np.uint64
+        [
+            x
+            for x in [*edges, *near_sqrt, *rng.integers(0, 2**32, 200_000)]
+            if 0 <= x < 2**32
+        ],
+        np.uint64,
     )
 
 
@@ -84,10 +94,17 @@ def test_the_angle_is_exact_to_the_end_of_its_series_and_uniform_on_the_circle()
     circles(x, c, s)
     # First terms left out at a = pi/4: a^13/13! = 6.9e-12 of the sine, a^14/14! = 3.9e-13 of the cosine.
     assert np.abs(c * c + s * s - 1).max() < 2 * 6.9e-12
-    quadrant, a = x & np.uint64(3), (np.float64(x >> np.uint64(2)) + 0.5) / 2.0**30 * (np.pi / 2) - np.pi / 4
+    quadrant, a = (
+        x & np.uint64(3),
+        (np.float64(x >> np.uint64(2)) + 0.5) / 2.0**30 * (np.pi / 2) - np.pi / 4,
+    )
     # The quadrant bits turn (or mirror) the arc [-pi/4, pi/4) to the right, top, left and bottom.
-    expected_c = np.choose(quadrant.astype(int), [np.sin(a), np.cos(a), -np.sin(a), -np.cos(a)])
-    expected_s = np.choose(quadrant.astype(int), [np.cos(a), np.sin(a), -np.cos(a), -np.sin(a)])
+    expected_c = np.choose(
+        quadrant.astype(int), [np.sin(a), np.cos(a), -np.sin(a), -np.cos(a)]
+    )
+    expected_s = np.choose(
+        quadrant.astype(int), [np.cos(a), np.sin(a), -np.cos(a), -np.sin(a)]
+    )
     assert np.abs(c - expected_c).max() < 7.1e-12
     assert np.abs(s - expected_s).max() < 7.1e-12
     angle = np.arctan2(s[200:], c[200:])
@@ -99,13 +116,20 @@ def test_normals_have_the_moments_of_the_normal_law(purpose):
     n = 400_000
     z = normals(n, seed=11, k=3, worker=2, purpose=purpose)
     # The m-th moment of n draws has standard deviation sqrt((2m-1)!! - mean^2)/sqrt(n); four of them.
-    for power, mean, spread in [(1, 0, 1), (2, 1, np.sqrt(2)), (3, 0, np.sqrt(15)), (4, 3, np.sqrt(96))]:
+    for power, mean, spread in [
+        (1, 0, 1),
+        (2, 1, np.sqrt(2)),
+        (3, 0, np.sqrt(15)),
+        (4, 3, np.sqrt(96)),
+    ]:
         assert abs((z**power).mean() - mean) < 4 * spread / np.sqrt(n)
 
 
 def test_normals_pass_kolmogorov_smirnov_also_across_streams():
     assert stats.kstest(normals(100_000, seed=5), "norm").pvalue > 1e-3
-    across = np.array([normals(1, seed=5, k=k, worker=w)[0] for k in range(100) for w in range(50)])
+    across = np.array(
+        [normals(1, seed=5, k=k, worker=w)[0] for k in range(100) for w in range(50)]
+    )
     assert stats.kstest(across, "norm").pvalue > 1e-3
     seeds = np.array([normals(1, seed=s)[0] for s in range(5000)])
     assert stats.kstest(seeds, "norm").pvalue > 1e-3
@@ -131,7 +155,15 @@ def test_normals_of_one_stream_are_uncorrelated_at_every_lag_of_the_block(lag):
 
 
 @pytest.mark.parametrize(
-    "other", [{"seed": 22}, {"seed": 21 + 2**32}, {"k": 1}, {"worker": 1}, {"purpose": DELAYS}, {"k": 2**31}]
+    "other",
+    [
+        {"seed": 22},
+        {"seed": 21 + 2**32},
+        {"k": 1},
+        {"worker": 1},
+        {"purpose": DELAYS},
+        {"k": 2**31},
+    ],
 )
 def test_normals_of_two_streams_are_independent(other):
     n = 100_000
@@ -148,7 +180,10 @@ def test_a_longer_draw_begins_with_the_shorter_one():
 
 def test_float32_normals_are_the_rounded_float64_ones():
     z = normals(1000, seed=4)
-    assert normals(1000, seed=4, dtype=np.float32).tobytes() == z.astype(np.float32).tobytes()
+    assert (
+        normals(1000, seed=4, dtype=np.float32).tobytes()
+        == z.astype(np.float32).tobytes()
+    )
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 100, 1_000_209])
@@ -170,7 +205,12 @@ def test_rows_are_independent_across_neighbours_steps_and_workers():
         return out
 
     a = draw(0, 0)
-    for left, right in [(a[:-1], a[1:]), (a, draw(1, 0)), (a, draw(0, 1)), (draw(1, 0), draw(0, 1))]:
+    for left, right in [
+        (a[:-1], a[1:]),
+        (a, draw(1, 0)),
+        (a, draw(0, 1)),
+        (draw(1, 0), draw(0, 1)),
+    ]:
         counts = np.bincount(left * 10 + right, minlength=100)
         assert stats.chisquare(counts).pvalue > 1e-3
 

@@ -13,7 +13,9 @@ from asyncqn.core.streams import Stream
 
 def draw(n: int, batch: int, steps: int, sampling: str, worker: int = 0) -> np.ndarray:
     out = np.empty(batch, np.int64)
-    return np.concatenate([Stream(5, worker, k).rows(n, out, sampling).copy() for k in range(steps)])
+    return np.concatenate(
+        [Stream(5, worker, k).rows(n, out, sampling).copy() for k in range(steps)]
+    )
 
 
 @given(n=st.integers(1, 3000), batch=st.integers(1, 200))
@@ -24,7 +26,9 @@ def test_every_shuffled_pass_visits_every_row_once(n: int, batch: int) -> None:
 
 
 @given(n=st.integers(1, 3000), batch=st.integers(1, 200))
-def test_blocks_are_consecutive_rows_of_the_circle_and_disjoint_within_a_pass(n: int, batch: int) -> None:
+def test_blocks_are_consecutive_rows_of_the_circle_and_disjoint_within_a_pass(
+    n: int, batch: int
+) -> None:
     blocks = max(1, n // batch)
     rows = draw(n, batch, blocks, "blocks").reshape(blocks, batch)
     assert np.all(np.diff(rows, axis=1) % n == 1 % n)

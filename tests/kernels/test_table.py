@@ -7,7 +7,15 @@ import pytest
 
 from asyncqn.algorithms.quasi_newton.centred_table import Tally
 from asyncqn.kernels import table as table_kernels
-from asyncqn.kernels.table import RESPONSES, RISE, SEEN, VALUE, replace_entry, step_from, table_means
+from asyncqn.kernels.table import (
+    RESPONSES,
+    RISE,
+    SEEN,
+    VALUE,
+    replace_entry,
+    step_from,
+    table_means,
+)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -20,11 +28,16 @@ def test_replace_entry_keeps_sums_and_tally(dtype: str) -> None:
     old_g, old_z = entries[:, 1].astype(float)
     y, s = new_g - old_g, new_z - old_z
     slope = 0.5 * s @ (new_g + old_g)
-    for value, rise in ((5.5, 1.5), (np.nan, slope)):  # without a value, the slopes tell the rise
+    for value, rise in (
+        (5.5, 1.5),
+        (np.nan, slope),
+    ):  # without a value, the slopes tell the rise
         table, versions, values = entries.copy(), np.zeros(3, np.int64), np.full(3, 4.0)
         totals, tally = sums.copy(), np.zeros(11)
         tally[SEEN], tally[VALUE] = 3.0, 12.0
-        assert replace_entry(table, values, versions, totals, tally, 1, new_g, new_z, value, 9) == (1.0, 3.0)
+        assert replace_entry(
+            table, values, versions, totals, tally, 1, new_g, new_z, value, 9
+        ) == (1.0, 3.0)
         expected = [rise, rise**2, abs(slope), abs(rise - slope), s @ s, y @ y]
         assert tally[RISE : RESPONSES + 1] == pytest.approx(expected, rel=1e-12)
         assert tally[VALUE] == pytest.approx(12.0 + value - 4.0, nan_ok=True)
@@ -34,14 +47,31 @@ def test_replace_entry_keeps_sums_and_tally(dtype: str) -> None:
         assert totals[2:] == pytest.approx(np.array([s, y]))
         # The same point again: no way to compare.
         before = tally[RISE : RESPONSES + 1].tolist()
-        assert replace_entry(table, values, versions, totals, tally, 1, new_g, new_z, value, 10)[0] == 1.0
+        assert (
+            replace_entry(
+                table, values, versions, totals, tally, 1, new_g, new_z, value, 10
+            )[0]
+            == 1.0
+        )
         assert tally[RISE : RESPONSES + 1].tolist() == before
 
 
 def test_a_first_entry_is_seen_and_has_not_moved() -> None:
-    entries, values, versions = np.ones((2, 3, 2)), np.full(3, np.nan), np.full(3, -1, np.int64)
-    sums, tally, g, z = np.zeros((4, 2)), np.zeros(11), np.array([1.0, 2.0]), np.array([3.0, 4.0])
-    assert replace_entry(entries, values, versions, sums, tally, 2, g, z, 7.0, 0) == (0.0, 1.0)
+    entries, values, versions = (
+        np.ones((2, 3, 2)),
+        np.full(3, np.nan),
+        np.full(3, -1, np.int64),
+    )
+    sums, tally, g, z = (
+        np.zeros((4, 2)),
+        np.zeros(11),
+        np.array([1.0, 2.0]),
+        np.array([3.0, 4.0]),
+    )
+    assert replace_entry(entries, values, versions, sums, tally, 2, g, z, 7.0, 0) == (
+        0.0,
+        1.0,
+    )
     assert sums.tolist() == [[1.0, 2.0], [3.0, 4.0], [0.0, 0.0], [0.0, 0.0]]
     assert tally[VALUE] == 7.0
 
@@ -52,12 +82,19 @@ def test_the_tally_has_a_place_for_every_field() -> None:
 
 
 def test_means_and_their_squares() -> None:
-    g_sum, z_sum, g, z = np.array([2.0, 4.0]), np.array([6.0, 0.0]), np.empty(2), np.empty(2)
+    g_sum, z_sum, g, z = (
+        np.array([2.0, 4.0]),
+        np.array([6.0, 0.0]),
+        np.empty(2),
+        np.empty(2),
+    )
     assert table_means(g_sum, z_sum, 2.0, g, z) == (5.0, 9.0)
     assert (g.tolist(), z.tolist()) == ([1.0, 2.0], [3.0, 0.0])
 
 
-def test_a_step_says_how_far_it_leads_and_a_coordinate_that_is_no_number_is_infinitely_far() -> None:
+def test_a_step_says_how_far_it_leads_and_a_coordinate_that_is_no_number_is_infinitely_far() -> (
+    None
+):
     theta, z, start = np.zeros(3), np.array([1.0, 2.0, 3.0]), np.array([0.0, -5.0, 1.0])
     assert step_from(theta, z, np.array([2.0, 4.0, 0.0]), 0.5, start) == (5.0, 5.0)
     assert theta.tolist() == [0.0, 0.0, 3.0]

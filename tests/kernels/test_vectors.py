@@ -32,7 +32,10 @@ def test_sums_agree_with_numpy(d, dtype):
     # Each tile of 512 is summed in the vector's own precision: at most 512 roundings of |a||b|.
     bound = 512 * np.finfo(dtype).eps * (np.abs(a) @ np.abs(b)).astype(float) + 1e-300
     assert abs(dot(a, b) - exact) <= bound
-    assert abs(sum_of_squares(a) - a.astype(float) @ a) <= 512 * np.finfo(dtype).eps * float(a @ a) + 1e-300
+    assert (
+        abs(sum_of_squares(a) - a.astype(float) @ a)
+        <= 512 * np.finfo(dtype).eps * float(a @ a) + 1e-300
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

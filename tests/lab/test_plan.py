@@ -28,7 +28,9 @@ def test_a_prediction_is_the_mean_time_to_the_target_on_the_cluster():
     cluster = aq.Cluster(3, 2.0, 0.5, message=0.3)
     end = {"target": TARGET, "metric": "fun"}
     algorithm = BLOCKS["blocks"](PROBLEM, 3)
-    found = _predicted(PROBLEM, "blocks", algorithm, cluster, range(5, 7), commits=None, **end)
+    found = _predicted(
+        PROBLEM, "blocks", algorithm, cluster, range(5, 7), commits=None, **end
+    )
     runs = [
         aq.minimize(PROBLEM, aq.BlockLBFGS(blocks=3), engine=aq.Simulator(cluster), seed=s, target=TARGET,
                     evaluate=1)
@@ -37,7 +39,9 @@ def test_a_prediction_is_the_mean_time_to_the_target_on_the_cluster():
     assert found.time == pytest.approx((runs[0].time + runs[1].time) / 2)
     assert found.low <= found.time <= found.high
     end["target"] = PROBLEM.optimum - 1.0
-    hopeless = _predicted(PROBLEM, "blocks", algorithm, cluster, range(5, 7), commits=None, **end)
+    hopeless = _predicted(
+        PROBLEM, "blocks", algorithm, cluster, range(5, 7), commits=None, **end
+    )
     assert hopeless.time == math.inf
 
 
@@ -51,8 +55,13 @@ def test_workers_pay_while_each_step_takes_off_a_tenth():
 
 
 def test_a_plan_from_a_real_run_is_checked_for_real():
-    found = aq.plan(PROBLEM, target=TARGET, algorithms=BLOCKS, workers=(1, 4), check=True, **QUICK)
-    assert [(p.algorithm, p.workers) for p in found.predictions] == [("blocks", 1), ("blocks", 4)]
+    found = aq.plan(
+        PROBLEM, target=TARGET, algorithms=BLOCKS, workers=(1, 4), check=True, **QUICK
+    )
+    assert [(p.algorithm, p.workers) for p in found.predictions] == [
+        ("blocks", 1),
+        ("blocks", 4),
+    ]
     assert found.best.time == min(p.time for p in found.predictions) < math.inf
     assert (found.checked.algorithm, found.checked.workers) == ("blocks", 1)
     assert found.checked.ratio == found.checked.predicted / found.checked.real > 0
@@ -61,8 +70,12 @@ def test_a_plan_from_a_real_run_is_checked_for_real():
 
 
 def test_a_run_made_before_is_planned_from():
-    run = aq.minimize(PROBLEM, aq.BlockLBFGS(1), engine=aq.Threads(1), commits=20, tol=None)
-    found = aq.plan(PROBLEM, target=TARGET, recorded={"block-lbfgs": run}, workers=(1, 2), seeds=2)
+    run = aq.minimize(
+        PROBLEM, aq.BlockLBFGS(1), engine=aq.Threads(1), commits=20, tol=None
+    )
+    found = aq.plan(
+        PROBLEM, target=TARGET, recorded={"block-lbfgs": run}, workers=(1, 2), seeds=2
+    )
     assert {p.algorithm for p in found.predictions} == {"block-lbfgs"}
     assert found.clusters["block-lbfgs"] == aq.Cluster.from_run(run)
 
@@ -99,7 +112,13 @@ def test_numbers_of_workers_and_times_are_read():
 def test_a_target_that_nobody_reaches_is_told():
     told: list[str] = []
     with pytest.raises(BadInput, match="is below its minimum") as caught:
-        aq.plan(PROBLEM, target=PROBLEM.optimum - 1.0, algorithms=BLOCKS, tell=told.append, **QUICK)
+        aq.plan(
+            PROBLEM,
+            target=PROBLEM.optimum - 1.0,
+            algorithms=BLOCKS,
+            tell=told.append,
+            **QUICK,
+        )
     assert one_sentence(caught.value)
     assert told == [], "nothing was recorded"
 
@@ -108,12 +127,23 @@ def test_a_target_that_cannot_be_reached_is_told_before_all_numbers_of_workers_a
     class Unknown:
         """The same problem, of which nobody knows the minimum."""
 
-        dim, n_data, value, grad = PROBLEM.dim, PROBLEM.n_data, PROBLEM.value, PROBLEM.grad
+        dim, n_data, value, grad = (
+            PROBLEM.dim,
+            PROBLEM.n_data,
+            PROBLEM.value,
+            PROBLEM.grad,
+        )
 
     told: list[str] = []
     lowest = re.escape(f"(the lowest value seen is {PROBLEM.optimum:.6g})")
     with pytest.raises(BadInput, match=f"no algorithm reached.*{lowest}") as caught:
-        aq.plan(Unknown(), target=PROBLEM.optimum - 1.0, algorithms=BLOCKS, tell=told.append, **QUICK)
+        aq.plan(
+            Unknown(),
+            target=PROBLEM.optimum - 1.0,
+            algorithms=BLOCKS,
+            tell=told.append,
+            **QUICK,
+        )
     assert one_sentence(caught.value)
     assert told[-1] == "checking that the target can be reached"
     assert not [sentence for sentence in told if sentence.startswith("simulating")]
@@ -121,7 +151,9 @@ def test_a_target_that_cannot_be_reached_is_told_before_all_numbers_of_workers_a
 
 def test_a_column_that_is_not_there_is_told():
     with pytest.raises(BadInput, match="no column 'rmse' to plan for; it has commit"):
-        aq.plan(PROBLEM, target=1.0, metric="rmse", algorithms=BLOCKS, workers=(1,), **QUICK)
+        aq.plan(
+            PROBLEM, target=1.0, metric="rmse", algorithms=BLOCKS, workers=(1,), **QUICK
+        )
 
 
 def test_one_seed_that_misses_the_target_is_enough(monkeypatch: pytest.MonkeyPatch):

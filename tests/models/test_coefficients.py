@@ -18,7 +18,9 @@ ONE = aq.Simulator(aq.Cluster(workers=1))
 
 def frame(n=200):
     rng = np.random.default_rng(0)
-    X = pd.DataFrame({"age": rng.standard_normal(n), "dose": rng.standard_normal(n) + 1.0})
+    X = pd.DataFrame(
+        {"age": rng.standard_normal(n), "dose": rng.standard_normal(n) + 1.0}
+    )
     return X, 0.5 * X["age"].to_numpy() - 0.3 * X["dose"].to_numpy() + 0.2, rng
 
 
@@ -37,15 +39,25 @@ def test_an_offset_is_added_to_the_predictor_of_each_row():
     counts = rng.poisson(np.exp(z + offset)).astype(float)
     theta = np.array([0.3, -0.1, 0.4])
     total = X.to_numpy() @ theta[:2] + theta[2] + offset
-    deviance = np.exp(total) - counts * total - counts + counts * np.log(np.maximum(counts, 1e-300))
+    deviance = (
+        np.exp(total)
+        - counts * total
+        - counts
+        + counts * np.log(np.maximum(counts, 1e-300))
+    )
     options = {"prior": 0.7, "weights": weights, "intercept": True, "offset": offset}
     U = (weights * deviance).sum() + 0.35 * theta[:2] @ theta[:2]
     for rows in (X, sparse.csr_matrix(X)):
         # Sums of 200 terms in float64.
-        assert aq.PoissonRegression(rows, counts, **options).value(theta) == pytest.approx(U, rel=1e-12)
+        assert aq.PoissonRegression(rows, counts, **options).value(
+            theta
+        ) == pytest.approx(U, rel=1e-12)
     y = z + offset
     for kind in (aq.LeastSquares, aq.RobustRegression):
-        with_offset, without = kind(X, y, **options), kind(X, y - offset, **{**options, "offset": None})
+        with_offset, without = (
+            kind(X, y, **options),
+            kind(X, y - offset, **{**options, "offset": None}),
+        )
         assert with_offset.value(theta) == without.value(theta)
 
 
@@ -53,16 +65,28 @@ def test_exposures_as_offsets_are_rates_with_weights():
     X, z, rng = frame()
     exposure = rng.random(len(z)) * 9.0 + 1.0
     counts = rng.poisson(exposure * np.exp(z))
-    run = solved(aq.PoissonRegression(X, counts, 0.0, intercept=True, offset=np.log(exposure)))
-    rates = solved(aq.PoissonRegression(X, counts / exposure, 0.0, intercept=True, weights=exposure))
+    run = solved(
+        aq.PoissonRegression(X, counts, 0.0, intercept=True, offset=np.log(exposure))
+    )
+    rates = solved(
+        aq.PoissonRegression(
+            X, counts / exposure, 0.0, intercept=True, weights=exposure
+        )
+    )
     np.testing.assert_allclose(run.theta, rates.theta, atol=1e-9)
-    np.testing.assert_allclose(run.theta, [0.5, -0.3, 0.2], atol=0.15)  # 5 standard errors of 1 / sqrt(1200)
+    np.testing.assert_allclose(
+        run.theta, [0.5, -0.3, 0.2], atol=0.15
+    )  # 5 standard errors of 1 / sqrt(1200)
 
 
 @pytest.mark.parametrize(
     ("kind", "offset", "sentence"),
     [
-        (aq.PoissonRegression, np.zeros(3), r"offset must have one entry per row of X, 200"),
+        (
+            aq.PoissonRegression,
+            np.zeros(3),
+            r"offset must have one entry per row of X, 200",
+        ),
         (aq.PoissonRegression, np.full(200, np.nan), r"offset must be finite"),
         (aq.PoissonRegression, np.full(200, 1e4), r"exp\(offset\) overflows"),
         (aq.LogisticRegression, np.zeros(200), r"LogisticRegression takes no offset"),
@@ -80,7 +104,9 @@ def test_a_problem_with_an_offset_can_be_made_again_with_another_prior():
     for rows in (X, sparse.csr_matrix(X)):
         problem = aq.LeastSquares(rows, z, 0.0, offset=np.ones(len(z)))
         again = replace(problem, prior=2.0)
-        assert again.value(np.ones(2)) == pytest.approx(problem.value(np.ones(2)) + 2.0, rel=1e-12)
+        assert again.value(np.ones(2)) == pytest.approx(
+            problem.value(np.ones(2)) + 2.0, rel=1e-12
+        )
 
 
 # -- names
@@ -91,7 +117,9 @@ def test_names_come_from_frames_or_are_given():
     y = z > 0
     for rows in (X, pl.DataFrame(X.to_dict("list"))):
         assert aq.LogisticRegression(rows, y).feature_names == ("age", "dose")
-    assert aq.LogisticRegression(X.to_numpy(), y, feature_names=["a", "b"]).feature_names == ("a", "b")
+    assert aq.LogisticRegression(
+        X.to_numpy(), y, feature_names=["a", "b"]
+    ).feature_names == ("a", "b")
     assert aq.LogisticRegression(sparse.csr_matrix(X), y).feature_names is None
     with pytest.raises(aq.BadInput, match="one name per column of X, 2, but has 1"):
         aq.LogisticRegression(X, y, feature_names=["a"])
@@ -132,16 +160,25 @@ def test_standard_errors_of_least_squares_are_the_closed_form():
     beta = inverse @ (A * weights[:, None]).T @ y
     variance = (weights * (y - A @ beta) ** 2).sum() / (len(y) - 3)
     np.testing.assert_allclose(table["coefficient"], beta, atol=1e-9)
-    np.testing.assert_allclose(table["standard_error"], np.sqrt(variance * inverse.diagonal()), rtol=1e-9)
+    np.testing.assert_allclose(
+        table["standard_error"], np.sqrt(variance * inverse.diagonal()), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("storage", [np.asarray, sparse.csr_matrix])
-def test_standard_errors_of_generalised_linear_models_are_those_of_the_information(storage):
+def test_standard_errors_of_generalised_linear_models_are_those_of_the_information(
+    storage,
+):
     X, z, rng = frame()
     A, offset = np.column_stack([X, np.ones(len(z))]), rng.standard_normal(len(z))
-    yes, counts = rng.random(len(z)) < 1.0 / (1.0 + np.exp(-z)), rng.poisson(np.exp(z + offset))
+    yes, counts = (
+        rng.random(len(z)) < 1.0 / (1.0 + np.exp(-z)),
+        rng.poisson(np.exp(z + offset)),
+    )
     logistic = aq.LogisticRegression(storage(X.to_numpy()), yes, 0.0, intercept=True)
-    poisson = aq.PoissonRegression(storage(X.to_numpy()), counts, 0.5, intercept=True, offset=offset)
+    poisson = aq.PoissonRegression(
+        storage(X.to_numpy()), counts, 0.5, intercept=True, offset=offset
+    )
     for problem, shift, bend in (
         (logistic, 0.0, lambda z: 1.0 / (2.0 + np.exp(z) + np.exp(-z))),
         (poisson, offset, np.exp),
@@ -150,7 +187,9 @@ def test_standard_errors_of_generalised_linear_models_are_those_of_the_informati
         information = (A * bend(A @ run.theta + shift)[:, None]).T @ A
         information[[0, 1], [0, 1]] += problem.prior
         expected = np.sqrt(np.linalg.inv(information).diagonal())
-        np.testing.assert_allclose(problem.coefficients(run, True)["standard_error"], expected, rtol=1e-9)
+        np.testing.assert_allclose(
+            problem.coefficients(run, True)["standard_error"], expected, rtol=1e-9
+        )
 
 
 def test_where_there_are_no_standard_errors_a_sentence_says_so():
@@ -159,6 +198,8 @@ def test_where_there_are_no_standard_errors_a_sentence_says_so():
         aq.RobustRegression(X, z).coefficients(np.zeros(2), standard_errors=True)
     twice = np.column_stack([X, X])
     with pytest.raises(aq.BadInput, match="the Hessian is singular"):
-        aq.LogisticRegression(twice, z > 0, 0.0).coefficients(np.zeros(4), standard_errors=True)
+        aq.LogisticRegression(twice, z > 0, 0.0).coefficients(
+            np.zeros(4), standard_errors=True
+        )
     with pytest.raises(aq.BadInput, match="more rows than the"):
         aq.LeastSquares(X[:2], z[:2]).coefficients(np.zeros(2), standard_errors=True)

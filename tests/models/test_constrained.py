@@ -39,13 +39,26 @@ def test_the_maps_are_inverse_to_each_other_and_keep_the_bounds() -> None:
     np.testing.assert_array_equal(phi[:, :2], theta[:, :2])
     for row, back in zip(theta, phi):
         np.testing.assert_allclose(model.unconstrain(back), row, rtol=1e-8)
-    assert model.names == ["real[0]", "real[1]", "below", "above", "between[0]", "between[1]"]
+    assert model.names == [
+        "real[0]",
+        "real[1]",
+        "below",
+        "above",
+        "between[0]",
+        "between[1]",
+    ]
 
 
 def test_the_jacobian_is_that_of_the_map() -> None:
-    model, theta = aq.Constrained(smooth(), KINDS), np.array([0.3, -1.0, 0.5, -2.0, 1.5, -0.7])
+    model, theta = (
+        aq.Constrained(smooth(), KINDS),
+        np.array([0.3, -1.0, 0.5, -2.0, 1.5, -0.7]),
+    )
     steps = 1e-6 * np.eye(6)
-    slopes = [(model.constrain(theta + e) - model.constrain(theta - e)) @ e / 2e-12 for e in steps]
+    slopes = [
+        (model.constrain(theta + e) - model.constrain(theta - e)) @ e / 2e-12
+        for e in steps
+    ]
     exact = smooth().value(model.constrain(theta)) - np.log(np.abs(slopes)).sum()
     assert model.value(theta) == pytest.approx(exact, rel=1e-6)
 
@@ -65,8 +78,12 @@ def test_a_beta_and_a_gamma_are_drawn_under_their_names() -> None:
         return U, np.array([-1.0 / p[0] + 4.0 / (1.0 - p[0]), 1.0 - 2.0 / p[1]])
 
     both = Model(function, 2)
-    model = aq.Constrained(both, [aq.Bounded("share", low=0.0, high=1.0), aq.Bounded("rate", low=0.0)])
-    samples = aq.sample(model, chains=4, draws=5000, engine=aq.Simulator(aq.Cluster(workers=4)))
+    model = aq.Constrained(
+        both, [aq.Bounded("share", low=0.0, high=1.0), aq.Bounded("rate", low=0.0)]
+    )
+    samples = aq.sample(
+        model, chains=4, draws=5000, engine=aq.Simulator(aq.Cluster(workers=4))
+    )
     pooled = np.concatenate(samples.chains)
     sd = np.array([math.sqrt(10.0 / 49.0 / 8.0), math.sqrt(3.0)])
     assert (np.abs(pooled.mean(axis=0) - [2.0 / 7.0, 3.0]) < 0.1 * sd).all()
@@ -81,7 +98,9 @@ def test_the_start_of_the_problem_is_moved_to_the_real_line() -> None:
     model = aq.Constrained(inner, KINDS)
     assert model.initial is not None
     np.testing.assert_allclose(
-        model.constrain(model.initial(np.random.default_rng(0))), [0.0, 0.0, 1.0, 1.0, 0.0, 0.0], atol=1e-12
+        model.constrain(model.initial(np.random.default_rng(0))),
+        [0.0, 0.0, 1.0, 1.0, 0.0, 0.0],
+        atol=1e-12,
     )
 
 
@@ -93,7 +112,10 @@ def test_the_start_of_the_problem_is_moved_to_the_real_line() -> None:
         (lambda: aq.Bounded("a", low=math.nan), "low must be"),
         (lambda: aq.Constrained(smooth(), KINDS[:2]), "dim = 6, but"),
         (lambda: aq.Constrained(smooth(), ["a"]), "items are each a Bounded"),
-        (lambda: aq.Constrained(smooth(), [aq.Bounded("a", 3), aq.Bounded("a", 3)]), "have the same name"),
+        (
+            lambda: aq.Constrained(smooth(), [aq.Bounded("a", 3), aq.Bounded("a", 3)]),
+            "have the same name",
+        ),
         (
             lambda: aq.Constrained(smooth(), KINDS).unconstrain(np.full(6, -2.0)),
             "below must lie strictly inside",
@@ -107,7 +129,11 @@ def test_mistakes_get_one_sentence(wrong: Any, sentence: str) -> None:
 
 def test_a_saved_run_makes_its_constrained_problem_again(tmp_path: Path) -> None:
     inside = aq.LinearGaussian.random(dim=3, n_data=30, seed=0)
-    bounds = [aq.Bounded("a", low=-9.0), aq.Bounded("b", high=9.0), aq.Bounded("c", 1, low=-9.0, high=9.0)]
+    bounds = [
+        aq.Bounded("a", low=-9.0),
+        aq.Bounded("b", high=9.0),
+        aq.Bounded("c", 1, low=-9.0, high=9.0),
+    ]
     model = aq.Constrained(inside, bounds)
     engine = aq.Simulator(aq.Cluster(workers=2))
     method = aq.SharedMetricHMC(draws=50, chains=2, warm_up=40)

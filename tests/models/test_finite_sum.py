@@ -39,7 +39,11 @@ def test_two_functions_are_a_problem(dtype: str) -> None:
 
 def test_functions_of_a_script_travel_to_processes() -> None:
     problem = aq.FiniteSum(
-        lambda t, rows: value(t, rows), lambda t, rows: grad(t, rows), 60, 4, start=[1] * 4
+        lambda t, rows: value(t, rows),
+        lambda t, rows: grad(t, rows),
+        60,
+        4,
+        start=[1] * 4,
     )
     run = aq.minimize(problem, engine=aq.Processes(2, start_method="fork"))
     assert run.status == "converged"
@@ -60,8 +64,14 @@ def test_functions_of_a_script_travel_to_processes() -> None:
         ),
         ({"grad": 3}, "grad must be a function, not 3"),
         ({"value": lambda theta, rows: None}, "value must return one number.*not None"),
-        ({"value": lambda t, rows: X[rows] @ t}, r"one number.*not an array of shape \(1,\)"),
-        ({"grad": lambda t, rows: X[rows]}, r"a vector of dim = 4 numbers, not an array of shape \(1, 4\)"),
+        (
+            {"value": lambda t, rows: X[rows] @ t},
+            r"one number.*not an array of shape \(1,\)",
+        ),
+        (
+            {"grad": lambda t, rows: X[rows]},
+            r"a vector of dim = 4 numbers, not an array of shape \(1, 4\)",
+        ),
         ({"value": lambda t, rows: value(t, rows) / len(rows)}, "value returns a mean"),
         ({"grad": lambda t, rows: grad(t, rows) / len(rows)}, "grad returns a mean"),
         ({"dim": 0}, "dim must be an integer of at least 1"),
@@ -73,7 +83,9 @@ def test_functions_of_a_script_travel_to_processes() -> None:
 )
 def test_mistakes_are_named_in_a_sentence(changed: dict[str, Any], words: str) -> None:
     with pytest.raises(aq.BadInput, match=words):
-        aq.FiniteSum(**{"value": value, "grad": grad, "n_data": 60, "dim": 4, **changed})
+        aq.FiniteSum(
+            **{"value": value, "grad": grad, "n_data": 60, "dim": 4, **changed}
+        )
 
 
 def test_a_wrong_sign_is_found_before_the_run_and_theta_cannot_be_changed() -> None:

@@ -16,7 +16,10 @@ jax = pytest.importorskip("jax")
 jnp = jax.numpy
 N = 200
 RNG = np.random.default_rng(0)
-DATA = {"x": RNG.standard_normal((N, 3)).astype(np.float32), "y": RNG.standard_normal(N).astype(np.float32)}
+DATA = {
+    "x": RNG.standard_normal((N, 3)).astype(np.float32),
+    "y": RNG.standard_normal(N).astype(np.float32),
+}
 START = {"w": np.zeros(3, np.float32), "b": np.zeros((), np.float32)}
 
 
@@ -30,10 +33,16 @@ def make_problem() -> Any:
 
 
 def test_a_loss_is_a_problem_and_its_answer_a_tree(make_problem: Any) -> None:
-    assert (make_problem.n_data, make_problem.dim, make_problem.dtype) == (N, 4, np.float32)
+    assert (make_problem.n_data, make_problem.dim, make_problem.dtype) == (
+        N,
+        4,
+        np.float32,
+    )
     check_problem(make_problem, travel=False, engines=())
     run = aq.minimize(make_problem, engine=aq.Threads(2), tol=1e-4, max_passes=60)
-    A = np.column_stack([np.ones(N), DATA["x"]]).astype(np.float64)  # a tree's leaves come by name: b, w
+    A = np.column_stack([np.ones(N), DATA["x"]]).astype(
+        np.float64
+    )  # a tree's leaves come by name: b, w
     exact = np.linalg.solve(A.T @ A + 0.5 * np.eye(4), A.T @ DATA["y"])
     answer = make_problem.params(run.theta)
     assert sorted(answer) == ["b", "w"]
@@ -45,7 +54,11 @@ def test_a_loss_is_a_problem_and_its_answer_a_tree(make_problem: Any) -> None:
 
 
 def test_padding_changes_nothing_and_few_sizes_are_compiled(make_problem: Any) -> None:
-    theta, out, same = np.full(4, 0.3, np.float32), np.empty(4, np.float32), np.empty(4, np.float32)
+    theta, out, same = (
+        np.full(4, 0.3, np.float32),
+        np.empty(4, np.float32),
+        np.empty(4, np.float32),
+    )
     rows = np.arange(N)
     for n in (1, 5, 63, 64, 65, 130, 200):
         make_problem.grad(theta, rows[:n], out)
@@ -65,17 +78,25 @@ def test_a_problem_travels_without_what_was_compiled(make_problem: Any) -> None:
 
 
 def test_mistakes_are_named_in_a_sentence() -> None:
-    with pytest.raises(aq.BadInput, match=r"one number per row of the batch.*returns a single number"):
+    with pytest.raises(
+        aq.BadInput, match=r"one number per row of the batch.*returns a single number"
+    ):
         aq.from_jax(lambda params, batch: loss(params, batch).mean(), START, DATA)
     with pytest.raises(aq.BadInput, match="lengths differ"):
         aq.from_jax(loss, START, {**DATA, "y": DATA["y"][:-1]})
     with pytest.raises(aq.BadInput, match="all be float32, or all float64"):
         aq.from_jax(loss, {**START, "b": np.int32(0)}, DATA)
-    wide = bool(jax.config.jax_enable_x64)  # another library in this process may have switched it on
+    wide = bool(
+        jax.config.jax_enable_x64
+    )  # another library in this process may have switched it on
     jax.config.update("jax_enable_x64", False)
     try:
         with pytest.raises(aq.BadInput, match="jax_enable_x64"):
-            aq.from_jax(loss, {name: leaf.astype(np.float64) for name, leaf in START.items()}, DATA)
+            aq.from_jax(
+                loss,
+                {name: leaf.astype(np.float64) for name, leaf in START.items()},
+                DATA,
+            )
     finally:
         jax.config.update("jax_enable_x64", wide)
     with pytest.raises(aq.BadInput, match="loss must be a function"):

@@ -34,5 +34,7 @@ def test_a_folder_and_an_empty_file_are_refused_in_a_sentence(tmp_path):
     with pytest.raises(aq.BadInput, match=r" is a folder: name a regular file\.$"):
         aq.read_libsvm(tmp_path)
     (tmp_path / "empty.txt").write_text("")
-    with pytest.raises(aq.BadInput, match="is empty: a libsvm file has one line per row"):
+    with pytest.raises(
+        aq.BadInput, match="is empty: a libsvm file has one line per row"
+    ):
         aq.read_libsvm(tmp_path / "empty.txt")

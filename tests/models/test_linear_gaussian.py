@@ -32,7 +32,9 @@ def test_value_and_gradient_are_the_formulas(dtype):
     U = 0.5 * t @ t + np.sum((y - A @ t) ** 2) / (2 * 2.5)
     assert p.value(theta) == pytest.approx(U, rel=tolerance)
     full = t + A.T @ (A @ t - y) / 2.5
-    assert np.linalg.norm(gradient(p, theta, np.arange(30)) - full) < tolerance * 30 * np.linalg.norm(full)
+    assert np.linalg.norm(
+        gradient(p, theta, np.arange(30)) - full
+    ) < tolerance * 30 * np.linalg.norm(full)
     assert gradient(p, theta, np.arange(30)).dtype == dtype
 
 
@@ -43,9 +45,12 @@ def test_the_gradient_is_that_of_the_value_by_central_differences():
     # U is quadratic, so central differences are exact but for roundings eps U / step.
     step = 1e-3
     differences = [
-        (p.value(theta + step * e) - p.value(theta - step * e)) / (2 * step) for e in np.eye(p.dim)
+        (p.value(theta + step * e) - p.value(theta - step * e)) / (2 * step)
+        for e in np.eye(p.dim)
     ]
-    np.testing.assert_allclose(g, differences, atol=10 * np.finfo(float).eps * p.value(theta) / step)
+    np.testing.assert_allclose(
+        g, differences, atol=10 * np.finfo(float).eps * p.value(theta) / step
+    )
 
 
 @given(st.lists(st.integers(0, 29), min_size=1, max_size=60))
@@ -54,14 +59,18 @@ def test_a_subsample_counts_the_prior_once_and_its_rows_with_their_weight(rows):
     theta = np.linspace(-1, 1, p.dim)
     A, y = p.A[rows], p.y[rows]
     expected = theta + 30 / len(rows) * A.T @ (A @ theta - y) / 2.5
-    np.testing.assert_allclose(gradient(p, theta, rows), expected, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(
+        gradient(p, theta, rows), expected, rtol=1e-11, atol=1e-11
+    )
 
 
 def test_the_mean_over_single_rows_is_the_full_gradient():
     p = model()
     theta = np.linspace(-1, 1, p.dim)
     single = np.mean([gradient(p, theta, [i]) for i in range(p.n_data)], axis=0)
-    np.testing.assert_allclose(single, gradient(p, theta, np.arange(p.n_data)), rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(
+        single, gradient(p, theta, np.arange(p.n_data)), rtol=1e-11, atol=1e-11
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -71,7 +80,9 @@ def test_the_optimum_is_that_of_numpys_solver(dtype):
     P = np.eye(p.dim) + A.T @ A / 2.5
     # The data are exact in float64 in both; only the order of sums differs.
     np.testing.assert_allclose(p.precision, P, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(p.optimum_theta, np.linalg.solve(P, A.T @ y / 2.5), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(
+        p.optimum_theta, np.linalg.solve(P, A.T @ y / 2.5), rtol=1e-9, atol=1e-10
+    )
     assert p.optimum == pytest.approx(p.value(p.optimum_theta.astype(dtype)), rel=1e-12)
     around = p.optimum_theta + 0.1 * np.eye(p.dim)
     assert all(p.value(x.astype(dtype)) > p.optimum for x in around)
@@ -106,7 +117,10 @@ def test_equal_recipes_make_equal_models_and_a_saved_one_is_rebuilt():
 def test_a_model_travels():
     p = model()
     q = pickle.loads(pickle.dumps(p))
-    assert gradient(q, np.ones(7), [1, 2]).tobytes() == gradient(p, np.ones(7), [1, 2]).tobytes()
+    assert (
+        gradient(q, np.ones(7), [1, 2]).tobytes()
+        == gradient(p, np.ones(7), [1, 2]).tobytes()
+    )
     assert q.optimum == p.optimum
 
 
@@ -159,7 +173,9 @@ def test_vectors_of_another_dimension_never_reach_the_arithmetic(theta):
 @pytest.mark.parametrize("row", [-1, 30, 10**12])
 def test_a_row_that_does_not_exist_is_refused(row):
     out = np.full(7, 5.0)
-    with pytest.raises(BadInput, match="rows must lie between 0 and n_data - 1 = 29") as caught:
+    with pytest.raises(
+        BadInput, match="rows must lie between 0 and n_data - 1 = 29"
+    ) as caught:
         model().grad(np.zeros(7), np.array([3, row, 4]), out)
     assert one_sentence(caught.value)
     assert (out == 5.0).all(), "nothing is written"
@@ -172,7 +188,9 @@ def test_values_of_blocks_weighted_by_their_sizes_add_up_to_the_value(dtype):
     orders = (np.arange(30), np.random.default_rng(3).permutation(30))
     for blocks in (np.split(order, [1, 8, 20]) for order in orders):
         parts = [len(rows) / 30 * p.value_rows(theta, rows) for rows in blocks]
-        assert sum(parts) == pytest.approx(p.value(theta), rel=100 * float(np.finfo(dtype).eps))
+        assert sum(parts) == pytest.approx(
+            p.value(theta), rel=100 * float(np.finfo(dtype).eps)
+        )
 
 
 @pytest.mark.parametrize("rows", [[], [-1, 0], [29, 30], [3, 30, 1]])
@@ -187,7 +205,9 @@ def test_small_and_large_problems_are_made_in_two_ways_to_the_same_numbers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rng = np.random.default_rng(4)
-    A, y, left, right = (rng.standard_normal(shape) for shape in ((30, 7), 30, (3, 30), (2, 7)))
+    A, y, left, right = (
+        rng.standard_normal(shape) for shape in ((30, 7), 30, (3, 30), (2, 7))
+    )
     uncompiled = kernels.rotate(A, left, right), *kernels.normal_equations(A, y, 0.3)
     monkeypatch.setattr(kernels, "PRODUCTS_IN_NUMPY", 0)
     compiled = kernels.rotate(A, left, right), *kernels.normal_equations(A, y, 0.3)

@@ -16,7 +16,9 @@ from asyncqn.models.sampled_metric import DENSE, metric_of, rows_for_metric
 MODELS = [model for model in PROBLEMS.values() if issubclass(model, LinearModel)]
 LOSSES = {
     "logistic-regression": lambda y, z: np.logaddexp(0.0, -y * z),
-    "poisson-regression": lambda y, z: np.exp(z) - y * z - y + y * np.log(np.maximum(y, 1e-300)),
+    "poisson-regression": lambda y, z: (
+        np.exp(z) - y * z - y + y * np.log(np.maximum(y, 1e-300))
+    ),
     "robust-regression": lambda y, z: np.sqrt(1.0 + (z - y) ** 2) - 1.0,
     "least-squares": lambda y, z: 0.5 * (z - y) ** 2,
 }
@@ -111,7 +113,9 @@ def test_a_metric_on_a_sample_knows_the_rare_features_that_its_rows_show():
     X = np.random.default_rng(0).standard_normal((4000, 3))
     X[:, 2] = 0.0
     rows, labels = np.arange(100, 4000, 16), np.arange(4000) % 2
-    missed = np.setdiff1d(rows, aq.LogisticRegression(X, labels)._picked(rows, len(rows)))
+    missed = np.setdiff1d(
+        rows, aq.LogisticRegression(X, labels)._picked(rows, len(rows))
+    )
     X[missed[:2], 2] = 2.0  # in two rows of the sample, in none of those that make up C
     p = aq.LogisticRegression(X, labels)
     summary, out, H0 = np.zeros(p.curvature_size), np.empty(3), np.empty(3)
@@ -122,14 +126,18 @@ def test_a_metric_on_a_sample_knows_the_rare_features_that_its_rows_show():
 
 
 @pytest.mark.parametrize("intercept", [False, True])
-def test_the_metric_of_many_sparse_features_is_dense_among_the_frequent_ones_and_else_a_diagonal(intercept):
+def test_the_metric_of_many_sparse_features_is_dense_among_the_frequent_ones_and_else_a_diagonal(
+    intercept,
+):
     n, d = 50, DENSE + 1
     X = sparse.random(n, d, 0.01, "csr", random_state=0).toarray()
     common = np.arange(5, 400, 20)
     X[:, common] = np.random.default_rng(1).standard_normal((n, len(common)))
     p = aq.LeastSquares(sparse.csr_matrix(X), np.ones(n), intercept=intercept)
     summary, out, got = np.zeros(p.curvature_size), np.empty(p.dim), np.empty(p.dim)
-    assert d + 1 < p.curvature_size <= 2 * p.dim  # the block at most doubles what a worker sends
+    assert (
+        d + 1 < p.curvature_size <= 2 * p.dim
+    )  # the block at most doubles what a worker sends
     p.grad_with_curvature(np.zeros(p.dim), np.arange(n), out, summary)
     block = p._block
     assert set(common) <= set(block)
@@ -160,7 +168,9 @@ def test_a_metric_that_is_not_positive_definite_is_damped_until_it_is():
     ones = np.ones(3 * 4 // 2)  # a matrix of ones, of rank 1, and no prior
     summary = np.concatenate([ones, np.ones(3), [10.0]])
     out = np.empty(3)
-    metric_of(summary, np.zeros(3), np.ones(3), 10).apply(np.array([1.0, -1.0, 0.0]), out)
+    metric_of(summary, np.zeros(3), np.ones(3), 10).apply(
+        np.array([1.0, -1.0, 0.0]), out
+    )
     assert np.isfinite(out).all()
     assert out[0] > 0 > out[1]
 
@@ -186,43 +196,64 @@ def test_second_moments_of_wide_rows_have_the_digits_of_float32():
     problem._second_moments(np.zeros(d), np.arange(400), S)
     exact = np.triu(problem.X.T @ problem.X)
     # 400 products in float32, each off by a rounding of its factors and one of the sum so far.
-    assert np.abs(np.triu(S) - exact).max() <= 400 * np.finfo(np.float32).eps * np.abs(problem.X).max() ** 2
+    assert (
+        np.abs(np.triu(S) - exact).max()
+        <= 400 * np.finfo(np.float32).eps * np.abs(problem.X).max() ** 2
+    )
     assert not np.array_equal(np.triu(S), exact)
 
 
 def test_wide_rows_beyond_the_range_of_float32_have_a_metric_all_the_same():
     rng, d = np.random.default_rng(4), 301
-    problem = aq.LeastSquares(1e25 * rng.standard_normal((400, d)), rng.standard_normal(400))
+    problem = aq.LeastSquares(
+        1e25 * rng.standard_normal((400, d)), rng.standard_normal(400)
+    )
     run = aq.minimize(problem, commits=5)
     assert np.isfinite(run.fun)
     assert run.fun <= problem.value(np.zeros(d))
 
 
-@pytest.mark.parametrize("labels", [[0, 1, 1, 0], [-1, 1, 1, -1], [False, True, True, False]])
+@pytest.mark.parametrize(
+    "labels", [[0, 1, 1, 0], [-1, 1, 1, -1], [False, True, True, False]]
+)
 def test_labels_of_all_usual_kinds_mean_the_same(labels):
     p = aq.LogisticRegression(np.eye(4), np.array(labels))
     assert p.y.tolist() == [-1.0, 1.0, 1.0, -1.0]
 
 
-@pytest.mark.parametrize("storage", ["csc_matrix", "coo_matrix", "csr_array", "lil_matrix"])
+@pytest.mark.parametrize(
+    "storage", ["csc_matrix", "coo_matrix", "csr_array", "lil_matrix"]
+)
 def test_any_sparse_matrix_is_taken_and_doubled_entries_are_added(storage):
     X = np.array([[1.0, 0.0], [0.0, 3.0], [2.0, 0.0]])
     made = aq.LeastSquares(getattr(sparse, storage)(X), np.ones(3))
     assert made.value(np.ones(2)) == aq.LeastSquares(X, np.ones(3)).value(np.ones(2))
-    doubled = sparse.csr_matrix((np.array([1.0, 1.0]), np.array([0, 0]), np.array([0, 2])), shape=(1, 1))
+    doubled = sparse.csr_matrix(
+        (np.array([1.0, 1.0]), np.array([0, 0]), np.array([0, 2])), shape=(1, 1)
+    )
     summary, out = np.zeros(3), np.empty(1)
-    aq.LeastSquares(doubled, np.zeros(1)).grad_with_curvature(np.zeros(1), np.arange(1), out, summary)
+    aq.LeastSquares(doubled, np.zeros(1)).grad_with_curvature(
+        np.zeros(1), np.arange(1), out, summary
+    )
     assert summary[1] == 4.0  # (1 + 1)^2, not 1^2 + 1^2
     assert doubled.nnz == 2  # and the user's own matrix is as it was
 
 
 def test_frames_that_mix_numbers_and_truth_values_are_taken():
     pandas = pytest.importorskip("pandas")
-    plain = pandas.DataFrame({"a": [0.5, 1.5, 2.5], "b": [True, False, True], "c": [3, 4, 5]})
-    for X in (plain, plain.convert_dtypes()):  # columns of several types, and those that know missing values
+    plain = pandas.DataFrame(
+        {"a": [0.5, 1.5, 2.5], "b": [True, False, True], "c": [3, 4, 5]}
+    )
+    for X in (
+        plain,
+        plain.convert_dtypes(),
+    ):  # columns of several types, and those that know missing values
         found = aq.LogisticRegression(X, X["b"], weights=X["c"])
         assert found.X.tolist() == [[0.5, 1.0, 3.0], [1.5, 0.0, 4.0], [2.5, 1.0, 5.0]]
-        assert (found.y.tolist(), found.weights.tolist()) == ([1.0, -1.0, 1.0], [3.0, 4.0, 5.0])
+        assert (found.y.tolist(), found.weights.tolist()) == (
+            [1.0, -1.0, 1.0],
+            [3.0, 4.0, 5.0],
+        )
     lacking = plain.convert_dtypes().mask(plain["a"] > 2)
     with pytest.raises(BadInput, match="X contains NaN"):
         aq.LogisticRegression(lacking, plain["b"])
@@ -247,25 +278,49 @@ X, Y = np.ones((3, 2)), np.array([1, 0, 1])
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: aq.LogisticRegression(np.ones(3), Y), "it has 1 dimension: reshape it"),
+        (
+            lambda: aq.LogisticRegression(np.ones(3), Y),
+            "it has 1 dimension: reshape it",
+        ),
         (lambda: aq.LogisticRegression(sparse.csr_matrix((0, 2)), Y[:0]), "X is empty"),
-        (lambda: aq.LogisticRegression([[1.0], [1.0, 2.0]], Y[:2]), "different lengths"),
+        (
+            lambda: aq.LogisticRegression([[1.0], [1.0, 2.0]], Y[:2]),
+            "different lengths",
+        ),
         (lambda: aq.LogisticRegression(X.astype(str), Y), "must hold numbers"),
-        (lambda: aq.LogisticRegression(sparse.csr_matrix(X * np.inf), Y), "NaN or infinity"),
-        (lambda: aq.LogisticRegression(X, np.array(["a", "b", "a"])), "map your labels to 0 and 1"),
+        (
+            lambda: aq.LogisticRegression(sparse.csr_matrix(X * np.inf), Y),
+            "NaN or infinity",
+        ),
+        (
+            lambda: aq.LogisticRegression(X, np.array(["a", "b", "a"])),
+            "map your labels to 0 and 1",
+        ),
         (lambda: aq.LogisticRegression(X, Y[:, None]), "one label per row"),
-        (lambda: aq.LogisticRegression(X, Y, weights=np.ones(2)), "weights must have one entry per row of X"),
+        (
+            lambda: aq.LogisticRegression(X, Y, weights=np.ones(2)),
+            "weights must have one entry per row of X",
+        ),
         (lambda: aq.LogisticRegression(X, Y, weights=-Y), "not be negative"),
         (lambda: aq.LogisticRegression(X, Y, weights=0 * Y), "all weights are 0"),
-        (lambda: aq.LogisticRegression(X, Y, intercept="yes"), "intercept must be True or False"),  # type: ignore[arg-type]
+        (
+            lambda: aq.LogisticRegression(X, Y, intercept="yes"),
+            "intercept must be True or False",
+        ),  # type: ignore[arg-type]
         (lambda: aq.PoissonRegression(X, -Y), "counts must not be negative"),
-        (lambda: aq.RobustRegression(X, Y, width=0.0), "width must be a positive finite number"),
+        (
+            lambda: aq.RobustRegression(X, Y, width=0.0),
+            "width must be a positive finite number",
+        ),
         (lambda: aq.LeastSquares(X, Y * np.nan), "y contains NaN"),
         (lambda: aq.LeastSquares(X, Y, prior="one"), "prior must be a finite number"),  # type: ignore[arg-type]
         (lambda: aq.SoftmaxRegression(X, np.ones(3)), "at least two classes"),
         (lambda: aq.SoftmaxRegression(X, Y + 0.5), "use LeastSquares"),
         (lambda: aq.SoftmaxRegression(X, Y * np.nan), "y contains NaN"),
-        (lambda: aq.SoftmaxRegression(X, np.array(["a", None, "b"])), "some are neither"),
+        (
+            lambda: aq.SoftmaxRegression(X, np.array(["a", None, "b"])),
+            "some are neither",
+        ),
     ],
 )
 def test_bad_input_gets_a_sentence(make, words):
@@ -276,7 +331,9 @@ def test_bad_input_gets_a_sentence(make, words):
 @pytest.mark.parametrize("intercept", [False, True])
 def test_U_at_zero_is_that_of_the_gradients_pass(intercept):
     drawn = aq.LogisticRegression.random(101, 5, seed=0)
-    p = aq.LogisticRegression(drawn.X, drawn.y, intercept=intercept, weights=np.linspace(0.0, 2.0, 101))
+    p = aq.LogisticRegression(
+        drawn.X, drawn.y, intercept=intercept, weights=np.linspace(0.0, 2.0, 101)
+    )
     theta = np.zeros(p.dim)
     theta[5:] = 0.7  # the intercept
     assert p.value(theta) == p.grad_with_value(theta, np.arange(101), np.empty(p.dim))

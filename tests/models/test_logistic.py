@@ -15,7 +15,10 @@ from asyncqn.models.logistic import LogisticRegression
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("n_data", "dim"), [(41, 1), (258, 7)])
 def test_it_keeps_the_rules_of_a_problem(n_data, dim, dtype):
-    check_problem(LogisticRegression.random(n_data, dim, seed=3, dtype=dtype), engines=IN_THIS_PROCESS)
+    check_problem(
+        LogisticRegression.random(n_data, dim, seed=3, dtype=dtype),
+        engines=IN_THIS_PROCESS,
+    )
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 600])
@@ -50,7 +53,9 @@ def test_many_rows_in_float32_are_summed_in_float64():
 
 
 def test_features_have_the_scale_and_the_correlation_asked_for():
-    p = LogisticRegression.random(20_000, 5, condition=16.0, correlation=0.6, scale=3.0, seed=0)
+    p = LogisticRegression.random(
+        20_000, 5, condition=16.0, correlation=0.6, scale=3.0, seed=0
+    )
     # 20,000 draws: standard deviations and correlations are known to about 1 %.
     np.testing.assert_allclose(p.X.std(axis=0), 3.0 / 2.0 ** np.arange(5), rtol=0.03)
     np.testing.assert_allclose(np.diag(np.corrcoef(p.X.T), 1), 0.6, atol=0.03)
@@ -62,7 +67,15 @@ def test_a_reference_and_a_job_file_make_it_again():
     assert isinstance(again, LogisticRegression)
     assert again.X.tobytes() == p.X.tobytes()
     assert again.y.tobytes() == p.y.tobytes()
-    job = make_problem({"kind": "logistic-regression", "n_data": 30, "dim": 4, "seed": 5, "dtype": "float32"})
+    job = make_problem(
+        {
+            "kind": "logistic-regression",
+            "n_data": 30,
+            "dim": 4,
+            "seed": 5,
+            "dtype": "float32",
+        }
+    )
     assert job.X.tobytes() == p.X.tobytes()  # type: ignore[attr-defined]
 
 
@@ -86,6 +99,11 @@ def test_bad_input_gets_a_sentence():
         with pytest.raises(BadInput):
             LogisticRegression.random(**{name: value})  # type: ignore[arg-type]
     p = LogisticRegression(X, y)
-    for theta, rows in ((np.ones(3), [0]), (np.ones(2), [3]), (np.ones(2), [-1]), (np.ones(2), [])):
+    for theta, rows in (
+        (np.ones(3), [0]),
+        (np.ones(2), [3]),
+        (np.ones(2), [-1]),
+        (np.ones(2), []),
+    ):
         with pytest.raises(BadInput, match="rows must lie between"):
             p.grad(theta, np.array(rows, np.int64), np.empty(2))

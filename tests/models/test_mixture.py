@@ -15,7 +15,9 @@ from asyncqn.models.mixture import Mixture
 
 
 def test_it_keeps_the_rules_of_a_problem():
-    check_problem(Mixture.random(3, 40, width=10.0, gap=4.0, seed=3), engines=IN_THIS_PROCESS)
+    check_problem(
+        Mixture.random(3, 40, width=10.0, gap=4.0, seed=3), engines=IN_THIS_PROCESS
+    )
 
 
 def test_value_is_the_formula_on_any_rows():
@@ -25,7 +27,9 @@ def test_value_is_the_formula_on_any_rows():
     terms, prior = -np.log(np.exp(-squares / 2).mean(axis=1)), theta @ theta / 200.0
     # Sums of 30 logarithms: a few roundings of the largest.
     assert p.value(theta) == pytest.approx(terms.sum() + prior, rel=1e-12)
-    assert p.value_rows(theta, rows) == pytest.approx(30 / 4 * terms[rows].sum() + prior, rel=1e-12)
+    assert p.value_rows(theta, rows) == pytest.approx(
+        30 / 4 * terms[rows].sum() + prior, rel=1e-12
+    )
 
 
 def test_centres_far_from_all_data_still_have_a_finite_value_and_gradient():

@@ -17,9 +17,14 @@ X, Y = np.ones((4, 2)), np.array([0.0, 1.0, 1.0, 0.0])
 @pytest.mark.parametrize(
     ("problem", "line"),
     [
-        (aq.LogisticRegression(X, Y), "LogisticRegression(4 rows, dim 2, 2 features, prior 1)"),
         (
-            aq.SoftmaxRegression(sparse.csr_matrix(X), ["a", "b", "c", "c"], 0.5, intercept=True),
+            aq.LogisticRegression(X, Y),
+            "LogisticRegression(4 rows, dim 2, 2 features, prior 1)",
+        ),
+        (
+            aq.SoftmaxRegression(
+                sparse.csr_matrix(X), ["a", "b", "c", "c"], 0.5, intercept=True
+            ),
             "SoftmaxRegression(4 rows, dim 9, 2 sparse features, 3 classes, prior 0.5, intercept)",
         ),
         (
@@ -32,19 +37,29 @@ X, Y = np.ones((4, 2)), np.array([0.0, 1.0, 1.0, 0.0])
         ),
         (aq.PhaseRetrieval.random(dim=6, n_data=30), "PhaseRetrieval(30 rows, dim 6)"),
         (
-            aq.FiniteSum(lambda t, r: 0.0 * t[0] * len(r), lambda t, r: 0.0 * t, 3, 1, prior=2.0),
+            aq.FiniteSum(
+                lambda t, r: 0.0 * t[0] * len(r), lambda t, r: 0.0 * t, 3, 1, prior=2.0
+            ),
             "FiniteSum(3 rows, dim 1, prior 2)",
         ),
         (
-            aq.from_torch(torch.nn.Linear(2, 1), torch.nn.MSELoss(), X, Y.reshape(-1, 1)),
+            aq.from_torch(
+                torch.nn.Linear(2, 1), torch.nn.MSELoss(), X, Y.reshape(-1, 1)
+            ),
             "TorchSum(4 rows, dim 3, Linear, float32)",
         ),
         (
-            aq.from_jax(lambda w, x: jnp.square(x @ w), np.zeros(2, np.float32), X.astype(np.float32)),
+            aq.from_jax(
+                lambda w, x: jnp.square(x @ w),
+                np.zeros(2, np.float32),
+                X.astype(np.float32),
+            ),
             "JaxSum(4 rows, dim 2)",
         ),
         (
-            aq.Constrained(aq.LeastSquares(X, Y), [aq.Bounded("a", low=0.0), aq.Bounded("b")]),
+            aq.Constrained(
+                aq.LeastSquares(X, Y), [aq.Bounded("a", low=0.0), aq.Bounded("b")]
+            ),
             "Constrained(4 rows, dim 2, a, b, of LeastSquares(4 rows, dim 2, 2 features, prior 1))",
         ),
     ],

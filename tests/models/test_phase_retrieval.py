@@ -24,7 +24,9 @@ def test_value_is_the_formula_on_any_rows():
     terms = ((p.A @ theta) ** 2 - p.y) ** 2 / 4
     # Sums of at most 12 terms: a few roundings of the largest.
     assert p.value(theta) == pytest.approx(terms.sum(), rel=1e-13)
-    assert p.value_rows(theta, rows) == pytest.approx(12 / 4 * terms[rows].sum(), rel=1e-13)
+    assert p.value_rows(theta, rows) == pytest.approx(
+        12 / 4 * terms[rows].sum(), rel=1e-13
+    )
 
 
 def test_the_signal_and_its_negative_are_minima_at_zero():
@@ -40,12 +42,19 @@ def test_the_signal_and_its_negative_are_minima_at_zero():
 
 def test_descent_from_some_starts_ends_in_a_local_minimum_above_zero():
     p = PhaseRetrieval.random(10, 20, seed=2)
-    runs = [minimize(p, engine=Simulator(Cluster(1)), commits=300, seed=seed) for seed in range(8)]
+    runs = [
+        minimize(p, engine=Simulator(Cluster(1)), commits=300, seed=seed)
+        for seed in range(8)
+    ]
     g = np.empty(10)
     stuck = 0
     for run in runs:
         p.grad(run.theta, np.arange(20), g)
-        stuck += bool(np.linalg.norm(g) < 1e-3 and run.fun > 1.0 and _lowest_curvature(p, run.theta) > 0.0)
+        stuck += bool(
+            np.linalg.norm(g) < 1e-3
+            and run.fun > 1.0
+            and _lowest_curvature(p, run.theta) > 0.0
+        )
     assert stuck >= 1
 
 

@@ -26,19 +26,28 @@ def test_value_and_gradient_are_those_of_the_formula_in_both_storages():
     loss = np.log(np.exp(z).sum(axis=1)) - z[np.arange(25), labels[rows]]
     U = 0.35 * (T[:, :4] ** 2).sum() + 60 / 25 * (weights[rows] * loss).sum()
     for rows_of_X in (X, sparse.csr_matrix(X)):
-        p = aq.SoftmaxRegression(rows_of_X, labels, 0.7, weights=weights, intercept=True)
+        p = aq.SoftmaxRegression(
+            rows_of_X, labels, 0.7, weights=weights, intercept=True
+        )
         g = np.empty(15)
         # Sums of 25 terms in float64.
         assert p.grad_with_value(theta, rows, g) == pytest.approx(U, rel=1e-12)
         assert p.value_rows(theta, rows) == pytest.approx(U, rel=1e-12)
         for j, e in enumerate(step * np.eye(15)):
-            slope = (p.value_rows(theta + e, rows) - p.value_rows(theta - e, rows)) / (2 * step)
-            assert g[j] == pytest.approx(slope, abs=1e-6 * U)  # rounding of U over the step
+            slope = (p.value_rows(theta + e, rows) - p.value_rows(theta - e, rows)) / (
+                2 * step
+            )
+            assert g[j] == pytest.approx(
+                slope, abs=1e-6 * U
+            )  # rounding of U over the step
 
 
 def test_two_classes_are_logistic_regression_and_their_metric_is_its_hessian():
     X, labels, _ = some_rows(2)
-    two, one = aq.SoftmaxRegression(X, labels, prior=2.0), aq.LogisticRegression(X, labels, prior=1.0)
+    two, one = (
+        aq.SoftmaxRegression(X, labels, prior=2.0),
+        aq.LogisticRegression(X, labels, prior=1.0),
+    )
     v = np.array([0.3, -0.2, 0.1, 0.5])
     theta, every, g = np.concatenate([-v / 2, v / 2]), np.arange(60), np.empty(8)
     # Scores of -x'v / 2 and x'v / 2, and a prior of 2 on two vectors of half the length.
@@ -55,7 +64,8 @@ def test_two_classes_are_logistic_regression_and_their_metric_is_its_hessian():
 
 
 @pytest.mark.parametrize(
-    "labels", [["b", "c", "a"], [5, 7, -1], [1.0, 2.0, 0.0], np.array(["b", "c", "a"], object)]
+    "labels",
+    [["b", "c", "a"], [5, 7, -1], [1.0, 2.0, 0.0], np.array(["b", "c", "a"], object)],
 )
 def test_labels_of_every_kind_name_the_same_classes(labels):
     p = aq.SoftmaxRegression(np.eye(3), np.asarray(labels))
@@ -66,14 +76,18 @@ def test_labels_of_every_kind_name_the_same_classes(labels):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_growing_samples_end_at_the_minimum_of_many_rows(dtype):
-    problem = aq.SoftmaxRegression.random(20_000, 4, condition=100.0, seed=1, dtype=dtype)
+    problem = aq.SoftmaxRegression.random(
+        20_000, 4, condition=100.0, seed=1, dtype=dtype
+    )
     run = aq.minimize(problem, engine=ONE)
     assert run.success
     exact = aq.SoftmaxRegression(problem.X.astype(float), problem.y)
     g = np.empty(12)
     exact.grad(run.theta.astype(float), np.arange(20_000), g)
     # The prior has precision 1: U is within |g|^2 / 2 of its minimum.
-    assert g @ g / 2 < exact.value(np.zeros(12)) * (1e-9 if dtype == "float64" else 1e-5)
+    assert g @ g / 2 < exact.value(np.zeros(12)) * (
+        1e-9 if dtype == "float64" else 1e-5
+    )
 
 
 def test_a_theta_of_another_length_is_refused():

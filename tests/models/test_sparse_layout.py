@@ -22,7 +22,11 @@ def sparse(kind: str) -> Any:
     rng = np.random.default_rng(0)
     dense = rng.random((12, 8)) * (rng.random((12, 8)) < 0.4)
     dense[0, 0] = 1.0
-    return sp.bsr_matrix(dense, blocksize=(2, 4)) if kind == "bsr" else sp.coo_matrix(dense).asformat(kind)
+    return (
+        sp.bsr_matrix(dense, blocksize=(2, 4))
+        if kind == "bsr"
+        else sp.coo_matrix(dense).asformat(kind)
+    )
 
 
 def ends_beyond(X: Any) -> None:
@@ -75,7 +79,9 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("kind", "breaks"), BROKEN)
-def test_a_broken_matrix_is_one_sentence_at_every_door(kind: str, breaks: Callable[[Any], None]) -> None:
+def test_a_broken_matrix_is_one_sentence_at_every_door(
+    kind: str, breaks: Callable[[Any], None]
+) -> None:
     X = sparse(kind)
     breaks(X)
     y = np.tile([1.0, -1.0], 6)
@@ -96,7 +102,9 @@ def test_every_sound_format_is_taken_as_it_means(kind: str) -> None:
     assert np.array_equal(checked_csr(X, "X").toarray(), sparse("csr").toarray())
     y = np.tile([1.0, -1.0], 6)
     theta = np.linspace(-1, 1, 8)
-    assert aq.LogisticRegression(X, y).value(theta) == aq.LogisticRegression(sparse("csr"), y).value(theta)
+    assert aq.LogisticRegression(X, y).value(theta) == aq.LogisticRegression(
+        sparse("csr"), y
+    ).value(theta)
 
 
 def test_a_matrix_in_csr_form_is_not_copied() -> None:

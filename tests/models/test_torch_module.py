@@ -19,7 +19,9 @@ nn = torch.nn
 
 def network(dtype: Any = None) -> Any:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).to(dtype or torch.float64)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).to(
+        dtype or torch.float64
+    )
 
 
 def data(n: int = 50) -> tuple[np.ndarray, np.ndarray]:
@@ -37,7 +39,9 @@ def per_row(answer: Any, y: Any) -> Any:
     [nn.CrossEntropyLoss(), nn.functional.cross_entropy, per_row],
     ids=["a module", "a function", "a function per row"],
 )
-def test_a_module_is_a_problem_whatever_kind_of_loss(loss: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_is_a_problem_whatever_kind_of_loss(
+    loss: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch_module, "CHUNK", 7)  # so that there are several
     module, (X, y) = network(), data()
     problem = aq.from_torch(module, loss, X, y, prior=0.1)
@@ -45,20 +49,28 @@ def test_a_module_is_a_problem_whatever_kind_of_loss(loss: Any, monkeypatch: pyt
     theta = problem.initial(np.random.default_rng(0))
     out = np.empty_like(theta)
     U = problem.grad_with_value(theta, np.arange(50), out)
-    whole = nn.CrossEntropyLoss(reduction="sum")(module(torch.from_numpy(X)), torch.from_numpy(y))
+    whole = nn.CrossEntropyLoss(reduction="sum")(
+        module(torch.from_numpy(X)), torch.from_numpy(y)
+    )
     assert pytest.approx(whole.item() + 0.05 * float(theta @ theta), rel=1e-13) == U
     grads = torch.autograd.grad(whole, list(module.parameters()))
     flat = np.concatenate([g.numpy().ravel() for g in grads]) + 0.1 * theta
     assert np.allclose(out, flat, rtol=1e-11, atol=1e-12)
 
 
-def test_the_answer_goes_back_into_the_module_and_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_answer_goes_back_into_the_module_and_replays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     module, (X, y) = network(torch.float32), data()
     problem = aq.from_torch(module, nn.CrossEntropyLoss(), X, y, prior=0.1)
     before = problem.initial(np.random.default_rng(0))
-    run = aq.minimize(problem, engine=aq.Processes(2, start_method="fork"), tol=1e-4, max_passes=60)
+    run = aq.minimize(
+        problem, engine=aq.Processes(2, start_method="fork"), tol=1e-4, max_passes=60
+    )
     assert run.theta.dtype == np.float32
-    assert problem.initial(np.random.default_rng(0)).tobytes() == before.tobytes(), "a run changes nothing"
+    assert problem.initial(np.random.default_rng(0)).tobytes() == before.tobytes(), (
+        "a run changes nothing"
+    )
     assert_replays(run, pickle.loads(pickle.dumps(problem)))
     problem.load(run.theta)
     answer = module(torch.from_numpy(X).float())
@@ -72,7 +84,9 @@ def test_threads_share_a_module_and_torch_keeps_its_threads() -> None:
     X, y = data()
     problem = aq.from_torch(network(), nn.CrossEntropyLoss(), X, y, prior=0.1)
     torch.set_num_threads(2)
-    run = aq.minimize(problem, aq.AsyncSGD(h=1e-3, batch=8), engine=aq.Threads(3), commits=60)
+    run = aq.minimize(
+        problem, aq.AsyncSGD(h=1e-3, batch=8), engine=aq.Threads(3), commits=60
+    )
     assert torch.get_num_threads() == 2
     assert_replays(run, problem)
 
@@ -80,12 +94,17 @@ def test_threads_share_a_module_and_torch_keeps_its_threads() -> None:
 @pytest.mark.parametrize(
     ("layer", "words"),
     [
-        (nn.Dropout(0.5), "Dropout '1' draws random numbers in training mode.*module.eval"),
+        (
+            nn.Dropout(0.5),
+            "Dropout '1' draws random numbers in training mode.*module.eval",
+        ),
         (nn.BatchNorm1d(3), "BatchNorm1d '1' changes with every call in training mode"),
     ],
     ids=["dropout", "batch norm"],
 )
-def test_layers_that_are_no_function_of_theta_are_refused_until_they_are(layer: Any, words: str) -> None:
+def test_layers_that_are_no_function_of_theta_are_refused_until_they_are(
+    layer: Any, words: str
+) -> None:
     X, y = data()
     module = nn.Sequential(nn.Linear(3, 3), layer, nn.Linear(3, 2)).double()
     with pytest.raises(aq.BadInput, match=words):
@@ -100,25 +119,35 @@ def test_mistakes_are_named_in_a_sentence() -> None:
         aq.from_torch(len, loss, X, y)
     with pytest.raises(aq.BadInput, match="no parameter that requires a gradient"):
         aq.from_torch(nn.Tanh(), loss, X, y)
-    with pytest.raises(aq.BadInput, match="all be float32, or all float64, not float32, float64"):
-        aq.from_torch(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2).double()), loss, X, y)
+    with pytest.raises(
+        aq.BadInput, match="all be float32, or all float64, not float32, float64"
+    ):
+        aq.from_torch(
+            nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2).double()), loss, X, y
+        )
     with pytest.raises(aq.BadInput, match="one row per data point"):
         aq.from_torch(network(), loss, X, y[:-1])
-    with pytest.raises(aq.BadInput, match=r"one number per row, 2 here.*returned a single number"):
+    with pytest.raises(
+        aq.BadInput, match=r"one number per row, 2 here.*returned a single number"
+    ):
         aq.from_torch(network(), lambda answer, y: per_row(answer, y).mean(), X, y)
     with pytest.raises(aq.BadInput, match="theta must be a vector of dim = 26"):
         aq.from_torch(network(), loss, X, y).load(np.zeros(3))
 
 
-def test_what_does_not_fit_the_module_is_said_before_the_run(recwarn: pytest.WarningsRecorder) -> None:
+def test_what_does_not_fit_the_module_is_said_before_the_run(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
     X, y = data()
     one = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
     with pytest.raises(
-        aq.BadInput, match=r"outputs of two rows have shape \(2, 1\) and their y \(2,\).*y.reshape\(-1, 1\)"
+        aq.BadInput,
+        match=r"outputs of two rows have shape \(2, 1\) and their y \(2,\).*y.reshape\(-1, 1\)",
     ):
         aq.from_torch(one, nn.MSELoss(), X, X[:, 0])
     with pytest.raises(
-        aq.BadInput, match=r"cannot take X and y of shapes \(50, 2\) and \(50,\): mat1 and mat2"
+        aq.BadInput,
+        match=r"cannot take X and y of shapes \(50, 2\) and \(50,\): mat1 and mat2",
     ):
         aq.from_torch(network(), nn.CrossEntropyLoss(), X[:, :2], y)
     with pytest.raises(aq.BadInput, match=r"cannot take X and y.*out of bounds"):
@@ -166,9 +195,21 @@ def test_datasets_are_read_once_and_give_the_problem_of_their_tensors():
 @pytest.mark.parametrize(
     ("X", "y", "sentence"),
     [
-        (torch.utils.data.DataLoader(Pairs(np.ones((4, 3)), np.ones(4))), None, "pass loader.dataset"),
-        (torch.utils.data.TensorDataset(torch.ones(4, 3)), None, "this TensorDataset has 1 tensor"),
-        (torch.utils.data.TensorDataset(torch.ones(4, 3), torch.ones(4)), np.ones(4), "pass it alone"),
+        (
+            torch.utils.data.DataLoader(Pairs(np.ones((4, 3)), np.ones(4))),
+            None,
+            "pass loader.dataset",
+        ),
+        (
+            torch.utils.data.TensorDataset(torch.ones(4, 3)),
+            None,
+            "this TensorDataset has 1 tensor",
+        ),
+        (
+            torch.utils.data.TensorDataset(torch.ones(4, 3), torch.ones(4)),
+            np.ones(4),
+            "pass it alone",
+        ),
         (Pairs(np.ones((0, 3)), np.ones(0)), None, "the dataset is empty"),
         (Pairs([np.ones(3), np.ones(2)], [1.0, 2.0]), None, "all of one shape"),
         (torch.ones(4, 3), None, "y is missing"),

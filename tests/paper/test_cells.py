@@ -29,20 +29,28 @@ class Square(Cell):
         CALLS.append(self.x)
         if self.x < 0:
             raise KeyboardInterrupt
-        return [{"twice": k, "square": float(self.x**2), "odd": None if self.x % 2 else 1.5} for k in (1, 2)]
+        return [
+            {"twice": k, "square": float(self.x**2), "odd": None if self.x % 2 else 1.5}
+            for k in (1, 2)
+        ]
 
 
 def test_an_interrupted_computation_goes_on_where_it_stopped(tmp_path: Path) -> None:
     CALLS.clear()
     with pytest.raises(KeyboardInterrupt):
-        compute([Square(1), Square(2), Square(-1), Square(3)], Store(tmp_path, any_code=True))
+        compute(
+            [Square(1), Square(2), Square(-1), Square(3)],
+            Store(tmp_path, any_code=True),
+        )
     assert len(Store(tmp_path, any_code=True)) == 2
     with (tmp_path / "cells.jsonl").open("a") as journal:
         journal.write('{"key": "cut off in the mid')
     store = Store(tmp_path, any_code=True)
     compute([Square(1), Square(2), Square(3)], store)
     assert CALLS == [1, 2, -1, 3]
-    assert store.get(Square(3)) == [{"twice": k, "square": 9.0, "odd": None} for k in (1, 2)]
+    assert store.get(Square(3)) == [
+        {"twice": k, "square": 9.0, "odd": None} for k in (1, 2)
+    ]
 
 
 def test_what_is_published_is_found_again_and_ends_the_journal(tmp_path: Path) -> None:
@@ -54,27 +62,38 @@ def test_what_is_published_is_found_again_and_ends_the_journal(tmp_path: Path) -
     again = Store(tmp_path, any_code=True)
     assert [again.get(cell) for cell in cells] == [store.get(cell) for cell in cells]
     assert again.get(Square(5)) is None
-    assert [one.code for one in again.finished(cells)] == [one.code for one in store.finished(cells)]
+    assert [one.code for one in again.finished(cells)] == [
+        one.code for one in store.finished(cells)
+    ]
 
 
 def test_cells_of_other_code_count_only_where_they_may(tmp_path: Path) -> None:
     store = Store(tmp_path, any_code=False)
     compute([Square(1)], store)
     text = (tmp_path / "cells.jsonl").read_text()
-    (tmp_path / "cells.jsonl").write_text(text.replace(store.finished([Square(1)])[0].code, "another code"))
+    (tmp_path / "cells.jsonl").write_text(
+        text.replace(store.finished([Square(1)])[0].code, "another code")
+    )
     assert Store(tmp_path, any_code=True).get(Square(1)) is not None
     assert Store(tmp_path, any_code=False).get(Square(1)) is None
 
 
 def test_every_experiment_is_found_and_its_cells_have_keys_of_their_own() -> None:
     assert [experiment.name for experiment in find([])] == list(NAMES)
-    cells = {cell for experiment in find([]) for batch in experiment.cells(True) for cell in batch}
+    cells = {
+        cell
+        for experiment in find([])
+        for batch in experiment.cells(True)
+        for cell in batch
+    }
     assert len({cell.key for cell in cells}) == len(cells)
     with pytest.raises(BadInput, match="there is no experiment 'fig9'"):
         find(["fig9"])
 
 
-def test_no_posterior_exceeds_the_bound_on_its_mean_correlation_and_one_attains_it() -> None:
+def test_no_posterior_exceeds_the_bound_on_its_mean_correlation_and_one_attains_it() -> (
+    None
+):
     def mean_correlation(precision: Any) -> float:
         C = np.linalg.inv(precision)
         R = np.abs(C / np.sqrt(np.outer(np.diag(C), np.diag(C))))

@@ -33,9 +33,15 @@ def test_algorithms_have_the_numbers_of_the_table(name):
 def test_the_cluster_charges_each_algorithm_its_own_times():
     own = aq.Cluster.from_paper()
     assert own == aq.Cluster(40, 70.0, math.sqrt(200.0), message=10.0)
-    assert aq.Cluster.from_paper(algorithm="async-sgd") == replace(own, worker_mean=10.0)
-    assert aq.Cluster.from_paper(algorithm="mb-lbfgs") == replace(own, worker_mean=10.0, master=30.0)
-    assert aq.Cluster.from_paper(workers=3, variance=0.0) == aq.Cluster(3, 70.0, message=10.0)
+    assert aq.Cluster.from_paper(algorithm="async-sgd") == replace(
+        own, worker_mean=10.0
+    )
+    assert aq.Cluster.from_paper(algorithm="mb-lbfgs") == replace(
+        own, worker_mean=10.0, master=30.0
+    )
+    assert aq.Cluster.from_paper(workers=3, variance=0.0) == aq.Cluster(
+        3, 70.0, message=10.0
+    )
     with pytest.raises(aq.BadInput, match="on real machines and prints no times"):
         aq.Cluster.from_paper("ml-1m")
 
@@ -51,7 +57,10 @@ def test_the_command_line_runs_the_papers_setting(capfd, tmp_path):
     assert aq.load_run(tmp_path / "run").algorithm == aq.AsyncSGD(h=1e-5, batch=6)
     for arguments, sentence in (
         (["--paper", "ml-1m"], "the paper simulates only linear-gaussian"),
-        (["--paper", "linear-gaussian", "--algorithm", "sgd"], "the paper has no numbers for 'sgd'"),
+        (
+            ["--paper", "linear-gaussian", "--algorithm", "sgd"],
+            "the paper has no numbers for 'sgd'",
+        ),
     ):
         code, _, err = call(capfd, "simulate", *arguments)
         assert code == 2

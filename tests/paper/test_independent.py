@@ -10,10 +10,27 @@ from independent import OwnNumbers, Problem, Timing, asynchronous, rounds
 from asyncqn import Simulator, starting_point
 from asyncqn.core.streams import Stream
 from asyncqn.types import Request
-from asyncqn_paper.figures.fig2 import BASE, BY_PAIRS, H0, INTEGRATOR, ORACLE, PAYS, PROBLEM, Setting
+from asyncqn_paper.figures.fig2 import (
+    BASE,
+    BY_PAIRS,
+    H0,
+    INTEGRATOR,
+    ORACLE,
+    PAYS,
+    PROBLEM,
+    Setting,
+)
 from asyncqn_paper.figures.gaussian import model
 from asyncqn_paper.measuring import HOPELESS
-from asyncqn_paper.settings import EVERYONE, NAMES, NOBODY, TREE, UPDATES_ONLY, algorithm, cluster
+from asyncqn_paper.settings import (
+    EVERYONE,
+    NAMES,
+    NOBODY,
+    TREE,
+    UPDATES_ONLY,
+    algorithm,
+    cluster,
+)
 
 
 class SameNumbers:
@@ -21,7 +38,9 @@ class SameNumbers:
 
     def __init__(self, seed, machines, count=400):
         self.seed = seed
-        self.times = [machines.compute_times(seed, w, count) for w in range(machines.workers)]
+        self.times = [
+            machines.compute_times(seed, w, count) for w in range(machines.workers)
+        ]
 
     def rows(self, worker, k, n, count):
         return Stream(self.seed, worker, k).rows(n, np.empty(count, np.int64)).copy()
@@ -68,11 +87,23 @@ def test_short_runs_are_the_same_to_nine_digits(kind, payer):
     )  # fmt: skip
     problem = Problem(gaussian.A, gaussian.y, gaussian.noise_var)
     numbers = SameNumbers(seed, machines)
-    path = run(kind, with_defaults(given), problem, plain(machines), numbers, theta0, commits=commits)
-    np.testing.assert_allclose(path.times[: commits + 1], [time for time, _ in seen], rtol=1e-9)
+    path = run(
+        kind,
+        with_defaults(given),
+        problem,
+        plain(machines),
+        numbers,
+        theta0,
+        commits=commits,
+    )
+    np.testing.assert_allclose(
+        path.times[: commits + 1], [time for time, _ in seen], rtol=1e-9
+    )
     thetas = np.array([theta for _, theta in seen])
     # Dense recursion and compact form differ in roundings, which pairs from few rows may enlarge.
-    np.testing.assert_allclose(path.thetas[: commits + 1], thetas, atol=1e-9 * np.abs(thetas).max())
+    np.testing.assert_allclose(
+        path.thetas[: commits + 1], thetas, atol=1e-9 * np.abs(thetas).max()
+    )
 
 
 FRESH = [
@@ -87,24 +118,43 @@ def test_fresh_cells_agree_within_their_errors_with_numbers_of_its_own(
     problem, payer, variance, integrator, h0
 ):
     """Seeds and draws that no published cell uses; both programs see the same data and starts."""
-    setting = Setting({**BASE, PROBLEM: problem, PAYS: payer, INTEGRATOR: integrator, H0: h0})
+    setting = Setting(
+        {**BASE, PROBLEM: problem, PAYS: payer, INTEGRATOR: integrator, H0: h0}
+    )
     seeds = range(7000, 7012)
     for kind in NAMES:
-        given, machines = setting.parameters(kind), cluster(kind, 40, variance, payer=payer)
+        given, machines = (
+            setting.parameters(kind),
+            cluster(kind, 40, variance, payer=payer),
+        )
         curve = setting.curve(kind, variance, 1)
-        ours = [curve.run(algorithm(kind, given), machines, seed)["time 0.05"] for seed in seeds]
+        ours = [
+            curve.run(algorithm(kind, given), machines, seed)["time 0.05"]
+            for seed in seeds
+        ]
         theirs = []
         for seed in seeds:
             gaussian = model(problem, seed % 5)
             data = Problem(gaussian.A, gaussian.y, gaussian.noise_var)
             timing, theta0 = plain(machines), starting_point(gaussian, None, seed)
             numbers = OwnNumbers(seed, timing)
-            path = run(kind, with_defaults(given), data, timing, numbers, theta0, target=0.05, limit=6000.0)
+            path = run(
+                kind,
+                with_defaults(given),
+                data,
+                timing,
+                numbers,
+                theta0,
+                target=0.05,
+                limit=6000.0,
+            )
             theirs.append(path.reached)
         assert None not in ours
         assert None not in theirs
         apart = np.log(ours) - np.log(theirs)
-        assert abs(apart.mean()) < 3.5 * apart.std(ddof=1) / np.sqrt(len(apart)) + 0.01, kind
+        assert (
+            abs(apart.mean()) < 3.5 * apart.std(ddof=1) / np.sqrt(len(apart)) + 0.01
+        ), kind
 
 
 EXPLODING = [
@@ -115,11 +165,20 @@ EXPLODING = [
 ]
 
 
-@pytest.mark.parametrize(("problem", "payer", "variance", "integrator", "h0"), EXPLODING)
-def test_where_as_lbfgs_explodes_it_does_so_in_both_programs(problem, payer, variance, integrator, h0):
+@pytest.mark.parametrize(
+    ("problem", "payer", "variance", "integrator", "h0"), EXPLODING
+)
+def test_where_as_lbfgs_explodes_it_does_so_in_both_programs(
+    problem, payer, variance, integrator, h0
+):
     """With the same random numbers and with its own: an explosion belongs to the method, not to a program."""
-    setting = Setting({**BASE, PROBLEM: problem, PAYS: payer, INTEGRATOR: integrator, H0: h0})
-    given, machines = setting.parameters("as-lbfgs"), cluster("as-lbfgs", 40, variance, payer=payer)
+    setting = Setting(
+        {**BASE, PROBLEM: problem, PAYS: payer, INTEGRATOR: integrator, H0: h0}
+    )
+    given, machines = (
+        setting.parameters("as-lbfgs"),
+        cluster("as-lbfgs", 40, variance, payer=payer),
+    )
     curve, timing = setting.curve("as-lbfgs", variance, 1), plain(machines)
     for seed in range(7000, 7003):
         assert curve.run(algorithm("as-lbfgs", given), machines, seed)["lost"]

@@ -15,7 +15,9 @@ from asyncqn_paper.settings import NAMES, PAPER, algorithm, cluster
 @pytest.mark.parametrize("variance", [0.0, 900.0])
 def test_the_commits_allowed_last_until_the_limit(kind: str, variance: float) -> None:
     method, timing = algorithm(kind, PAPER[kind]), cluster(kind, 8, variance)
-    schedule = simulate(timing, method.stages, commits_within(method, timing, 2000.0), 1)
+    schedule = simulate(
+        timing, method.stages, commits_within(method, timing, 2000.0), 1
+    )
     assert schedule.time[-1] >= 2000.0
 
 

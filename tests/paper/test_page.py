@@ -11,9 +11,27 @@ import pytest
 from asyncqn_paper.catalogue import find
 from asyncqn_paper.cells import Store
 from asyncqn_paper.figures.fig2 import settings
-from asyncqn_paper.page import Extent, anchor, claims_table, every_setting, first_table, judged, page, word
+from asyncqn_paper.page import (
+    Extent,
+    anchor,
+    claims_table,
+    every_setting,
+    first_table,
+    judged,
+    page,
+    word,
+)
 from asyncqn_paper.readings import reading, rule
-from asyncqn_paper.rules import CLAIMS, FAILS, HOLDS, MAIN, ROWS, UNDECIDED, Outcome, verdict_on
+from asyncqn_paper.rules import (
+    CLAIMS,
+    FAILS,
+    HOLDS,
+    MAIN,
+    ROWS,
+    UNDECIDED,
+    Outcome,
+    verdict_on,
+)
 from asyncqn_paper.settings import NAMES, algorithm, cluster
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "results"
@@ -29,10 +47,15 @@ def text() -> str:
     return (DOCS / "reproduction.md").read_text(encoding="utf-8")
 
 
-def test_the_page_and_its_settings_are_those_of_the_published_tables(store: Store, text: str) -> None:
+def test_the_page_and_its_settings_are_those_of_the_published_tables(
+    store: Store, text: str
+) -> None:
     experiments = find([])
     shown = re.findall(r"figures/(\w+)\.png", text)
-    figures = {one.name: [name for name in shown if name.split("_")[0] == one.name] for one in experiments}
+    figures = {
+        one.name: [name for name in shown if name.split("_")[0] == one.name]
+        for one in experiments
+    }
     assert text == page(experiments, store, True, figures)
     assert all((DOCS / "figures" / f"{name}.png").is_file() for name in shown)
     csv = (DOCS / "reproduction.csv").read_text(encoding="utf-8")
@@ -53,7 +76,10 @@ def test_the_verdicts_are_on_one_screen(text: str, store: Store) -> None:
         assert line.startswith(f"| [{row}](#{anchor(row)})")
         assert word(*found[MAIN[row]]) in line
     for heading in {anchor(row) for row in ROWS}:
-        assert heading in [one[3:].lower().replace(". ", "-") for one in re.findall("^## .*", text, re.M)]
+        assert heading in [
+            one[3:].lower().replace(". ", "-")
+            for one in re.findall("^## .*", text, re.M)
+        ]
 
 
 def test_no_cell_of_a_table_has_more_than_thirty_words(text: str) -> None:
@@ -66,10 +92,15 @@ def test_a_finished_page_says_nothing_of_what_is_not_run(store: Store) -> None:
     found = judged(find([]), store, True)
     parts, wholes = Extent(1, 5, 0.3), Extent(5000, 5000, 4.25)
     claims = [claim for claim in CLAIMS.values() if found[claim.id][1]]
-    unfinished = "\n".join([*first_table(found, dict.fromkeys(ROWS, parts)), str(parts)])
+    unfinished = "\n".join(
+        [*first_table(found, dict.fromkeys(ROWS, parts)), str(parts)]
+    )
     assert unfinished.count("so far") == len(ROWS)
     assert "not run" in unfinished
-    finished = [*first_table(found, dict.fromkeys(ROWS, wholes)), *claims_table(claims, found, True)]
+    finished = [
+        *first_table(found, dict.fromkeys(ROWS, wholes)),
+        *claims_table(claims, found, True),
+    ]
     assert not re.search("so far|not run", "\n".join([*finished, str(wholes)]))
     assert str(wholes) == "All 5,000 cells are finished; they took 4.2 processor hours."
 
@@ -77,13 +108,25 @@ def test_a_finished_page_says_nothing_of_what_is_not_run(store: Store) -> None:
 def test_a_verdict_that_depends_on_an_axis_always_says_where() -> None:
     def told(ends: dict[str, str]) -> str:
         signs = {"+": HOLDS, "-": FAILS, "?": UNDECIDED}
-        outcomes = [Outcome("fig2", {"axis": at}, signs[e]) for at, mine in ends.items() for e in mine]
+        outcomes = [
+            Outcome("fig2", {"axis": at}, signs[e])
+            for at, mine in ends.items()
+            for e in mine
+        ]
         return word(verdict_on(outcomes), outcomes)
 
     assert told({"a": "++", "b": "--"}) == "**depends on** axis (holds at a)"
-    assert told({"a": "++", "b": "++-", "c": "---"}) == "**depends on** axis (fails at c)"
-    assert told({"a": "+--?", "b": "---"}) == "**depends on** axis (holds most often at a: 1 of 3)"
-    assert told({"a": "++-", "b": "++++"}) == "**depends on** axis (fails most often at a: 1 of 3)"
+    assert (
+        told({"a": "++", "b": "++-", "c": "---"}) == "**depends on** axis (fails at c)"
+    )
+    assert (
+        told({"a": "+--?", "b": "---"})
+        == "**depends on** axis (holds most often at a: 1 of 3)"
+    )
+    assert (
+        told({"a": "++-", "b": "++++"})
+        == "**depends on** axis (fails most often at a: 1 of 3)"
+    )
 
 
 def test_numbers_are_in_the_units_of_a_reader() -> None:
@@ -111,7 +154,9 @@ def test_every_claim_is_on_the_page(text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", list(NAMES))
-def test_the_code_of_today_computes_the_published_times(store: Store, kind: str) -> None:
+def test_the_code_of_today_computes_the_published_times(
+    store: Store, kind: str
+) -> None:
     setting = settings()[0][0]
     curve = setting.curve(kind, 200.0, 100)
     records = store.get(curve)

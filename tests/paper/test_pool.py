@@ -15,11 +15,16 @@ from engines.test_processes import left_of
 from asyncqn.errors import WorkerFailed
 from asyncqn_paper.pool import pool
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="processes are looked up in /proc"
+)
 
 
 def test_a_killed_process_of_the_pool_is_one_sentence() -> None:
-    with pytest.raises(WorkerFailed, match=r"^a process of the pool was killed.*\.$"), pool(2) as executor:
+    with (
+        pytest.raises(WorkerFailed, match=r"^a process of the pool was killed.*\.$"),
+        pool(2) as executor,
+    ):
         executor.submit(os._exit, 1).result()
 
 
@@ -39,7 +44,9 @@ if __name__ == "__main__":
 def test_a_killed_master_leaves_no_process_of_its_pool(tmp_path: Path) -> None:
     (tmp_path / "holds.py").write_text(HOLDS)
     command = [sys.executable, str(tmp_path / "holds.py")]
-    with subprocess.Popen(command, env=child_environment(), stdout=subprocess.PIPE, text=True) as master:
+    with subprocess.Popen(
+        command, env=child_environment(), stdout=subprocess.PIPE, text=True
+    ) as master:
         assert master.stdout is not None
         master.stdout.readline()  # both have computed something
         children = {int(word) for word in master.stdout.readline().split()}

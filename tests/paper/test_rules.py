@@ -34,7 +34,10 @@ from asyncqn_paper.rules import (
 
 def settings(holds: int, fails: int, undecided: int = 0) -> list[Outcome]:
     ends = [HOLDS] * holds + [FAILS] * fails + [UNDECIDED] * undecided
-    return [Outcome("fig2", {"payer": end, "problem": str(k % 3)}, end) for k, end in enumerate(ends)]
+    return [
+        Outcome("fig2", {"payer": end, "problem": str(k % 3)}, end)
+        for k, end in enumerate(ends)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +76,9 @@ def test_the_error_covers_the_spread_between_draws():
     luck = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])[draws]
     found = estimate(luck + 0.01 * rng.standard_normal(100), draws.tolist())
     assert found.value == pytest.approx(0.0, abs=0.02)
-    assert found.error == pytest.approx(np.std([-1, -0.5, 0, 0.5, 1], ddof=1) / math.sqrt(5), rel=0.1)
+    assert found.error == pytest.approx(
+        np.std([-1, -0.5, 0, 0.5, 1], ddof=1) / math.sqrt(5), rel=0.1
+    )
     alone = estimate(rng.standard_normal(400))
     assert alone.error == pytest.approx(math.sqrt(math.pi / 2) / 20, rel=0.15)
 
@@ -84,14 +89,19 @@ def test_runs_that_do_not_arrive_count_as_the_limit():
     late = [None if k % 10 < 6 else 50.0 for k in range(100)]
     found = times_apart(late, some, draws, 1000.0)
     assert not isinstance(found, str)
-    assert found.value > math.log(2.0), "most do not arrive, so the median is the limit over 100"
+    assert found.value > math.log(2.0), (
+        "most do not arrive, so the median is the limit over 100"
+    )
     assert times_apart(some, late, draws, 1000.0).value == pytest.approx(-found.value)
     assert times_apart([None] * 100, [None] * 100, draws, 1000.0) == "neither arrives"
     assert times_apart([0.0] * 100, [0.0] * 100, draws, 1000.0) == "both start there"
 
 
 def test_a_claim_of_several_parts_holds_where_all_do_and_fails_where_one_does():
-    parts = [Outcome("fig2-mb", {}, end, value, 0.1, 9) for end, value in ((HOLDS, 1.0), (FAILS, -1.0))]
+    parts = [
+        Outcome("fig2-mb", {}, end, value, 0.1, 9)
+        for end, value in ((HOLDS, 1.0), (FAILS, -1.0))
+    ]
     open_ = Outcome("fig2-sgd", {}, UNDECIDED, 0.0, 0.1, 9)
     assert all_of("fig2", {}, parts).end == FAILS
     assert all_of("fig2", {}, [parts[0], open_]).end == UNDECIDED
@@ -109,7 +119,8 @@ def test_every_row_has_a_main_claim_and_every_claim_its_rule_and_existing_parts(
 
 def rows(*rmse, step=1.0):
     return [
-        {"time": k * step, "commit": 20 * k, "rmse": value, "grad_norm": 1.0} for k, value in enumerate(rmse)
+        {"time": k * step, "commit": 20 * k, "rmse": value, "grad_norm": 1.0}
+        for k, value in enumerate(rmse)
     ]
 
 

@@ -32,7 +32,9 @@ def step_u(at, drift, h, gamma, beta, Z):
     """`step_p` in the algorithm's (theta, u): u = h p; h, gamma are its h' = h^2, gamma' = h gamma."""
     theta, u = at
     d_u = h * (drift.correction - times(drift.H, drift.gradient)) - gamma * u
-    return Phase(theta + times(drift.H, u), u + d_u + np.sqrt(2.0 * h * gamma / beta) * Z)
+    return Phase(
+        theta + times(drift.H, u), u + d_u + np.sqrt(2.0 * h * gamma / beta) * Z
+    )
 
 
 class Separable:
@@ -108,7 +110,13 @@ def test_the_stationary_law_tends_to_the_gibbs_law_as_the_step_shrinks():
         h, gamma = a * a, 1.5 * a
         closed = abs(exact_variance(curvature, h, gamma, beta) * beta * curvature - 1.0)
         algorithm = ASLBFGS(h, gamma, beta, 0, 2, 1, initial_scale=1.0)
-        theta = sampled(Separable([curvature] * CHAINS), algorithm, int(240 / a), int(20 / a), seed=1)
+        theta = sampled(
+            Separable([curvature] * CHAINS),
+            algorithm,
+            int(240 / a),
+            int(20 / a),
+            seed=1,
+        )
         measured = abs(theta.var() * beta * curvature - 1.0)
         # About nine looks, a relaxation time (about 1/a steps) times 20 apart: independent.
         assert abs(measured - closed) < 4 * math.sqrt(2 / (CHAINS * len(theta)))
@@ -153,7 +161,9 @@ def test_sgld_has_the_variance_of_its_own_recursion():
     assert theta.var() == pytest.approx(expected, rel=4 * math.sqrt(2 / CHAINS))
 
 
-def ergodic_error(commits, *, staleness=0, beta=1e4, h=2e-4, gamma=0.1, start=1.0, seed=0):
+def ergodic_error(
+    commits, *, staleness=0, beta=1e4, h=2e-4, gamma=0.1, start=1.0, seed=0
+):
     """|mean_n U(theta_n) - U*| of one run with a constant staleness."""
     p = Quadratic.random(6, 30, seed=1)
     algorithm = ASLBFGS(h, gamma, beta, 0, 30, 15, initial_scale=1.0)
@@ -178,7 +188,10 @@ def test_the_ergodic_error_rises_with_staleness():
 
     def error(l):
         return np.mean(
-            [ergodic_error(4000, staleness=l, beta=1.0, h=1e-4, start=0.0, seed=s) for s in range(2)]
+            [
+                ergodic_error(4000, staleness=l, beta=1.0, h=1e-4, start=0.0, seed=s)
+                for s in range(2)
+            ]
         )
 
     errors = [error(l) for l in (0, 4, 8)]
@@ -188,7 +201,10 @@ def test_the_ergodic_error_rises_with_staleness():
 
 
 def test_the_ergodic_error_rises_with_temperature():
-    errors = [np.mean([ergodic_error(4000, beta=b, seed=s) for s in range(2)]) for b in (1e4, 1.0, 0.1)]
+    errors = [
+        np.mean([ergodic_error(4000, beta=b, seed=s) for s in range(2)])
+        for b in (1e4, 1.0, 0.1)
+    ]
     assert errors[0] < errors[1] < errors[2]
     # Equipartition: at temperature 1/beta the mean of U - U* is d/(2 beta), on top of the cold error.
     assert errors[2] - errors[0] == pytest.approx(6 / (2 * 0.1), rel=0.5)
@@ -226,7 +242,9 @@ def test_gamma_is_the_divergence_of_h():
     H, divergence = LINE.with_divergence(theta)
     np.testing.assert_allclose(H[:, :, 0], s / y, rtol=1e-12)
     # A central difference of step 1e-4 errs by some 1e-8 times the third derivative.
-    np.testing.assert_allclose(divergence, -s * (second(theta) - second(theta - s)) / y**2, atol=1e-6)
+    np.testing.assert_allclose(
+        divergence, -s * (second(theta) - second(theta - s)) / y**2, atol=1e-6
+    )
 
 
 def test_h_of_theta_satisfies_the_secant_equation_of_its_newest_pair():
@@ -263,8 +281,12 @@ def test_the_integrator_in_p_and_the_algorithm_s_own_steps_are_the_same():
         local = method.learn(iterate, local, problem, task)
         iterate = method.apply(iterate, [update], Commit(1, [0], problem.value))
         for mine in (at._replace(momentum=h * at.momentum), again):
-            np.testing.assert_allclose(mine.theta[0], iterate.theta, rtol=1e-11, atol=1e-12)
-            np.testing.assert_allclose(mine.momentum[0], iterate.u, rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(
+                mine.theta[0], iterate.theta, rtol=1e-11, atol=1e-12
+            )
+            np.testing.assert_allclose(
+                mine.momentum[0], iterate.u, rtol=1e-9, atol=1e-12
+            )
     # The first step starts with u = 0 and does not move theta, which makes no pair.
     assert method.counters(iterate, [local])["pairs_accepted"] == 10
 
@@ -275,11 +297,15 @@ def test_a_step_of_the_sde_moves_theta_by_order_h_and_p_by_order_root_h():
     moved = []
     for h in (0.01, 0.0025):
         at = Phase(rng.standard_normal((20_000, 2)), rng.standard_normal((20_000, 2)))
-        drift = Drift(PLANE(at.theta), PLANE.model.gradient(at.theta), np.zeros((20_000, 2)))
+        drift = Drift(
+            PLANE(at.theta), PLANE.model.gradient(at.theta), np.zeros((20_000, 2))
+        )
         to = step_p(at, drift, h, 1.0, 1.0, rng.standard_normal((20_000, 2)))
         pairs = ((to.theta, at.theta), (to.momentum, at.momentum))
         moved.append([np.linalg.norm(new - old, axis=1).mean() for new, old in pairs])
-    theta, p = (math.log(big / small) / math.log(4.0) for big, small in zip(*moved, strict=True))
+    theta, p = (
+        math.log(big / small) / math.log(4.0) for big, small in zip(*moved, strict=True)
+    )
     assert theta == pytest.approx(1.0, abs=0.02)
     assert p == pytest.approx(0.5, abs=0.05)
 
@@ -296,7 +322,9 @@ def test_friction_that_is_stale_is_stable_only_below_a_limit_of_its_own(delay):
     limit = 2.0 * math.sin(math.pi / (2.0 * (2 * delay + 1)))
     assert radius(0.999 * limit) < 1.0 < radius(1.001 * limit)
     if delay == 19:
-        assert limit < ASLBFGS.from_paper("ml-1m").gamma, "the table's friction is too large for W = 20"
+        assert limit < ASLBFGS.from_paper("ml-1m").gamma, (
+            "the table's friction is too large for W = 20"
+        )
 
 
 def test_the_second_moment_falls_as_one_over_beta_about_the_minimum_and_not_about_the_origin():
@@ -308,7 +336,9 @@ def test_the_second_moment_falls_as_one_over_beta_about_the_minimum_and_not_abou
     for centre in (model.optimum_theta, np.zeros(model.dim)):
         moments_ = []
         for beta in betas:
-            drawn = model.optimum_theta + rng.standard_normal((4000, model.dim)) @ factor.T / np.sqrt(beta)
+            drawn = model.optimum_theta + rng.standard_normal(
+                (4000, model.dim)
+            ) @ factor.T / np.sqrt(beta)
             moments_.append(beta * ((drawn - centre) ** 2).sum(axis=1).mean())
         slopes.append(np.polyfit(np.log(betas), np.log(moments_), 1)[0])
     assert slopes[0] == pytest.approx(0.0, abs=0.02)

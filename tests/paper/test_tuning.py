@@ -43,7 +43,9 @@ def test_a_method_or_a_study_that_does_not_exist_is_one_sentence() -> None:
         tuned("none")
 
 
-@pytest.mark.parametrize("path", sorted(TUNED.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(TUNED.glob("*.json")), ids=lambda path: path.stem
+)
 def test_the_best_of_every_study_makes_an_algorithm(path: Path) -> None:
     document = json.loads(path.read_text())
     assert document["best"]["status"] == "complete"
@@ -55,11 +57,21 @@ def test_the_best_of_every_study_makes_an_algorithm(path: Path) -> None:
 def test_studies_of_ratings_had_equal_budgets_and_goals(size: str) -> None:
     goals, budgets = set(), set()
     for kind in NAMES:
-        document = json.loads((TUNED / f"{kind}-matrix-factorization{size}.json").read_text())
+        document = json.loads(
+            (TUNED / f"{kind}-matrix-factorization{size}.json").read_text()
+        )
         problem = document["problem"]
         goals.add(
-            (problem["ratings"], problem["rmse"], problem["limit"], problem["seeds"], problem["workers"])
+            (
+                problem["ratings"],
+                problem["rmse"],
+                problem["limit"],
+                problem["seeds"],
+                problem["workers"],
+            )
         )
         # Forty trials for each method, or six for each number that was searched.
-        budgets.add(document["budget"] / (len(document["best"]["point"]) if size else 1))
+        budgets.add(
+            document["budget"] / (len(document["best"]["point"]) if size else 1)
+        )
     assert len(goals) == len(budgets) == 1

@@ -16,7 +16,13 @@ from asyncqn_recommender.estimator import Recommender
 from asyncqn_recommender.feedback import FEEDBACKS
 
 LIKED = RATINGS.take(RATINGS.values >= 4.0)
-CLICKS = Ratings(LIKED.users, LIKED.items, np.ones(len(LIKED), np.float32), LIKED.user_ids, LIKED.item_ids)
+CLICKS = Ratings(
+    LIKED.users,
+    LIKED.items,
+    np.ones(len(LIKED), np.float32),
+    LIKED.user_ids,
+    LIKED.item_ids,
+)
 TRAIN, TEST = CLICKS.split(0.1, 0)
 
 
@@ -31,7 +37,11 @@ def test_lists_learned_from_clicks_beat_the_popular_items(model: Recommender) ->
     assert "rmse" not in found
     assert model.score(TEST) == found["ndcg"]
     strangers = Ratings(
-        TEST.users, TEST.items, TEST.values, np.array([f"x{u}" for u in TEST.user_ids]), TEST.item_ids
+        TEST.users,
+        TEST.items,
+        TEST.values,
+        np.array([f"x{u}" for u in TEST.user_ids]),
+        TEST.item_ids,
     )
     assert found["ndcg"] > 1.05 * model.evaluate(strangers)["ndcg"]
     popular = model.recommend("nobody", 3)
@@ -46,7 +56,9 @@ def test_threads_change_no_bit_of_a_model_of_clicks(model: Recommender) -> None:
     assert other.user_factors_.tobytes() == model.user_factors_.tobytes()
 
 
-def test_a_saved_model_of_clicks_comes_back_whole(model: Recommender, tmp_path: Path) -> None:
+def test_a_saved_model_of_clicks_comes_back_whole(
+    model: Recommender, tmp_path: Path
+) -> None:
     loaded = Recommender.load(model.save(tmp_path / "model"))
     assert loaded.model_.confidence == model.model_.confidence
     lists, before = (found.recommend_many(n=4) for found in (loaded, model))
@@ -56,14 +68,20 @@ def test_a_saved_model_of_clicks_comes_back_whole(model: Recommender, tmp_path: 
     )
 
 
-def test_folded_in_clicks_give_the_row_of_a_user_who_always_had_them(model: Recommender) -> None:
+def test_folded_in_clicks_give_the_row_of_a_user_who_always_had_them(
+    model: Recommender,
+) -> None:
     user = int(np.argmax(np.bincount(TRAIN.users)))
     items = TRAIN.item_ids[TRAIN.items[TRAIN.users == user]]
     names = ["twin"] * len(items)
     wider = model.fold_in(([10**6] * len(items), items))
     at = wider.model_.user_index([10**6])[0]
-    np.testing.assert_allclose(wider.user_factors_[at], model.user_factors_[user], rtol=1e-4, atol=1e-5)
-    again = wider.fold_in(([10**6], items[:1]))  # a second click of an item adds to the first
+    np.testing.assert_allclose(
+        wider.user_factors_[at], model.user_factors_[user], rtol=1e-4, atol=1e-5
+    )
+    again = wider.fold_in(
+        ([10**6], items[:1])
+    )  # a second click of an item adds to the first
     first, second = (float(found.predict(10**6, items[0])) for found in (wider, again))
     assert abs(1.0 - second) < abs(1.0 - first)
     with pytest.raises(BadInput, match="integers"):
@@ -101,17 +119,24 @@ def test_clicks_need_no_column_of_ratings_and_add_up(tmp_path: Path) -> None:
 def test_what_clicks_cannot_tell_is_refused_in_a_sentence(model: Recommender) -> None:
     with pytest.raises(BadInput, match="predicts no ratings"):
         model.rmse(TEST)
-    for bad, word in (({"alpha": 0.1}, "leave alpha out"), ({"offsets": True}, "leave them out")):
+    for bad, word in (
+        ({"alpha": 0.1}, "leave alpha out"),
+        ({"offsets": True}, "leave them out"),
+    ):
         with pytest.raises(BadInput, match=word):
             Recommender(feedback="implicit", **bad).fit(TRAIN)
-    with pytest.raises(BadInput, match=f"must be {' or '.join(map(repr, FEEDBACKS))}, not 'loud'"):
+    with pytest.raises(
+        BadInput, match=f"must be {' or '.join(map(repr, FEEDBACKS))}, not 'loud'"
+    ):
         Recommender(feedback="loud").fit(TRAIN)
     with pytest.raises(BadInput, match="confidence"):
         Recommender(feedback="implicit", confidence=0.0).fit(TRAIN)
 
 
 def test_held_out_clicks_choose_the_iterate_with_the_best_lists() -> None:
-    early = Recommender(rank=3, feedback="implicit", workers=1, early_stopping=True).fit(TRAIN)
+    early = Recommender(
+        rank=3, feedback="implicit", workers=1, early_stopping=True
+    ).fit(TRAIN)
     best = np.max(early.history_["validation_ndcg"])
     assert early.history_["validation_ndcg"][0] < best
     assert early.status_ in ("stopped early", "completed", "converged")

@@ -31,7 +31,9 @@ def rmse(errors: np.ndarray) -> float:
 # -- learning
 
 
-def test_it_beats_item_and_user_means_on_ratings_it_has_not_seen(model: Recommender) -> None:
+def test_it_beats_item_and_user_means_on_ratings_it_has_not_seen(
+    model: Recommender,
+) -> None:
     _, _, values = ids(TEST)
     offsets = model.model_.offsets
     means = offsets.at(TEST.users, TEST.items)
@@ -54,7 +56,9 @@ def test_every_user_row_solves_its_ridge_problem(model: Recommender) -> None:
     for u in range(0, TRAIN.n_users, 29):
         rows = TRAIN.users == u
         f, y = F[TRAIN.items[rows]], TRAIN.values[rows]
-        exact = np.linalg.solve(f.T @ f + (3.0 + 0.035 * rows.sum()) * np.eye(3), f.T @ y)
+        exact = np.linalg.solve(
+            f.T @ f + (3.0 + 0.035 * rows.sum()) * np.eye(3), f.T @ y
+        )
         np.testing.assert_allclose(G[u], exact, atol=1e-3)
 
 
@@ -67,7 +71,9 @@ def test_one_worker_and_equal_seeds_give_equal_bits() -> None:
 
 @pytest.mark.parametrize("rank", [3, 40])
 def test_the_model_is_the_same_bit_for_bit_on_any_number_of_threads(rank: int) -> None:
-    one, *others = (Recommender(rank, workers=W, passes=4).fit(TRAIN) for W in (1, 2, 4, 8))
+    one, *others = (
+        Recommender(rank, workers=W, passes=4).fit(TRAIN) for W in (1, 2, 4, 8)
+    )
     for other in others:
         assert other.item_factors_.tobytes() == one.item_factors_.tobytes()
         assert other.user_factors_.tobytes() == one.user_factors_.tobytes()
@@ -76,7 +82,9 @@ def test_the_model_is_the_same_bit_for_bit_on_any_number_of_threads(rank: int) -
 
 
 def test_a_rank_beyond_what_the_ratings_carry_does_no_harm() -> None:
-    small, large = (Recommender(rank, workers=1).fit(TRAIN).rmse(TEST) for rank in (5, 40))
+    small, large = (
+        Recommender(rank, workers=1).fit(TRAIN).rmse(TEST) for rank in (5, 40)
+    )
     plain = Recommender(40, workers=1, plain_columns=None).fit(TRAIN).rmse(TEST)
     assert large < small + 0.01
     assert plain > small + 0.02
@@ -119,7 +127,14 @@ def test_a_warm_start_keeps_known_items_when_new_ones_come() -> None:
 
 def test_early_stopping_keeps_the_iterate_with_the_lowest_held_out_rmse() -> None:
     loose = Recommender(
-        3, workers=1, prior=0.001, alpha=0.0, early_stopping=True, passes=40, clip=False, trust=0
+        3,
+        workers=1,
+        prior=0.001,
+        alpha=0.0,
+        early_stopping=True,
+        passes=40,
+        clip=False,
+        trust=0,
     )
     loose.fit(TRAIN)
     assert loose.status_ == "stopped early"
@@ -150,9 +165,14 @@ def test_validation_ratings_are_watched_and_the_callback_may_stop() -> None:
 
 
 def test_offsets_are_removed_and_added_again() -> None:
-    with_offsets = Recommender(2, workers=1, offsets=True, clip=False, trust=0.0).fit(TRAIN)
+    with_offsets = Recommender(2, workers=1, offsets=True, clip=False, trust=0.0).fit(
+        TRAIN
+    )
     users, items, _ = ids(TRAIN)
-    product = (with_offsets.user_factors_[TRAIN.users] * with_offsets.item_factors_[TRAIN.items]).sum(axis=1)
+    product = (
+        with_offsets.user_factors_[TRAIN.users]
+        * with_offsets.item_factors_[TRAIN.items]
+    ).sum(axis=1)
     expected = with_offsets.model_.offsets.at(TRAIN.users, TRAIN.items) + product
     np.testing.assert_allclose(with_offsets.predict(users, items), expected, rtol=1e-5)
     assert with_offsets.rmse(TEST) < rmse(TEST.values - TRAIN.values.mean())
@@ -168,20 +188,32 @@ def test_a_prediction_is_the_documented_blend(model: Recommender) -> None:
     n = np.minimum(n_u, n_m)
     w = n / (n + 5.0)
     mu = TRAIN.values.mean(dtype=float)
-    b_m = np.array([(TRAIN.values[TRAIN.items == m] - mu).sum() for m in range(TRAIN.n_items)])
+    b_m = np.array(
+        [(TRAIN.values[TRAIN.items == m] - mu).sum() for m in range(TRAIN.n_items)]
+    )
     b_m /= np.bincount(TRAIN.items, minlength=TRAIN.n_items) + DAMPING
     left = TRAIN.values - mu - b_m[TRAIN.items]
     b_u = np.array([left[TRAIN.users == u].sum() for u in range(TRAIN.n_users)])
     b_u /= np.bincount(TRAIN.users, minlength=TRAIN.n_users) + DAMPING
-    product = (model.user_factors_[TEST.users].astype(float) * model.item_factors_[TEST.items]).sum(axis=1)
+    product = (
+        model.user_factors_[TEST.users].astype(float) * model.item_factors_[TEST.items]
+    ).sum(axis=1)
     blend = w * product + (1 - w) * (mu + b_m[TEST.items] + b_u[TEST.users])
-    np.testing.assert_allclose(model.predict(users, items), blend.clip(0.5, 5.0), rtol=1e-6)
+    np.testing.assert_allclose(
+        model.predict(users, items), blend.clip(0.5, 5.0), rtol=1e-6
+    )
 
 
-def test_unknown_users_and_items_get_the_means_that_are_known(model: Recommender) -> None:
+def test_unknown_users_and_items_get_the_means_that_are_known(
+    model: Recommender,
+) -> None:
     offsets, user, item = model.model_.offsets, TRAIN.user_ids[7], TRAIN.item_ids[5]
     got = model.predict([-1, user, -1], [item, 10**9, 10**9])
-    expected = [model.mean_ + offsets.items[5], model.mean_ + offsets.users[7], model.mean_]
+    expected = [
+        model.mean_ + offsets.items[5],
+        model.mean_ + offsets.users[7],
+        model.mean_,
+    ]
     np.testing.assert_allclose(got, expected)
 
 
@@ -197,7 +229,9 @@ def test_ids_may_be_texts_floats_single_or_in_a_table(model: Recommender) -> Non
 
 
 def test_predictions_stay_within_the_ratings_seen_unless_told_otherwise() -> None:
-    wide = Recommender(3, workers=1, prior=0.01, alpha=0.0, passes=5, clip=False).fit(TRAIN)
+    wide = Recommender(3, workers=1, prior=0.01, alpha=0.0, passes=5, clip=False).fit(
+        TRAIN
+    )
     grid = np.meshgrid(TRAIN.user_ids, TRAIN.item_ids)
     raw = wide.predict(*grid)
     assert raw.max() > 5.0
@@ -212,7 +246,9 @@ def test_score_is_minus_the_rmse_and_evaluate_counts(model: Recommender) -> None
     assert found == {
         "rmse": pytest.approx(rmse(errors)), "mae": pytest.approx(np.abs(errors).mean()), "n": len(TEST),
     }  # fmt: skip
-    assert model.score(TEST) == -found["rmse"] == model.score(np.c_[users, items], values)
+    assert (
+        model.score(TEST) == -found["rmse"] == model.score(np.c_[users, items], values)
+    )
 
 
 # -- recommendations
@@ -235,7 +271,9 @@ def test_recommendations_are_the_best_unseen_items_in_order(model: Recommender) 
     assert not seen & {b.id for b in loose.recommend(user, n=10**6)}
 
 
-def test_similar_items_do_not_depend_on_the_basis_of_the_factors(model: Recommender) -> None:
+def test_similar_items_do_not_depend_on_the_basis_of_the_factors(
+    model: Recommender,
+) -> None:
     from dataclasses import replace
 
     item = int(TRAIN.item_ids[3])
@@ -247,12 +285,16 @@ def test_similar_items_do_not_depend_on_the_basis_of_the_factors(model: Recommen
     )
     here, there = model.similar(item, 8), turned.similar(item, 8)
     assert [s.id for s in here] == [s.id for s in there]
-    np.testing.assert_allclose([s.score for s in here], [s.score for s in there], rtol=1e-4)
+    np.testing.assert_allclose(
+        [s.score for s in here], [s.score for s in there], rtol=1e-4
+    )
     assert item not in [s.id for s in here]
     assert 1.0 >= here[0].score >= here[-1].score >= -1.0
 
 
-def test_new_users_are_folded_in_as_if_their_row_had_been_solved_in_the_fit(model: Recommender) -> None:
+def test_new_users_are_folded_in_as_if_their_row_had_been_solved_in_the_fit(
+    model: Recommender,
+) -> None:
     # A user who rates exactly as a known one gets that user's row.
     twin = TRAIN.users == 17
     items, values = TRAIN.item_ids[TRAIN.items[twin]], TRAIN.values[twin]
@@ -262,9 +304,13 @@ def test_new_users_are_folded_in_as_if_their_row_had_been_solved_in_the_fit(mode
     row = wider.user_factors_[wider.model_.user_index([10**6])[0]]
     np.testing.assert_allclose(row, model.user_factors_[17], rtol=1e-3, atol=1e-4)
     known = int(TRAIN.user_ids[17])
-    assert [b.id for b in wider.recommend(10**6)] == [b.id for b in model.recommend(known)]
+    assert [b.id for b in wider.recommend(10**6)] == [
+        b.id for b in model.recommend(known)
+    ]
     old = wider.predict(TRAIN.user_ids[TRAIN.users], TRAIN.item_ids[TRAIN.items])
-    assert (old == model.predict(TRAIN.user_ids[TRAIN.users], TRAIN.item_ids[TRAIN.items])).all()
+    assert (
+        old == model.predict(TRAIN.user_ids[TRAIN.users], TRAIN.item_ids[TRAIN.items])
+    ).all()
     huge = model.fold_in(([2**40], items[:1], [3.0]))
     assert huge.user_ids_[-1] == 2**40
     before = model.fold_in(([-5, -5, 10**7], [*items[:2], items[0]], [3.0, 4.0, 2.0]))

@@ -28,18 +28,28 @@ def test_a_saved_model_is_the_same_model(model: Recommender, tmp_path: Path) -> 
     user = int(TRAIN.user_ids[3])
     assert again.recommend(user) == model.recommend(user)
     assert again.get_params() == model.get_params()
-    assert (again.n_iter_, again.status_, again.fun_) == (model.n_iter_, model.status_, model.fun_)
+    assert (again.n_iter_, again.status_, again.fun_) == (
+        model.n_iter_,
+        model.status_,
+        model.fun_,
+    )
     assert (again.history_["rmse"] == model.history_["rmse"]).all()
     again.save(tmp_path / "m")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m"], (
         "an older model is replaced, nothing else remains"
     )
-    texts = Recommender(1, workers=1).fit((["ann", "bob"], ["x", "y"], [1.0, 5.0])).save(tmp_path / "t")
+    texts = (
+        Recommender(1, workers=1)
+        .fit((["ann", "bob"], ["x", "y"], [1.0, 5.0]))
+        .save(tmp_path / "t")
+    )
     assert Recommender.load(texts).user_ids_.tolist() == ["ann", "bob"]
     again.set_params(warm_start=True).fit(TRAIN)
 
 
-def test_damaged_models_are_refused_in_one_sentence(model: Recommender, tmp_path: Path) -> None:
+def test_damaged_models_are_refused_in_one_sentence(
+    model: Recommender, tmp_path: Path
+) -> None:
     good = model.save(tmp_path / "good")
 
     def damaged(change: Any) -> None:
@@ -59,7 +69,9 @@ def test_damaged_models_are_refused_in_one_sentence(model: Recommender, tmp_path
         return change
 
     damaged(lambda folder: data_file(folder).unlink())
-    damaged(lambda folder: data_file(folder).write_bytes(data_file(good).read_bytes()[:-7]))
+    damaged(
+        lambda folder: data_file(folder).write_bytes(data_file(good).read_bytes()[:-7])
+    )
     damaged(lambda folder: (folder / "model.json").write_text("{"))
     damaged(lambda folder: (folder / "model.json").write_text("[]"))
     damaged(edit(format=99))
@@ -70,7 +82,9 @@ def test_damaged_models_are_refused_in_one_sentence(model: Recommender, tmp_path
             Recommender.load(wrong)
 
 
-def test_a_model_is_never_saved_over_something_else(model: Recommender, tmp_path: Path) -> None:
+def test_a_model_is_never_saved_over_something_else(
+    model: Recommender, tmp_path: Path
+) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     for place in (tmp_path, tmp_path / "letter.txt", tmp_path / "letter.txt" / "m"):
         with pytest.raises(BadInput):

@@ -17,16 +17,27 @@ MADE = synthetic_ratings(120, 60, 2_500, seed=3)
 FIT = ["--rank", "2", "--workers", "1", "--passes", "4"]
 
 
-def call(capfd: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
+def call(
+    capfd: pytest.CaptureFixture[str], *arguments: str | Path
+) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as end:
         main(["recommender", *map(str, arguments)])
     out, err = capfd.readouterr()
     return int(end.value.code or 0), out, err
 
 
-def write_csv(path: Path, ratings: Ratings, header: str = "userId,movieId,rating") -> Path:
-    columns = (ratings.user_ids[ratings.users], ratings.item_ids[ratings.items], ratings.values)
-    rows = [",".join(map(str, row)) for row in zip(*(c.tolist() for c in columns), strict=True)]
+def write_csv(
+    path: Path, ratings: Ratings, header: str = "userId,movieId,rating"
+) -> Path:
+    columns = (
+        ratings.user_ids[ratings.users],
+        ratings.item_ids[ratings.items],
+        ratings.values,
+    )
+    rows = [
+        ",".join(map(str, row))
+        for row in zip(*(c.tolist() for c in columns), strict=True)
+    ]
     path.write_text("\n".join([header, *rows]) + "\n")
     return path
 
@@ -59,7 +70,9 @@ def test_fit_evaluate_and_recommend_print_what_they_promise(
     )
     assert (code, err) == (0, "")
     fitted = json.loads(out)
-    names = "train_rmse test_rmse fun seconds commits status skipped repeated test model"
+    names = (
+        "train_rmse test_rmse fun seconds commits status skipped repeated test model"
+    )
     assert list(fitted) == names.split()
     model = Recommender.load(place / "model")
     train, test = load(place / "ratings.csv").split(0.1, 4)
@@ -76,7 +89,9 @@ def test_fit_evaluate_and_recommend_print_what_they_promise(
     assert "rmse" in call(capfd, "evaluate", "model", "other.csv")[1]
 
     user = int(train.user_ids[train.users[0]])
-    code, out, _ = call(capfd, "recommend", "model", "--user", user, "-n", "3", "--json", "-q")
+    code, out, _ = call(
+        capfd, "recommend", "model", "--user", user, "-n", "3", "--json", "-q"
+    )
     found = json.loads(out)
     assert (code, found["user"]) == (0, user)
     assert found["items"] == [item._asdict() for item in model.recommend(user, 3)]
@@ -102,7 +117,9 @@ def test_a_stored_set_is_fitted_by_name_and_its_titles_are_shown(
     best = model.recommend(user, 1)[0]
     assert best.title
     assert best.title in call(capfd, "recommend", "synthetic-demo", "--user", user)[1]
-    assert "title" not in call(capfd, "recommend", "mine", "--user", "1")[1], "nor a column without any"
+    assert "title" not in call(capfd, "recommend", "mine", "--user", "1")[1], (
+        "nor a column without any"
+    )
 
 
 def test_columns_are_named_and_bad_rows_skipped_on_request(
@@ -138,13 +155,32 @@ BAD = {
     "a user and all": ["recommend", "model", "--user", "1", "--all", "--out", "r.csv"],
     "all without a file": ["recommend", "model", "--all"],
     "a table of no kind": ["recommend", "model", "--all", "--out", "recs.xls"],
-    "a table in a file": ["recommend", "model", "--all", "--out", "ratings.csv/recs.csv"],
+    "a table in a file": [
+        "recommend",
+        "model",
+        "--all",
+        "--out",
+        "ratings.csv/recs.csv",
+    ],
     "an unknown item": ["similar", "model", "--item", "nothing"],
     "no item": ["similar", "model"],
     "lists of no length": ["evaluate", "model", "ratings.csv", "--k", "0"],
-    "a threshold without lists": ["evaluate", "model", "ratings.csv", "--threshold", "4"],
+    "a threshold without lists": [
+        "evaluate",
+        "model",
+        "ratings.csv",
+        "--threshold",
+        "4",
+    ],
     "an unknown policy": ["fit", "ratings.csv", "--duplicates", "newest"],
-    "an unknown split": ["fit", "ratings.csv", "--split", "by-time", "--test-fraction", "0.1"],
+    "an unknown split": [
+        "fit",
+        "ratings.csv",
+        "--split",
+        "by-time",
+        "--test-fraction",
+        "0.1",
+    ],
     "a split without a share": ["fit", "ratings.csv", "--split", "time"],
     "a split without times": [
         "recommender",
@@ -156,7 +192,14 @@ BAD = {
         "0.1",
     ],
     "a test without a split": ["fit", "ratings.csv", "--test-out", "test.csv"],
-    "a test of no kind": ["fit", "ratings.csv", "--split", "last", "--test-out", "test.xls"],
+    "a test of no kind": [
+        "fit",
+        "ratings.csv",
+        "--split",
+        "last",
+        "--test-out",
+        "test.xls",
+    ],
     "a column for no file": ["data", "mine", "--user-column", "user"],
     "no items": ["recommend", "model", "--user", "1", "-n", "0"],
     "not a model": ["recommend", "foreign", "--user", "1"],

@@ -30,7 +30,9 @@ def frame() -> pd.DataFrame:
             "who": MADE.user_ids[MADE.users],
             "what": MADE.item_ids[MADE.items],
             "stars": MADE.values,
-            "when": pd.date_range("2024-01-01", periods=len(MADE), freq="h")[::-1].astype(str),
+            "when": pd.date_range("2024-01-01", periods=len(MADE), freq="h")[
+                ::-1
+            ].astype(str),
         }
     )
     again = table.iloc[:1].assign(stars=0.5, when="2030-01-01")
@@ -44,7 +46,9 @@ COLUMNS = ["--user-column", "who", "--item-column", "what", "--time-column", "wh
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ASYNCQN_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "r.csv.gz").write_bytes(gzip.compress(frame().to_csv(index=False).encode()))
+    (tmp_path / "r.csv.gz").write_bytes(
+        gzip.compress(frame().to_csv(index=False).encode())
+    )
     return tmp_path
 
 
@@ -59,10 +63,23 @@ def test_several_users_are_listed_each_and_unknown_ones_by_the_baseline(
 ) -> None:
     model = Recommender.load(fitted)
     first, second = (int(user) for user in model.user_ids_[:2])
-    wanted = ["--user", str(first), "--user", str(second), "--user", "nobody", "-n", "3"]
+    wanted = [
+        "--user",
+        str(first),
+        "--user",
+        str(second),
+        "--user",
+        "nobody",
+        "-n",
+        "3",
+    ]
     found = spoken(capfd, "recommend", fitted, *wanted)
     assert [one["user"] for one in found["users"]] == [first, second, "nobody"]
-    assert [one["basis"] for one in found["users"]] == ["factors", "factors", "baseline"]
+    assert [one["basis"] for one in found["users"]] == [
+        "factors",
+        "factors",
+        "baseline",
+    ]
     for one, user in zip(found["users"], (first, second, "nobody")):
         assert one["items"] == [item._asdict() for item in model.recommend(user, 3)]
     code, out, err = call(capfd, "recommend", fitted, *wanted)
@@ -79,7 +96,12 @@ def test_lists_of_all_users_are_written_as_a_table(
     found = spoken(capfd, "recommend", fitted, "--all", "--out", file, "-n", "4")
     model = Recommender.load(fitted)
     table = model.recommend_many(n=4).to_pandas()
-    expected = {"file": str(file), "users": len(model.user_ids_), "rows": len(table), "baseline_users": 0}
+    expected = {
+        "file": str(file),
+        "users": len(model.user_ids_),
+        "rows": len(table),
+        "baseline_users": 0,
+    }
     assert found == expected
     read = pd.read_csv(file) if suffix == "csv" else pd.read_parquet(file)
     pd.testing.assert_frame_equal(read, table, check_dtype=False)
@@ -87,30 +109,55 @@ def test_lists_of_all_users_are_written_as_a_table(
     spoken(capfd, "recommend", fitted, "--user", "nobody", "--out", file, "-n", "4")
     read = pd.read_csv(file) if suffix == "csv" else pd.read_parquet(file)
     assert read["basis"].tolist() == ["baseline"] * 4
-    assert "users: 1, rows: 4" in call(capfd, "recommend", fitted, "--user", "x", "--out", file, "-n", "4")[1]
+    assert (
+        "users: 1, rows: 4"
+        in call(capfd, "recommend", fitted, "--user", "x", "--out", file, "-n", "4")[1]
+    )
 
 
-def test_similar_items_are_listed(fitted: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_similar_items_are_listed(
+    fitted: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     model = Recommender.load(fitted)
     item = int(model.item_ids_[3])
     found = spoken(capfd, "similar", fitted, "--item", str(item), "-n", "3")
     assert found["item"] == item
     assert found["items"] == [other._asdict() for other in model.similar(item, 3)]
-    code, out, _ = call(capfd, "similar", fitted, "--item", str(item), "--item", str(model.item_ids_[4]))
-    assert (code, out.count("item ")) == (0, 2 + 2)  # a heading of each list, and of its column
+    code, out, _ = call(
+        capfd, "similar", fitted, "--item", str(item), "--item", str(model.item_ids_[4])
+    )
+    assert (code, out.count("item ")) == (
+        0,
+        2 + 2,
+    )  # a heading of each list, and of its column
 
 
 def test_a_packed_file_with_own_columns_is_split_by_time_and_its_test_is_judged(
     place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    split = ["--split", "time", "--test-fraction", "0.1", "--duplicates", "last", "--out", "model"]
+    split = [
+        "--split",
+        "time",
+        "--test-fraction",
+        "0.1",
+        "--duplicates",
+        "last",
+        "--out",
+        "model",
+    ]
     for test in ("test.csv", "test.parquet", "test"):
-        done = spoken(capfd, "fit", "r.csv.gz", *COLUMNS, *FIT, *split, "--test-out", test)
+        done = spoken(
+            capfd, "fit", "r.csv.gz", *COLUMNS, *FIT, *split, "--test-out", test
+        )
         assert (done["repeated"], done["test"]) == (1, test)
     held = read_ratings("test.csv").ratings
     assert len(held) == round(0.1 * len(MADE)) == len(open_ratings("test"))
-    assert held.times.max() == pd.Timestamp("2030-01-01").timestamp(), "the newer of the two ratings counts"
-    numbers = spoken(capfd, "evaluate", "model", "test.csv", "--k", "10", "--threshold", "3")
+    assert held.times.max() == pd.Timestamp("2030-01-01").timestamp(), (
+        "the newer of the two ratings counts"
+    )
+    numbers = spoken(
+        capfd, "evaluate", "model", "test.csv", "--k", "10", "--threshold", "3"
+    )
     model = Recommender.load("model")
     told = model.evaluate(held, k=10, threshold=3.0)
     assert numbers == pytest.approx({**told, "skipped": 0, "repeated": 0})
@@ -139,10 +186,21 @@ def test_data_takes_the_options_it_advises_and_counts_what_it_drops(
     code, _, err = call(capfd, "data", "mine", "--from", "r.csv.gz", "-q")
     assert code == 2
     assert "--user-column" in err
-    told = spoken(capfd, "data", "mine", "--from", "r.csv.gz", *COLUMNS, "--duplicates", "last")
+    told = spoken(
+        capfd, "data", "mine", "--from", "r.csv.gz", *COLUMNS, "--duplicates", "last"
+    )
     assert (told["ratings"], told["repeated"], told["times"]) == (len(MADE), 1, True)
-    assert "bad rows skipped: 0, repeated ratings dropped: 1, with times" in call(capfd, "data", "mine")[1]
-    first = spoken(capfd, "data", "mine", "--from", "r.csv.gz", *COLUMNS, "--duplicates", "first")
-    assert first["digest"] != told["digest"], "the same file read otherwise is another set"
-    code, _, err = call(capfd, "data", "mine", "--from", "r.csv.gz", *COLUMNS, "--skip-bad")
+    assert (
+        "bad rows skipped: 0, repeated ratings dropped: 1, with times"
+        in call(capfd, "data", "mine")[1]
+    )
+    first = spoken(
+        capfd, "data", "mine", "--from", "r.csv.gz", *COLUMNS, "--duplicates", "first"
+    )
+    assert first["digest"] != told["digest"], (
+        "the same file read otherwise is another set"
+    )
+    code, _, err = call(
+        capfd, "data", "mine", "--from", "r.csv.gz", *COLUMNS, "--skip-bad"
+    )
     assert "bad rows skipped: 1" in err

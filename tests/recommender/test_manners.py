@@ -111,7 +111,9 @@ def test_other_mistakes_are_one_sentence(model: Recommender) -> None:
 @settings(max_examples=15)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=15, unique=True),
        st.integers(1, 3), st.randoms(use_true_random=False))  # fmt: skip
-def test_the_smallest_sets_are_learned_and_predicted_within_their_range(pairs, rank, random) -> None:  # type: ignore[no-untyped-def]
+def test_the_smallest_sets_are_learned_and_predicted_within_their_range(
+    pairs, rank, random
+) -> None:  # type: ignore[no-untyped-def]
     values = [random.choice([-3.0, 0.0, 1.5, 40.0]) for _ in pairs]
     users, items = zip(*pairs, strict=True)
     small = Recommender(rank, workers=1).fit((users, items, values))

@@ -26,31 +26,48 @@ def by_hand(listed: list[int], relevant: set[int], k: int) -> dict[str, float]:
     """The definitions, word by word, for one user."""
     hits = [item in relevant for item in listed[:k]]
     dcg = sum(hit / math.log2(place + 1) for place, hit in enumerate(hits, 1))
-    ideal = sum(1 / math.log2(place + 1) for place in range(1, min(k, len(relevant)) + 1))
+    ideal = sum(
+        1 / math.log2(place + 1) for place in range(1, min(k, len(relevant)) + 1)
+    )
     precisions = [sum(hits[:place]) / place for place in range(1, len(hits) + 1)]
     return {
         "precision": sum(hits) / k,
         "recall": sum(hits) / len(relevant),
         "ndcg": dcg / ideal,
-        "map": sum(p for p, hit in zip(precisions, hits) if hit) / min(k, len(relevant)),
+        "map": sum(p for p, hit in zip(precisions, hits) if hit)
+        / min(k, len(relevant)),
         "hit_rate": float(any(hits)),
     }
 
 
 @settings(max_examples=20)
-@given(st.permutations(range(12)), st.sets(st.integers(0, 11), min_size=1, max_size=11), st.integers(2, 12))
-def test_ndcg_and_map_are_those_of_scikit_learn(order: list[int], relevant: set[int], k: int) -> None:
+@given(
+    st.permutations(range(12)),
+    st.sets(st.integers(0, 11), min_size=1, max_size=11),
+    st.integers(2, 12),
+)
+def test_ndcg_and_map_are_those_of_scikit_learn(
+    order: list[int], relevant: set[int], k: int
+) -> None:
     truth = np.isin(np.arange(12), list(relevant)).astype(float)
     scores = np.empty(12)
     scores[order] = -np.arange(12.0)
     hits = truth[order].astype(bool)
     counts = np.array([len(relevant)])
     sums = list_sums(hits[None, :k], counts)
-    assert sums["ndcg"] == pytest.approx(sklearn.metrics.ndcg_score([truth], [scores], k=k))
-    assert sums["precision"] == pytest.approx(sklearn.metrics.precision_score(truth, scores > -k))
-    assert sums["recall"] == pytest.approx(sklearn.metrics.recall_score(truth, scores > -k))
+    assert sums["ndcg"] == pytest.approx(
+        sklearn.metrics.ndcg_score([truth], [scores], k=k)
+    )
+    assert sums["precision"] == pytest.approx(
+        sklearn.metrics.precision_score(truth, scores > -k)
+    )
+    assert sums["recall"] == pytest.approx(
+        sklearn.metrics.recall_score(truth, scores > -k)
+    )
     whole = list_sums(hits[None, :], counts)
-    assert whole["map"] == pytest.approx(sklearn.metrics.average_precision_score(truth, scores))
+    assert whole["map"] == pytest.approx(
+        sklearn.metrics.average_precision_score(truth, scores)
+    )
     assert sums == pytest.approx(by_hand(order, relevant, k))
 
 
@@ -80,7 +97,9 @@ def test_unknown_users_are_judged_by_the_baseline_and_unknown_items_are_never_fo
     model: Recommender,
 ) -> None:
     best = [item.id for item in model.recommend("nobody", 2)]
-    test = Ratings.from_arrays([10**8, 10**8, 10**8 + 1], [best[0], 10**8, best[1]], [5.0, 5.0, 5.0])
+    test = Ratings.from_arrays(
+        [10**8, 10**8, 10**8 + 1], [best[0], 10**8, best[1]], [5.0, 5.0, 5.0]
+    )
     found = model.evaluate(test, k=2)
     assert found["recall"] == pytest.approx((1 / 2 + 1) / 2)
     assert found["hit_rate"] == 1.0
@@ -88,18 +107,28 @@ def test_unknown_users_are_judged_by_the_baseline_and_unknown_items_are_never_fo
     assert model.evaluate(strange, k=2)["ndcg"] == 0.0
 
 
-def test_ratings_the_model_was_fitted_on_are_no_test_of_its_lists(model: Recommender) -> None:
-    users, items, values = (np.concatenate(both) for both in zip(ids(TEST), ids(TRAIN.take(slice(0, 50)))))
+def test_ratings_the_model_was_fitted_on_are_no_test_of_its_lists(
+    model: Recommender,
+) -> None:
+    users, items, values = (
+        np.concatenate(both) for both in zip(ids(TEST), ids(TRAIN.take(slice(0, 50))))
+    )
     mixed = model.evaluate((users, items, values), k=5)
     alone = model.evaluate(TEST, k=5)
     assert (mixed["seen"], alone["seen"]) == (50, 0)
-    assert {name: mixed[name] for name in NAMES} == {name: alone[name] for name in NAMES}
+    assert {name: mixed[name] for name in NAMES} == {
+        name: alone[name] for name in NAMES
+    }
     with pytest.raises(BadInput, match="fitted on all of these"):
         model.evaluate(TRAIN, k=5)
 
 
-@pytest.mark.parametrize("bad", [{"k": 0}, {"k": 1.5}, {"threshold": 4.0}, {"k": 3, "threshold": 99.0}])
-def test_what_cannot_be_judged_is_one_sentence(model: Recommender, bad: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "bad", [{"k": 0}, {"k": 1.5}, {"threshold": 4.0}, {"k": 3, "threshold": 99.0}]
+)
+def test_what_cannot_be_judged_is_one_sentence(
+    model: Recommender, bad: dict[str, float]
+) -> None:
     with pytest.raises(BadInput) as error:
         model.evaluate(TEST, **bad)
     assert "\n" not in str(error.value)

@@ -29,11 +29,15 @@ def model() -> Recommender:
 
 
 @given(st.lists(st.integers(-3, 3) | st.just(-np.inf), max_size=40), st.integers(1, 45))
-def test_the_kernel_selects_what_a_stable_sort_puts_first(scores: list[float], n: int) -> None:
+def test_the_kernel_selects_what_a_stable_sort_puts_first(
+    scores: list[float], n: int
+) -> None:
     row = np.array(scores, np.float64)
     places, tops = np.empty(n, np.int64), np.empty(n)
     kernels.select(row, places, tops)
-    order = [m for m in np.argsort(-row, kind="stable").tolist() if row[m] > -np.inf][:n]
+    order = [m for m in np.argsort(-row, kind="stable").tolist() if row[m] > -np.inf][
+        :n
+    ]
     assert places.tolist() == order + [-1] * (n - len(order))
     assert tops[: len(order)].tolist() == row[order].tolist()
 
@@ -50,7 +54,9 @@ def test_scores_are_those_of_the_documented_blend(options: dict[str, object]) ->
         everything = fitted.scores(np.full(TRAIN.n_items, u), np.arange(TRAIN.n_items))
         everything[fitted.offsets.item_counts == 0] = -np.inf
         everything[TRAIN.items[TRAIN.users == u]] = -np.inf
-        np.testing.assert_allclose(tops, np.sort(everything)[::-1][:9], rtol=0, atol=rounding)
+        np.testing.assert_allclose(
+            tops, np.sort(everything)[::-1][:9], rtol=0, atol=rounding
+        )
         np.testing.assert_allclose(tops, everything[items], rtol=0, atol=rounding)
 
 
@@ -67,21 +73,35 @@ def test_many_users_get_what_each_gets_alone_in_any_batch_and_on_any_threads(
         assert table.columns == ["user", "rank", "item", "score", "basis"]
         rows = [table.row(k) for k in range(table.rows)]
         expected = [
-            {"user": user, "rank": place, "item": item.id, "score": item.score, "basis": "factors"}
+            {
+                "user": user,
+                "rank": place,
+                "item": item.id,
+                "score": item.score,
+                "basis": "factors",
+            }
             for user, items in zip(model.user_ids_.tolist(), alone)
             for place, item in enumerate(items, 1)
         ]
         assert rows == expected, "equal to the bit"
     assert done[-1] == TRAIN.n_users
     some = model.user_ids_[[5, 3]]
-    assert model.recommend_many(some.astype(str), 2)["user"].tolist() == [some[0], some[0], some[1], some[1]]
+    assert model.recommend_many(some.astype(str), 2)["user"].tolist() == [
+        some[0],
+        some[0],
+        some[1],
+        some[1],
+    ]
 
 
 def test_equal_scores_fall_to_the_item_that_stands_first(model: Recommender) -> None:
-    flat = replace(model.model_, item_factors=np.zeros_like(model.item_factors_), trust=0.0)
+    flat = replace(
+        model.model_, item_factors=np.zeros_like(model.item_factors_), trust=0.0
+    )
     places, _ = ranking.best_items(flat, np.array([4]), 5, True)
     unseen = np.setdiff1d(
-        np.flatnonzero(flat.offsets.item_counts), flat.seen.others[flat.seen.start[4] : flat.seen.start[5]]
+        np.flatnonzero(flat.offsets.item_counts),
+        flat.seen.others[flat.seen.start[4] : flat.seen.start[5]],
     )
     assert places[0].tolist() == unseen[:5].tolist()
 
@@ -102,17 +122,25 @@ def test_unknown_users_get_the_items_with_the_highest_damped_means_and_are_told_
     assert "baseline" in repr(table)
 
 
-def test_lists_end_where_the_items_do_and_leave_out_what_was_seen(model: Recommender) -> None:
+def test_lists_end_where_the_items_do_and_leave_out_what_was_seen(
+    model: Recommender,
+) -> None:
     user = int(TRAIN.user_ids[11])
     seen = set(TRAIN.item_ids[TRAIN.items[TRAIN.users == 11]].tolist())
     everything = model.recommend_many([user], 10**6)["item"].tolist()
     assert not seen & set(everything)
-    assert seen < set(model.recommend_many([user], 10**6, exclude_seen=False)["item"].tolist())
+    assert seen < set(
+        model.recommend_many([user], 10**6, exclude_seen=False)["item"].tolist()
+    )
     assert model.recommend_many([], 3).rows == 0
 
 
-@pytest.mark.parametrize("bad", [{"n": 0}, {"n": 2.5}, {"n": True}, {"users": 7}, {"users": [[1, 2]]}])
-def test_what_makes_no_list_is_one_sentence(model: Recommender, bad: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "bad", [{"n": 0}, {"n": 2.5}, {"n": True}, {"users": 7}, {"users": [[1, 2]]}]
+)
+def test_what_makes_no_list_is_one_sentence(
+    model: Recommender, bad: dict[str, object]
+) -> None:
     with pytest.raises(BadInput) as error:
         model.recommend_many(**bad)
     assert "\n" not in str(error.value)

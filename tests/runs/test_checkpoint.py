@@ -13,7 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from engines.runs import EVERY, Slope, assert_made_all_commits, assert_replays, make_problem
+from engines.runs import (
+    EVERY,
+    Slope,
+    assert_made_all_commits,
+    assert_replays,
+    make_problem,
+)
 from examples import EXAMPLES, SERIAL
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +27,13 @@ from hypothesis.extra import numpy as hnp
 from sealed import data_file
 
 import asyncqn as aq
-from asyncqn.runs.checkpoint import Checkpoints, CheckpointWarning, Saved, flatten, unflatten
+from asyncqn.runs.checkpoint import (
+    Checkpoints,
+    CheckpointWarning,
+    Saved,
+    flatten,
+    unflatten,
+)
 from asyncqn.runs.checkpoint_reading import load_checkpoint
 from asyncqn.storage import check_of
 
@@ -40,7 +52,9 @@ def breaks_at(commit: int) -> Any:
     return callback
 
 
-def broken_off(folder: Path, algorithm: Any, engine: Any, problem: Any = PROBLEM, **options: Any) -> None:
+def broken_off(
+    folder: Path, algorithm: Any, engine: Any, problem: Any = PROBLEM, **options: Any
+) -> None:
     """A run whose callback fails at commit 150 of 240, with a checkpoint every 20 commits and at that one."""
     with pytest.raises(Broken):
         aq.minimize(
@@ -50,14 +64,20 @@ def broken_off(folder: Path, algorithm: Any, engine: Any, problem: Any = PROBLEM
 
 
 @pytest.mark.parametrize(
-    "engine", [aq.Simulator(aq.Cluster(5, 1.0, 0.6)), aq.Threads(1)], ids=["simulator", "thread"]
+    "engine",
+    [aq.Simulator(aq.Cluster(5, 1.0, 0.6)), aq.Threads(1)],
+    ids=["simulator", "thread"],
 )
 @pytest.mark.parametrize("name", list(EXAMPLES))
-def test_a_resumed_run_equals_the_uninterrupted_one_bitwise(name: str, engine: Any, tmp_path: Path) -> None:
+def test_a_resumed_run_equals_the_uninterrupted_one_bitwise(
+    name: str, engine: Any, tmp_path: Path
+) -> None:
     algorithm, problem = EXAMPLES[name], make_problem(name)
     if name in SERIAL and engine.workers > 1:
         engine = aq.Simulator(aq.Cluster(1))
-    whole = aq.minimize(problem, algorithm, engine=engine, commits=240, seed=5, evaluate=25, tol=None)
+    whole = aq.minimize(
+        problem, algorithm, engine=engine, commits=240, seed=5, evaluate=25, tol=None
+    )
     broken_off(tmp_path / "c", algorithm, engine, problem)
     assert load_checkpoint(tmp_path / "c").commit == 150
     resumed = aq.resume(tmp_path / "c", problem)
@@ -71,19 +91,30 @@ def test_a_resumed_run_equals_the_uninterrupted_one_bitwise(name: str, engine: A
 
 
 @pytest.mark.parametrize("name", list(EVERY))
-def test_a_resumed_run_of_many_threads_replays_from_its_start_as_a_whole(name: str, tmp_path: Path) -> None:
+def test_a_resumed_run_of_many_threads_replays_from_its_start_as_a_whole(
+    name: str, tmp_path: Path
+) -> None:
     engine = aq.Threads(timing_model=aq.Cluster(4, 1.0, 0.3), time_unit=1e-3)
     broken_off(tmp_path / "c", EVERY[name], engine, make_problem(name))
     saved = load_checkpoint(tmp_path / "c")
     resumed = aq.resume(tmp_path / "c", make_problem(name))
     assert_made_all_commits(name, resumed.status, resumed.nit, 240)
     assert resumed.manifest["engine"]["resumed_from"] == saved.commit > 0
-    assert np.array_equal(resumed.fingerprints[: saved.commit], saved.arrays["fingerprints"])
+    assert np.array_equal(
+        resumed.fingerprints[: saved.commit], saved.arrays["fingerprints"]
+    )
     assert_replays(resumed)
 
 
 def test_a_resumed_run_may_be_interrupted_and_resumed_again(tmp_path: Path) -> None:
-    whole = aq.minimize(PROBLEM, EVERY["as-lbfgs"], engine=aq.Threads(1), commits=240, seed=5, evaluate=25)
+    whole = aq.minimize(
+        PROBLEM,
+        EVERY["as-lbfgs"],
+        engine=aq.Threads(1),
+        commits=240,
+        seed=5,
+        evaluate=25,
+    )
     broken_off(tmp_path / "c", EVERY["as-lbfgs"], aq.Threads(1))
     with pytest.raises(Broken):
         aq.resume(tmp_path / "c", callback=breaks_at(200), checkpoint_every=10)
@@ -95,7 +126,11 @@ def test_a_resumed_run_may_be_interrupted_and_resumed_again(tmp_path: Path) -> N
 def test_a_run_goes_on_with_more_or_fewer_threads(tmp_path: Path) -> None:
     for workers in (1, 5):
         folder = tmp_path / str(workers)
-        broken_off(folder, EVERY["as-lbfgs"], aq.Threads(timing_model=aq.Cluster(3), time_unit=1e-3))
+        broken_off(
+            folder,
+            EVERY["as-lbfgs"],
+            aq.Threads(timing_model=aq.Cluster(3), time_unit=1e-3),
+        )
         run = aq.resume(folder, engine=aq.Threads(workers))
         assert run.schedule.commits == 240
         assert aq.replay(run).theta.tobytes() == run.theta.tobytes()
@@ -111,7 +146,15 @@ def test_a_problem_of_ones_own_is_asked_for_and_then_used(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "harm", ["truncated", "flipped", "no document", "foreign document", "altered document", "no arrays"]
+    "harm",
+    [
+        "truncated",
+        "flipped",
+        "no document",
+        "foreign document",
+        "altered document",
+        "no arrays",
+    ],
 )
 def test_a_damaged_newest_generation_falls_back_to_the_older_with_a_warning(
     harm: str, tmp_path: Path
@@ -131,13 +174,21 @@ def test_a_damaged_newest_generation_falls_back_to_the_older_with_a_warning(
         (place / "checkpoint.json").write_text("[1, 2]")
     elif harm == "altered document":
         text = (place / "checkpoint.json").read_text()
-        (place / "checkpoint.json").write_text(text.replace('"problem"', '"potencial"', 1))
+        (place / "checkpoint.json").write_text(
+            text.replace('"problem"', '"potencial"', 1)
+        )
     else:
         arrays.unlink()
     with pytest.warns(CheckpointWarning, match="continues from commit 140"):
         older = load_checkpoint(tmp_path / "c")
     assert older.commit == 140
-    whole = aq.minimize(PROBLEM, EVERY["as-lbfgs"], engine=aq.Simulator(aq.Cluster(2)), commits=240, seed=5)
+    whole = aq.minimize(
+        PROBLEM,
+        EVERY["as-lbfgs"],
+        engine=aq.Simulator(aq.Cluster(2)),
+        commits=240,
+        seed=5,
+    )
     with pytest.warns(CheckpointWarning):
         resumed = aq.resume(tmp_path / "c")
     assert resumed.theta.tobytes() == whole.theta.tobytes()
@@ -150,11 +201,23 @@ def test_a_damaged_newest_generation_falls_back_to_the_older_with_a_warning(
 def test_a_folder_of_another_run_or_of_other_files_is_refused(tmp_path: Path) -> None:
     broken_off(tmp_path / "c", EVERY["sgd"], aq.Threads(1))
     with pytest.raises(aq.BadInput, match="holds the checkpoints of another run"):
-        aq.minimize(PROBLEM, EVERY["sgd"], engine=aq.Threads(1), commits=5, checkpoint=tmp_path / "c")
+        aq.minimize(
+            PROBLEM,
+            EVERY["sgd"],
+            engine=aq.Threads(1),
+            commits=5,
+            checkpoint=tmp_path / "c",
+        )
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "thesis.tex").write_text("x")
     with pytest.raises(aq.BadInput, match=r"other files \(thesis.tex\)"):
-        aq.minimize(PROBLEM, EVERY["sgd"], engine=aq.Threads(1), commits=5, checkpoint=tmp_path / "d")
+        aq.minimize(
+            PROBLEM,
+            EVERY["sgd"],
+            engine=aq.Threads(1),
+            commits=5,
+            checkpoint=tmp_path / "d",
+        )
     with pytest.raises(aq.BadInput, match="holds no checkpoint"):
         aq.resume(tmp_path / "nowhere")
     with pytest.raises(aq.BadInput, match="checkpoint_every"):
@@ -162,7 +225,9 @@ def test_a_folder_of_another_run_or_of_other_files_is_refused(tmp_path: Path) ->
                     checkpoint=tmp_path / "e", checkpoint_every=0)  # fmt: skip
 
 
-def test_a_checkpoint_that_cannot_be_written_warns_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_a_checkpoint_that_cannot_be_written_warns_and_the_run_goes_on(
+    tmp_path: Path,
+) -> None:
     keeper = Checkpoints(tmp_path / "c")
     keeper.prepare()
     (tmp_path / "c" / "lock").unlink()
@@ -199,12 +264,21 @@ def test_any_state_survives_as_named_arrays(
     assert [type(v) for v in back] == [type(v) for v in state]
 
 
-def test_updates_that_wait_get_arrays_of_their_own_though_the_sample_named_one_twice() -> None:
+def test_updates_that_wait_get_arrays_of_their_own_though_the_sample_named_one_twice() -> (
+    None
+):
     shared = np.zeros(2)
     first, second = unflatten(
-        "u", (shared, shared), flatten("u", (np.ones(2), 2.0 * np.ones(2))), in_place=False
+        "u",
+        (shared, shared),
+        flatten("u", (np.ones(2), 2.0 * np.ones(2))),
+        in_place=False,
     )
-    assert (first.tolist(), second.tolist(), shared.tolist()) == ([1.0, 1.0], [2.0, 2.0], [0.0, 0.0])
+    assert (first.tolist(), second.tolist(), shared.tolist()) == (
+        [1.0, 1.0],
+        [2.0, 2.0],
+        [0.0, 0.0],
+    )
 
 
 def test_a_state_that_cannot_be_stored_is_named() -> None:
@@ -237,8 +311,18 @@ print(run.status, run.message)
 
 
 def start_child(tmp_path: Path, every: float, workers: int) -> subprocess.Popen[str]:
-    arguments = [sys.executable, "-c", CHILD, tmp_path / "c", tmp_path / "log", str(every), str(workers)]
-    child = subprocess.Popen([str(a) for a in arguments], stdout=subprocess.PIPE, text=True)
+    arguments = [
+        sys.executable,
+        "-c",
+        CHILD,
+        tmp_path / "c",
+        tmp_path / "log",
+        str(every),
+        str(workers),
+    ]
+    child = subprocess.Popen(
+        [str(a) for a in arguments], stdout=subprocess.PIPE, text=True
+    )
     assert child.stdout is not None
     assert child.stdout.readline() == "begun\n"
     while not (tmp_path / "log").exists():
@@ -248,7 +332,9 @@ def start_child(tmp_path: Path, every: float, workers: int) -> subprocess.Popen[
 
 
 @pytest.mark.parametrize("pause", [0.05, 0.21, 0.13])
-def test_a_killed_run_loses_nothing_from_before_its_last_checkpoint(pause: float, tmp_path: Path) -> None:
+def test_a_killed_run_loses_nothing_from_before_its_last_checkpoint(
+    pause: float, tmp_path: Path
+) -> None:
     child = start_child(tmp_path, 0.02, 2)
     time.sleep(pause)
     os.kill(child.pid, signal.SIGKILL)
@@ -262,11 +348,15 @@ def test_a_killed_run_loses_nothing_from_before_its_last_checkpoint(pause: float
     place.write_text(json.dumps(saved.document))
     run = aq.resume(tmp_path / "c")
     assert run.schedule.commits == saved.commit + 100
-    assert np.array_equal(run.fingerprints[: saved.commit], saved.arrays["fingerprints"])
+    assert np.array_equal(
+        run.fingerprints[: saved.commit], saved.arrays["fingerprints"]
+    )
     assert_replays(run)
 
 
-def test_an_interrupted_run_ends_in_good_order_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_an_interrupted_run_ends_in_good_order_and_says_how_to_go_on(
+    tmp_path: Path,
+) -> None:
     child = start_child(tmp_path, 0.05, 2)
     os.kill(child.pid, signal.SIGINT)
     out, _ = child.communicate(timeout=60)

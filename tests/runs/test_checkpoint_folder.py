@@ -39,22 +39,35 @@ time.sleep(60)
 
 
 def begun(folder: Path, engine: Any, algorithm: Any = SGD, commits: int = 60) -> Any:
-    options: dict[str, Any] = {"seed": 5, "evaluate": 20, "tol": None, "checkpoint_every": 20}
-    return aq.minimize(PROBLEM, algorithm, engine=engine, commits=commits, checkpoint=folder, **options)
+    options: dict[str, Any] = {
+        "seed": 5,
+        "evaluate": 20,
+        "tol": None,
+        "checkpoint_every": 20,
+    }
+    return aq.minimize(
+        PROBLEM, algorithm, engine=engine, commits=commits, checkpoint=folder, **options
+    )
 
 
 def hold(folder: Path) -> subprocess.Popen[str]:
-    child = subprocess.Popen([sys.executable, "-c", HOLDER, str(folder)], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder)], stdout=subprocess.PIPE, text=True
+    )
     assert child.stdout is not None
     assert child.stdout.readline() == "held\n"
     return child
 
 
-def test_a_second_writer_is_refused_by_name_and_a_dead_ones_lock_is_taken_over(tmp_path: Path) -> None:
+def test_a_second_writer_is_refused_by_name_and_a_dead_ones_lock_is_taken_over(
+    tmp_path: Path,
+) -> None:
     child = hold(tmp_path / "c")
     try:
         for _ in range(20):
-            with pytest.raises(aq.BadInput, match=f"is being written by process {child.pid} on ") as caught:
+            with pytest.raises(
+                aq.BadInput, match=f"is being written by process {child.pid} on "
+            ) as caught:
                 begun(tmp_path / "c", aq.Threads(1))
             assert "\n" not in str(caught.value)
     finally:
@@ -66,10 +79,15 @@ def test_a_second_writer_is_refused_by_name_and_a_dead_ones_lock_is_taken_over(t
 
 @pytest.mark.parametrize(
     "engine",
-    [aq.Simulator(aq.Cluster(2)), aq.Threads(timing_model=aq.Cluster(2), time_unit=2e-3)],
+    [
+        aq.Simulator(aq.Cluster(2)),
+        aq.Threads(timing_model=aq.Cluster(2), time_unit=2e-3),
+    ],
     ids=["simulator", "threads"],
 )
-def test_resume_beside_a_living_run_is_refused_and_the_run_goes_on(engine: Any, tmp_path: Path) -> None:
+def test_resume_beside_a_living_run_is_refused_and_the_run_goes_on(
+    engine: Any, tmp_path: Path
+) -> None:
     refused = []
 
     def callback(progress: Any) -> None:
@@ -78,7 +96,9 @@ def test_resume_beside_a_living_run_is_refused_and_the_run_goes_on(engine: Any, 
             and len(refused) < 20
             and os.path.exists(tmp_path / "c" / "a" / "checkpoint.json")
         ):
-            with pytest.raises(aq.BadInput, match=f"is being written by process {os.getpid()} on "):
+            with pytest.raises(
+                aq.BadInput, match=f"is being written by process {os.getpid()} on "
+            ):
                 aq.resume(tmp_path / "c")
             refused.append(progress.commit)
 
@@ -91,7 +111,9 @@ def test_resume_beside_a_living_run_is_refused_and_the_run_goes_on(engine: Any, 
     assert aq.resume(tmp_path / "c").theta.tobytes() == run.theta.tobytes()
 
 
-def test_a_run_that_another_process_has_gone_on_with_is_not_overwritten(tmp_path: Path) -> None:
+def test_a_run_that_another_process_has_gone_on_with_is_not_overwritten(
+    tmp_path: Path,
+) -> None:
     begun(tmp_path / "c", aq.Simulator(aq.Cluster(2)))
     stale = Checkpoints(tmp_path / "c", 20, load_checkpoint(tmp_path / "c"))
     before = load_checkpoint(tmp_path / "c").document
@@ -102,14 +124,18 @@ def test_a_run_that_another_process_has_gone_on_with_is_not_overwritten(tmp_path
     Checkpoints(tmp_path / "c", 20, load_checkpoint(tmp_path / "c")).prepare()
 
 
-def test_every_generation_names_its_run_and_a_resumed_run_keeps_the_name(tmp_path: Path) -> None:
+def test_every_generation_names_its_run_and_a_resumed_run_keeps_the_name(
+    tmp_path: Path,
+) -> None:
     begun(tmp_path / "c", aq.Threads(1))
     begun(tmp_path / "d", aq.Threads(1))
     names = {f: load_checkpoint(tmp_path / f).document["run"] for f in "cd"}
     assert names["c"] != names["d"]
     aq.resume(tmp_path / "c")
     for generation in "ab":
-        document = json.loads((tmp_path / "c" / generation / "checkpoint.json").read_text())
+        document = json.loads(
+            (tmp_path / "c" / generation / "checkpoint.json").read_text()
+        )
         assert document["run"] == names["c"]
 
 
@@ -120,7 +146,9 @@ def test_a_file_system_without_locks_is_told_and_the_run_goes_on(
         raise NoLocks("No locks available")
 
     monkeypatch.setattr(FolderLock, "take", none)
-    with pytest.warns(CheckpointWarning, match=r"cannot be locked \(No locks available\)"):
+    with pytest.warns(
+        CheckpointWarning, match=r"cannot be locked \(No locks available\)"
+    ):
         assert begun(tmp_path / "c", aq.Threads(1)).status == "completed"
 
 
@@ -137,7 +165,10 @@ def test_killed_at_any_call_of_a_checkpoint_the_run_resumes_to_the_same_bits(
         folder = tmp_path / f"c{last}"
         with pytest.raises(Killed):
             on_disk(folder, engine, algorithm, Disk(last))
-        before, kept = kept, any((folder / g / "checkpoint.json").exists() for g in "ab")
+        before, kept = (
+            kept,
+            any((folder / g / "checkpoint.json").exists() for g in "ab"),
+        )
         assert before <= kept
         with on(Disk(1e9)):
             again = aq.resume(folder) if kept else begun(folder, engine, algorithm)
@@ -161,25 +192,42 @@ def test_the_bytes_a_checkpoint_writes_do_not_grow_with_the_run(
     def counted(self: Checkpoints, saved: Any) -> None:
         before = {p: p.stat().st_size for p in self.folder.glob("*.log")}
         write(self, saved)
-        new = sum(p.stat().st_size - before.get(p, 0) for p in self.folder.glob("*.log"))
+        new = sum(
+            p.stat().st_size - before.get(p, 0) for p in self.folder.glob("*.log")
+        )
         newest = self.folder / self._previous
         written.append(new + sum(p.stat().st_size for p in newest.iterdir()))
 
     monkeypatch.setattr(Checkpoints, "write", counted)
-    options: dict[str, Any] = {"commits": 4000, "seed": 5, "evaluate": 100, "checkpoint_every": 100}
-    aq.minimize(PROBLEM, SGD, engine=aq.Simulator(aq.Cluster(2)), checkpoint=tmp_path / "s", **options)
+    options: dict[str, Any] = {
+        "commits": 4000,
+        "seed": 5,
+        "evaluate": 100,
+        "checkpoint_every": 100,
+    }
+    aq.minimize(
+        PROBLEM,
+        SGD,
+        engine=aq.Simulator(aq.Cluster(2)),
+        checkpoint=tmp_path / "s",
+        **options,
+    )
     assert len(written) == 40
     # The numbers in the document have more digits as the run goes on: eight numbers, four digits each.
     assert max(written) - written[1] <= 32
     written.clear()
-    run = aq.minimize(PROBLEM, SGD, engine=aq.Threads(1), checkpoint=tmp_path / "c", **options)
+    run = aq.minimize(
+        PROBLEM, SGD, engine=aq.Threads(1), checkpoint=tmp_path / "c", **options
+    )
     total = sum(p.stat().st_size for p in (tmp_path / "c").glob("*.log"))
     state = max(p.stat().st_size for p in (tmp_path / "c").glob("?/*.npz")) + 4096
     assert total == (16 + 4) * 4000 + 8 * len(run.metrics.columns) * run.metrics.rows
     assert sum(written) <= total + len(written) * state, "every row is written once"
 
 
-def test_a_checkpoint_of_the_second_format_is_resumed_and_replaced(tmp_path: Path) -> None:
+def test_a_checkpoint_of_the_second_format_is_resumed_and_replaced(
+    tmp_path: Path,
+) -> None:
     engine = aq.Threads(1)
     whole = begun(tmp_path / "whole", engine, EVERY["as-lbfgs"], commits=80)
     begun(tmp_path / "c", engine, EVERY["as-lbfgs"], commits=60)
@@ -195,7 +243,9 @@ def test_a_checkpoint_of_the_second_format_is_resumed_and_replaced(tmp_path: Pat
         document |= {"format": 2, "sha256": entry["sha256"]}
 
     reseal(place, older)
-    shutil.rmtree(tmp_path / "c" / ("b" if place.name == "a" else "a"), ignore_errors=True)
+    shutil.rmtree(
+        tmp_path / "c" / ("b" if place.name == "a" else "a"), ignore_errors=True
+    )
     for log in (tmp_path / "c").glob("*.log"):
         log.unlink()
     run = aq.resume(tmp_path / "c", checkpoint_every=10)
@@ -213,11 +263,22 @@ def test_a_leaf_of_another_shape_or_type_never_reaches_a_kernel() -> None:
     good = flatten("s", local)
     unflatten("s", local, good)
     for name, array in good.items():
-        for bad in (array.ravel()[:1], array.astype(np.float32), array[None], np.zeros(0)):
+        for bad in (
+            array.ravel()[:1],
+            array.astype(np.float32),
+            array[None],
+            np.zeros(0),
+        ):
             if bad.shape != array.shape or bad.dtype != array.dtype:
                 with pytest.raises(aq.DamagedFile, match="another shape or type"):
                     unflatten("s", local, {**good, name: bad})
-    for ring in ([99, 0, 0, 0], [-1, 0, 0, 0], [1, 99, 0, 0], [1, -1, 0, 0], [0, -2, 0, 0]):
+    for ring in (
+        [99, 0, 0, 0],
+        [-1, 0, 0, 0],
+        [1, 99, 0, 0],
+        [1, -1, 0, 0],
+        [0, -2, 0, 0],
+    ):
         with pytest.raises(aq.DamagedFile, match="impossible numbers"):
             unflatten("s", local, {**good, "s.0.5": np.array(ring)})
 
@@ -232,10 +293,14 @@ def test_recorded_rows_and_fingerprints_take_at_most_24_bytes_a_commit() -> None
     log = recorder.log()
     recorder.delivered([(1, 1000, -1, None, True)], 1000.0)
     assert log.length == 1000
-    assert log.between(990, 1000)["read"].tolist() == list(range(990, 1000)), "a log keeps no copy"
+    assert log.between(990, 1000)["read"].tolist() == list(range(990, 1000)), (
+        "a log keeps no copy"
+    )
 
 
-def test_a_lock_is_released_though_a_forked_process_has_a_copy_of_its_handle(tmp_path: Path) -> None:
+def test_a_lock_is_released_though_a_forked_process_has_a_copy_of_its_handle(
+    tmp_path: Path,
+) -> None:
     lock = FolderLock(tmp_path, "first")
     lock.take()
     copy = os.dup(lock._handle)  # what a fork of another run's workers does

@@ -34,7 +34,9 @@ def test_replay_names_other_data_where_u_at_the_start_is_the_same(tmp_path):
     run = aq.minimize(aq.LogisticRegression(X, Y), SGD, engine=engine(), commits=30)
     run.save(tmp_path)
     aq.replay(tmp_path, aq.LogisticRegression(X.copy(), Y.copy()))
-    with pytest.raises(aq.ReplayMismatch, match="the problem holds other data than the recording") as caught:
+    with pytest.raises(
+        aq.ReplayMismatch, match="the problem holds other data than the recording"
+    ) as caught:
         aq.replay(tmp_path, aq.LogisticRegression(2 * X, Y))
     assert one_sentence(caught.value)
     assert "altered" not in str(caught.value)
@@ -46,7 +48,9 @@ def test_resume_names_other_data_and_goes_on_with_them_where_asked(tmp_path):
             raise StopIteration
 
     p = aq.LogisticRegression(X, Y)
-    aq.minimize(p, SGD, engine=aq.Threads(1), commits=30, callback=stop, checkpoint=tmp_path)
+    aq.minimize(
+        p, SGD, engine=aq.Threads(1), commits=30, callback=stop, checkpoint=tmp_path
+    )
     with pytest.raises(aq.BadInput, match="the problem holds other data") as caught:
         aq.resume(tmp_path, aq.LogisticRegression(2 * X, Y))
     assert one_sentence(caught.value)
@@ -90,7 +94,9 @@ def test_data_are_found_in_closures_sparse_rows_tensors_and_own_classes():
             return x @ self.w
 
     def from_torch(data):
-        return aq.from_torch(Linear(), torch.nn.MSELoss(), torch.tensor(data), torch.tensor(Y))
+        return aq.from_torch(
+            Linear(), torch.nn.MSELoss(), torch.tensor(data), torch.tensor(Y)
+        )
 
     makers = {
         "finite sum": finite_sum,
@@ -99,7 +105,11 @@ def test_data_are_found_in_closures_sparse_rows_tensors_and_own_classes():
         "torch": from_torch,
     }
     for name, make in makers.items():
-        one, same, other = data_digest(make(X)), data_digest(make(X.copy())), data_digest(make(2 * X))
+        one, same, other = (
+            data_digest(make(X)),
+            data_digest(make(X.copy())),
+            data_digest(make(2 * X)),
+        )
         assert one == same != "", name
         assert one != other, name
 

@@ -17,9 +17,13 @@ PROBLEM = aq.LinearGaussian.random(dim=5, n_data=50, seed=0)
 SGLD = aq.SGLD(h=1e-3, beta=1.0, batch=50)
 
 
-def chain(seed: int = 0, keep: int | None = 4, engine: aq.Engine | None = None) -> aq.Run:
+def chain(
+    seed: int = 0, keep: int | None = 4, engine: aq.Engine | None = None
+) -> aq.Run:
     engine = engine or aq.Simulator(aq.Cluster(1))
-    return aq.minimize(PROBLEM, SGLD, engine=engine, commits=42, keep=keep, seed=seed, evaluate=1)
+    return aq.minimize(
+        PROBLEM, SGLD, engine=engine, commits=42, keep=keep, seed=seed, evaluate=1
+    )
 
 
 def test_every_k_th_iterate_is_kept_on_every_kind_of_engine():
@@ -40,8 +44,14 @@ def test_a_saved_run_has_its_draws_and_a_replay_makes_them_again(tmp_path: Path)
     run.save(tmp_path / "run")
     loaded = aq.load_run(tmp_path / "run")
     assert loaded.keep.every == 4
-    assert loaded.keep.theta.tobytes() == run.keep.theta.tobytes() == aq.replay(loaded).keep.theta.tobytes()
-    np.testing.assert_array_equal(aq.replay(chain(keep=None), keep=8).keep.theta, run.keep.theta[1::2])
+    assert (
+        loaded.keep.theta.tobytes()
+        == run.keep.theta.tobytes()
+        == aq.replay(loaded).keep.theta.tobytes()
+    )
+    np.testing.assert_array_equal(
+        aq.replay(chain(keep=None), keep=8).keep.theta, run.keep.theta[1::2]
+    )
     chain(keep=None).save(tmp_path / "run")
     assert aq.load_run(tmp_path / "run").keep is None
     assert len(list((tmp_path / "run").iterdir())) == 2, "the older draws are gone"

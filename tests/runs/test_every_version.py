@@ -42,16 +42,22 @@ def test_there_is_a_row_per_version_that_was_judged_on_all_rows(algorithm):
     )  # fmt: skip
     commits = run.metrics["commit"].astype(int).tolist()
     assert commits == [0, *range(commits[1], run.nit + 1)]
-    assert (commits[1] == 1) == isinstance(algorithm, (aq.BlockLBFGS, aq.LBFGS)), "others begin with samples"
+    assert (commits[1] == 1) == isinstance(algorithm, (aq.BlockLBFGS, aq.LBFGS)), (
+        "others begin with samples"
+    )
     assert [progress.commit for progress, _ in seen] == commits
     for row, (progress, value) in enumerate(seen):
-        assert progress.metrics["fun"] == pytest.approx(value, rel=1e-12), "the callback sees the row's point"
+        assert progress.metrics["fun"] == pytest.approx(value, rel=1e-12), (
+            "the callback sees the row's point"
+        )
         assert run.metrics["time"][row] == progress.time
         if progress.commit < run.nit:  # the end is evaluated once more, at theta
             assert run.metrics["fun"][row] == progress.metrics["fun"]
     gradient = np.zeros(p.dim)
     p.grad(seen[-2][0].theta, np.arange(p.n_data), gradient)
-    assert run.metrics["grad_norm"][-2] == pytest.approx(np.linalg.norm(gradient), rel=1e-8)
+    assert run.metrics["grad_norm"][-2] == pytest.approx(
+        np.linalg.norm(gradient), rel=1e-8
+    )
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
@@ -69,22 +75,30 @@ def test_rows_do_not_change_the_run_and_cost_no_evaluation(algorithm):
 
     for every in (False, True):
         asked.clear()
-        request = Request(p, algorithm, np.zeros(p.dim), 30, evaluate=1000, every_version=every)
+        request = Request(
+            p, algorithm, np.zeros(p.dim), 30, evaluate=1000, every_version=every
+        )
         run = engine().minimize(request)
         calls[every] = len(asked), run.theta.tobytes(), run.fingerprints.tobytes()
     assert calls[True] == calls[False]
     assert len(run.metrics["fun"]) > 10
 
 
-@pytest.mark.parametrize("door", [engine(), aq.Threads(2)], ids=["simulator", "threads"])
-def test_a_target_ends_an_exact_run_at_the_first_version_known_to_reach_it(door, tmp_path):
+@pytest.mark.parametrize(
+    "door", [engine(), aq.Threads(2)], ids=["simulator", "threads"]
+)
+def test_a_target_ends_an_exact_run_at_the_first_version_known_to_reach_it(
+    door, tmp_path
+):
     p = aq.LogisticRegression.random(n_data=20_000, dim=20, seed=0)
     whole = aq.minimize(p, engine=door)
     run = aq.minimize(p, engine=door, target=9000.0)
     assert whole.status == run.status == "converged"
     assert run.nit < whole.nit
     assert run.fun <= 9000.0 == pytest.approx(9000.0)
-    assert p.value(run.theta) == pytest.approx(run.fun, rel=1e-12), "the point is the one that reached it"
+    assert p.value(run.theta) == pytest.approx(run.fun, rel=1e-12), (
+        "the point is the one that reached it"
+    )
     assert run.metrics["fun"][-1] == run.fun
     assert (run.metrics["fun"][:-1] > 9000.0).all()
     assert "at or below the target 9000" in run.message
@@ -100,7 +114,9 @@ def test_a_run_is_the_same_after_a_checkpoint_between_two_evaluations(tmp_path):
         if progress.commit == 11:
             raise StopIteration
 
-    first = aq.minimize(p, aq.BlockLBFGS(2), callback=stop, checkpoint=tmp_path, **asked)
+    first = aq.minimize(
+        p, aq.BlockLBFGS(2), callback=stop, checkpoint=tmp_path, **asked
+    )
     assert (first.status, first.nit) == ("stopped", 11)
     resumed = aq.resume(tmp_path, p, aq.BlockLBFGS(2))
     assert resumed.nit == whole.nit
@@ -108,7 +124,14 @@ def test_a_run_is_the_same_after_a_checkpoint_between_two_evaluations(tmp_path):
 
 
 def test_max_time_ends_an_exact_run_at_the_version_that_passes_it():
-    run = aq.minimize(logistic(), aq.BlockLBFGS(2), engine=engine(), max_time=20.0, tol=None, commits=50)
+    run = aq.minimize(
+        logistic(),
+        aq.BlockLBFGS(2),
+        engine=engine(),
+        max_time=20.0,
+        tol=None,
+        commits=50,
+    )
     assert run.status == "stopped"
     assert run.schedule.commit_times()[-2] < 20.0 <= run.schedule.commit_times()[-1]
 
@@ -118,10 +141,19 @@ def test_recordings_without_rows_per_version_are_replayed_as_they_were(tmp_path)
     from asyncqn.core.stopping import Stopping
 
     p = logistic()
-    request = Request(p, aq.BlockLBFGS(2), np.zeros(p.dim), 40, evaluate=10, stopping=Stopping(target=1500.0))
+    request = Request(
+        p,
+        aq.BlockLBFGS(2),
+        np.zeros(p.dim),
+        40,
+        evaluate=10,
+        stopping=Stopping(target=1500.0),
+    )
     old = engine().minimize(request)
     assert old.status == "converged"
     assert "every_version" not in old.manifest
     same(old, aq.replay(old.save(tmp_path), p))
-    new = aq.minimize(p, aq.BlockLBFGS(2), engine=engine(), commits=40, evaluate=10, target=1500.0)
+    new = aq.minimize(
+        p, aq.BlockLBFGS(2), engine=engine(), commits=40, evaluate=10, target=1500.0
+    )
     assert new.nit < old.nit

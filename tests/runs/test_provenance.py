@@ -28,11 +28,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def run_of(problem: Any, check: bool = True) -> Run:
     engine = Simulator(Cluster(2))
-    return minimize(problem, AsyncSGD(1e-4, 6), engine=engine, commits=20, seed=1, check=check)
+    return minimize(
+        problem, AsyncSGD(1e-4, 6), engine=engine, commits=20, seed=1, check=check
+    )
 
 
 def make_problem() -> LinearGaussian:
-    return LinearGaussian.random(5, 30, 1.0, seed=1, dominant=1, top=9.0, bulk=(1.0, 2.0))
+    return LinearGaussian.random(
+        5, 30, 1.0, seed=1, dominant=1, top=9.0, bulk=(1.0, 2.0)
+    )
 
 
 def mismatch(run: Run, **given: Any) -> str:
@@ -56,20 +60,37 @@ def test_every_manifest_names_the_code() -> None:
 def test_a_problem_of_another_package_brings_the_digest_of_that_package() -> None:
     assert "problem_code" not in run_of(make_problem()).manifest
     run = run_of(asyncqn_recommender.MatrixFactorization.example())
-    assert run.manifest["problem_code"] == code_digest("asyncqn_recommender") != code_digest()
+    assert (
+        run.manifest["problem_code"]
+        == code_digest("asyncqn_recommender")
+        != code_digest()
+    )
     forged = altered(replace(run, manifest={**run.manifest, "problem_code": "0"}))
-    assert "the code of the package that the problem comes from changed" in mismatch(forged)
+    assert "the code of the package that the problem comes from changed" in mismatch(
+        forged
+    )
 
 
-def test_the_digest_follows_every_line_of_the_package_and_not_its_place(tmp_path: Path) -> None:
+def test_the_digest_follows_every_line_of_the_package_and_not_its_place(
+    tmp_path: Path,
+) -> None:
     shutil.copytree(
-        ROOT / "src" / "asyncqn", tmp_path / "asyncqn", ignore=shutil.ignore_patterns("__pycache__")
+        ROOT / "src" / "asyncqn",
+        tmp_path / "asyncqn",
+        ignore=shutil.ignore_patterns("__pycache__"),
     )
     ask = "from asyncqn.runs.provenance import code_digest; print(code_digest())"
 
     def digest() -> str:
         command = [sys.executable, "-c", ask]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
         return done.stdout.strip()
 
     file = tmp_path / "asyncqn" / "core" / "streams.py"
@@ -84,7 +105,9 @@ def test_the_digest_follows_every_line_of_the_package_and_not_its_place(tmp_path
 def test_the_version_is_written_once() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert "version" not in project["project"]
-    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "asyncqn.__version__"}
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {
+        "attr": "asyncqn.__version__"
+    }
 
 
 def test_a_change_of_our_own_code_does_not_blame_the_user() -> None:
@@ -122,7 +145,9 @@ def test_a_gradient_that_is_not_pure_is_told_from_other_data() -> None:
 
     p = Restless.random()
     # Without the checks before a run, which would refuse it.
-    assert "not a function of its arguments" in mismatch(run_of(p, check=False), problem=p)
+    assert "not a function of its arguments" in mismatch(
+        run_of(p, check=False), problem=p
+    )
 
 
 def test_altered_records_of_our_own_problem_are_said_to_be_ours() -> None:
@@ -131,8 +156,15 @@ def test_altered_records_of_our_own_problem_are_said_to_be_ours() -> None:
     assert np.array_equal(run.theta, run_of(make_problem()).theta)
 
 
-def test_runs_and_checkpoints_that_call_the_problem_a_potential_are_read(tmp_path: Path) -> None:
-    asked: dict[str, Any] = {"engine": Simulator(Cluster(2)), "commits": 40, "evaluate": 10, "seed": 1}
+def test_runs_and_checkpoints_that_call_the_problem_a_potential_are_read(
+    tmp_path: Path,
+) -> None:
+    asked: dict[str, Any] = {
+        "engine": Simulator(Cluster(2)),
+        "commits": 40,
+        "evaluate": 10,
+        "seed": 1,
+    }
 
     def stop(progress: Progress) -> None:
         if progress.commit >= 20:
@@ -144,8 +176,16 @@ def test_runs_and_checkpoints_that_call_the_problem_a_potential_are_read(tmp_pat
     whole = minimize(make_problem(), AsyncSGD(1e-4, 6), **asked)
     whole.save(tmp_path / "run")
     folder = tmp_path / "checkpoint"
-    minimize(make_problem(), AsyncSGD(1e-4, 6), callback=stop, checkpoint=folder, **asked)
-    for place in (tmp_path / "run", *(path.parent for path in folder.glob("*/checkpoint.json"))):
+    minimize(
+        make_problem(), AsyncSGD(1e-4, 6), callback=stop, checkpoint=folder, **asked
+    )
+    for place in (
+        tmp_path / "run",
+        *(path.parent for path in folder.glob("*/checkpoint.json")),
+    ):
         reseal(place, in_old_words)
-    assert replay(asyncqn.load_run(tmp_path / "run")).theta.tobytes() == whole.theta.tobytes()
+    assert (
+        replay(asyncqn.load_run(tmp_path / "run")).theta.tobytes()
+        == whole.theta.tobytes()
+    )
     assert asyncqn.resume(folder).theta.tobytes() == whole.theta.tobytes()

@@ -36,14 +36,22 @@ CLUSTERS = {
     "busy master": Cluster(8, 2.0, 1.0, 0.3, 0.9),
     "unequal": Cluster(4, [1.0, 2.0, 8.0, 0.5], [0.1, 3.0, 1.0, 0.5], 0.2, 0.05),
     "coming and going": Cluster(
-        6, 2.0, 1.5, 0.2, 0.05, deaths={0: 20.0, 5: 3.0}, joins={2: 11.0, 3: 25.0, 4: 1.0}
+        6,
+        2.0,
+        1.5,
+        0.2,
+        0.05,
+        deaths={0: 20.0, 5: 3.0},
+        joins={2: 11.0, 3: 25.0, 4: 1.0},
     ),
     "all gone": Cluster(3, 2.0, 1.0, deaths={0: 20.0, 1: 25.0, 2: 30.0}),
 }
 
 
 def make_problem(dtype=np.float64):
-    return LinearGaussian.random(10, 60, 2.0, seed=1, dominant=2, top=40.0, bulk=(2.0, 9.0), dtype=dtype)
+    return LinearGaussian.random(
+        10, 60, 2.0, seed=1, dominant=2, top=40.0, bulk=(2.0, 9.0), dtype=dtype
+    )
 
 
 def assert_identical(a, b):
@@ -73,7 +81,9 @@ def assert_saved_and_replayed(run, problem, folder):
 @pytest.mark.parametrize("name", PARALLEL)
 def test_a_run_equals_its_replay_bitwise(name, cluster, dtype, tmp_path):
     problem = problem_for(name, dtype)
-    run = minimize(problem, EXAMPLES[name], engine=Simulator(CLUSTERS[cluster]), commits=60, seed=5)
+    run = minimize(
+        problem, EXAMPLES[name], engine=Simulator(CLUSTERS[cluster]), commits=60, seed=5
+    )
     assert run.schedule.commits == 60 or run.status != "completed"
     assert run.theta.dtype == dtype
     assert_saved_and_replayed(run, problem, tmp_path / "run")
@@ -83,7 +93,13 @@ def test_a_run_equals_its_replay_bitwise(name, cluster, dtype, tmp_path):
 @pytest.mark.parametrize("name", SERIAL)
 def test_a_serial_run_equals_its_replay_bitwise(name, dtype, tmp_path):
     problem = problem_for(name, dtype)
-    run = minimize(problem, EXAMPLES[name], engine=Simulator(Cluster(1, 2.0, 1.0)), commits=30, seed=5)
+    run = minimize(
+        problem,
+        EXAMPLES[name],
+        engine=Simulator(Cluster(1, 2.0, 1.0)),
+        commits=30,
+        seed=5,
+    )
     assert_saved_and_replayed(run, problem, tmp_path / "run")
 
 
@@ -92,7 +108,9 @@ def test_a_serial_run_equals_its_replay_bitwise(name, dtype, tmp_path):
     st.sampled_from(PARALLEL), st.sampled_from(sorted(CLUSTERS)), st.integers(0, 30),
     st.integers(1, 7), st.integers(0, 99),
 )  # fmt: skip
-def test_a_run_stopped_by_its_callback_equals_its_replay_bitwise(algorithm, cluster, stop, every, seed):
+def test_a_run_stopped_by_its_callback_equals_its_replay_bitwise(
+    algorithm, cluster, stop, every, seed
+):
     def callback(progress):
         if progress.commit >= stop:
             raise StopIteration
@@ -108,7 +126,9 @@ def test_a_run_stopped_by_its_callback_equals_its_replay_bitwise(algorithm, clus
     )
     if run.message.startswith("the callback"):
         evaluated = math.ceil(stop / every) * every
-        first = stop if run.manifest["exact"] else evaluated  # exact methods know U between two evaluations
+        first = (
+            stop if run.manifest["exact"] else evaluated
+        )  # exact methods know U between two evaluations
         assert run.status == "stopped"
         assert first <= run.schedule.commits <= evaluated or cluster == "all gone"
     assert_identical(run, replay(run))
@@ -184,17 +204,27 @@ def test_a_replay_with_one_changed_number_names_the_first_commit_that_differs(na
     y = p.y.copy()
     y[17] = np.nextafter(y[17], np.inf) + 1e-9
     changed = LinearGaussian(p.A, y, 2.0)
-    _, others = thetas_of(changed, EXAMPLES[name], engine, 200, seed=5, theta0=run.theta0)
+    _, others = thetas_of(
+        changed, EXAMPLES[name], engine, 200, seed=5, theta0=run.theta0
+    )
     expected = first_differing_theta(thetas, others)
-    assert expected > 1 or name.startswith("mb"), "the changed row is not in the very first subsample"
+    assert expected > 1 or name.startswith("mb"), (
+        "the changed row is not in the very first subsample"
+    )
     assert mismatch(run, problem=changed) == expected
 
 
 @pytest.mark.parametrize(
     ("name", "change"),
-    [("as-lbfgs", {"h": 1.1e-4}), ("async-sgd", {"batch": 7}), ("mb-lbfgs", {"memory": 2})],
+    [
+        ("as-lbfgs", {"h": 1.1e-4}),
+        ("async-sgd", {"batch": 7}),
+        ("mb-lbfgs", {"memory": 2}),
+    ],
 )
-def test_a_replay_with_another_parameter_names_the_first_commit_that_differs(name, change):
+def test_a_replay_with_another_parameter_names_the_first_commit_that_differs(
+    name, change
+):
     engine = Simulator(CLUSTERS["equal"])
     run, thetas = thetas_of(make_problem(), EXAMPLES[name], engine, 60, seed=5)
     other = replace(EXAMPLES[name], **change)
@@ -204,7 +234,11 @@ def test_a_replay_with_another_parameter_names_the_first_commit_that_differs(nam
 
 def test_a_replay_with_another_seed_or_start_differs_from_the_first_commit():
     run = minimize(
-        make_problem(), EXAMPLES["async-sgd"], engine=Simulator(CLUSTERS["equal"]), commits=40, seed=5
+        make_problem(),
+        EXAMPLES["async-sgd"],
+        engine=Simulator(CLUSTERS["equal"]),
+        commits=40,
+        seed=5,
     )
     assert mismatch(replace(run, manifest={**run.manifest, "seed": 6})) == 1
     assert mismatch(replace(run, theta0=np.nextafter(run.theta0, np.inf))) == 1
@@ -212,7 +246,11 @@ def test_a_replay_with_another_seed_or_start_differs_from_the_first_commit():
 
 def test_a_recorded_bit_that_flipped_is_found_at_its_commit():
     run = minimize(
-        make_problem(), EXAMPLES["async-sgd"], engine=Simulator(CLUSTERS["equal"]), commits=40, seed=5
+        make_problem(),
+        EXAMPLES["async-sgd"],
+        engine=Simulator(CLUSTERS["equal"]),
+        commits=40,
+        seed=5,
     )
     fingerprints = run.fingerprints.copy()
     fingerprints[22] ^= 1
@@ -225,7 +263,11 @@ def test_a_recorded_bit_that_flipped_is_found_at_its_commit():
 
 def test_a_mismatch_names_versions_that_changed():
     run = minimize(
-        make_problem(), EXAMPLES["async-sgd"], engine=Simulator(CLUSTERS["equal"]), commits=9, seed=5
+        make_problem(),
+        EXAMPLES["async-sgd"],
+        engine=Simulator(CLUSTERS["equal"]),
+        commits=9,
+        seed=5,
     )
     other = make_problem()
     changed = LinearGaussian(other.A, other.y + 1.0, 2.0)
@@ -240,7 +282,11 @@ def test_a_mismatch_names_versions_that_changed():
 def test_two_equal_runs_have_no_first_difference():
     runs = [
         minimize(
-            make_problem(), EXAMPLES["as-lbfgs"], engine=Simulator(CLUSTERS["equal"]), commits=30, seed=5
+            make_problem(),
+            EXAMPLES["as-lbfgs"],
+            engine=Simulator(CLUSTERS["equal"]),
+            commits=30,
+            seed=5,
         )
         for _ in range(2)
     ]
@@ -254,36 +300,60 @@ def test_what_cannot_be_rebuilt_must_be_given(tmp_path):
     p = Quadratic.random()
     run = minimize(p, Mine(1e-3, 4), engine=Simulator(Cluster(2)), commits=20, seed=0)
     folder = run.save(tmp_path / "run")
-    with pytest.raises(BadInput, match=r"how to rebuild its problem \(Quadratic\)") as caught:
+    with pytest.raises(
+        BadInput, match=r"how to rebuild its problem \(Quadratic\)"
+    ) as caught:
         replay(folder)
     assert one_sentence(caught.value)
-    with pytest.raises(BadInput, match=r"algorithm \(Mine\) is not one of asyncqn's") as caught:
+    with pytest.raises(
+        BadInput, match=r"algorithm \(Mine\) is not one of asyncqn's"
+    ) as caught:
         replay(folder, problem=p)
     assert one_sentence(caught.value)
     assert_identical(run, replay(folder, problem=p, algorithm=Mine(1e-3, 4)))
 
 
 def test_a_problem_of_another_dimension_is_refused():
-    run = minimize(Quadratic.random(4), AsyncSGD(1e-3, 4), engine=Simulator(Cluster(2)), commits=20, seed=0)
-    with pytest.raises(BadInput, match="of dimension 4 but the problem has dim = 7") as caught:
+    run = minimize(
+        Quadratic.random(4),
+        AsyncSGD(1e-3, 4),
+        engine=Simulator(Cluster(2)),
+        commits=20,
+        seed=0,
+    )
+    with pytest.raises(
+        BadInput, match="of dimension 4 but the problem has dim = 7"
+    ) as caught:
         replay(run, problem=Quadratic.random(7))
     assert one_sentence(caught.value)
 
 
-def test_a_problem_given_is_used_even_if_the_run_names_one_that_cannot_be_rebuilt(tmp_path):
+def test_a_problem_given_is_used_even_if_the_run_names_one_that_cannot_be_rebuilt(
+    tmp_path,
+):
     p = make_problem()
     object.__setattr__(p, "reference", lambda: {"kind": "of my own"})
-    run = minimize(p, AsyncSGD(1e-4, 4), engine=Simulator(Cluster(2)), commits=20, seed=0)
+    run = minimize(
+        p, AsyncSGD(1e-4, 4), engine=Simulator(Cluster(2)), commits=20, seed=0
+    )
     folder = run.save(tmp_path / "run")
-    with pytest.raises(BadInput, match="of kind 'of my own': pass the problem") as caught:
+    with pytest.raises(
+        BadInput, match="of kind 'of my own': pass the problem"
+    ) as caught:
         replay(folder)
     assert one_sentence(caught.value)
     assert_identical(run, replay(folder, problem=p))
 
 
-@pytest.mark.parametrize("engine", [Simulator(Cluster(2)), Threads(1)], ids=["simulator", "threads"])
-@pytest.mark.parametrize("algorithm", [BlockLBFGS(2), AsyncSGD(h=1e-4, batch=6)], ids=["exact", "stochastic"])
-def test_a_request_without_evaluations_asks_only_for_what_nobody_else_knows(algorithm, engine, tmp_path):
+@pytest.mark.parametrize(
+    "engine", [Simulator(Cluster(2)), Threads(1)], ids=["simulator", "threads"]
+)
+@pytest.mark.parametrize(
+    "algorithm", [BlockLBFGS(2), AsyncSGD(h=1e-4, batch=6)], ids=["exact", "stochastic"]
+)
+def test_a_request_without_evaluations_asks_only_for_what_nobody_else_knows(
+    algorithm, engine, tmp_path
+):
     asked = []
 
     class Counted(LinearGaussian):
@@ -292,10 +362,19 @@ def test_a_request_without_evaluations_asks_only_for_what_nobody_else_knows(algo
             return super().value(theta)
 
     problem, theta0 = Counted.random(6, 40, 2.0, seed=1), np.ones(6)
-    request = Request(problem, algorithm, theta0, commits=30, evaluate=None, stopping=Stopping(tol=1e-8))
+    request = Request(
+        problem,
+        algorithm,
+        theta0,
+        commits=30,
+        evaluate=None,
+        stopping=Stopping(tol=1e-8),
+    )
     run = engine.minimize(request)
     stochastic = isinstance(algorithm, AsyncSGD)
-    points = [theta0, run.theta] if stochastic else [theta0]  # to judge whether the run has risen
+    points = (
+        [theta0, run.theta] if stochastic else [theta0]
+    )  # to judge whether the run has risen
     assert [theta.tobytes() for theta in asked] == [theta.tobytes() for theta in points]
     assert run.metrics["commit"].tolist() == [0]
     assert run.status == ("completed" if stochastic else "converged")

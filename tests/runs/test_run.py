@@ -63,13 +63,19 @@ def test_a_loaded_run_is_the_saved_one(run, folder):
 def test_saving_leaves_the_run_and_nothing_else(run, folder):
     assert sorted(os.listdir(folder)) == [data_file(folder).name, "run.json"]
     assert os.listdir(folder.parent) == ["demo"]
-    json.loads((folder / "run.json").read_text(), parse_constant=lambda word: pytest.fail(word))
+    json.loads(
+        (folder / "run.json").read_text(), parse_constant=lambda word: pytest.fail(word)
+    )
 
 
 def test_saving_again_replaces_the_older_run_and_nothing_else(run, folder):
     (folder / "note.txt").write_text("from before")
     assert run.save(folder) == folder
-    assert sorted(os.listdir(folder)) == [data_file(folder).name, "note.txt", "run.json"]
+    assert sorted(os.listdir(folder)) == [
+        data_file(folder).name,
+        "note.txt",
+        "run.json",
+    ]
     assert os.listdir(folder.parent) == ["demo"]
 
 
@@ -124,7 +130,11 @@ def test_a_failure_in_the_middle_leaves_the_older_run(run, folder, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "what"),
-    [("nothing", "there is no such folder"), ("empty", "it has no run.json"), ("file", "it is a file")],
+    [
+        ("nothing", "there is no such folder"),
+        ("empty", "it has no run.json"),
+        ("file", "it is a file"),
+    ],
 )
 def test_a_folder_without_a_run_is_named(tmp_path, name, what):
     if name == "empty":
@@ -187,7 +197,9 @@ def test_bytes_that_are_no_text_are_refused(folder):
     damaged(folder)
 
 
-@pytest.mark.parametrize("change", [("seed", 7), ("engine", None), ("commits", "many")], ids=lambda c: c[0])
+@pytest.mark.parametrize(
+    "change", [("seed", 7), ("engine", None), ("commits", "many")], ids=lambda c: c[0]
+)
 def test_an_altered_run_json_is_damage(folder, change):
     text = json.loads((folder / "run.json").read_text())
     text["manifest"][change[0]] = change[1]
@@ -196,7 +208,9 @@ def test_an_altered_run_json_is_damage(folder, change):
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_run_of_an_older_format_still_replays_and_is_replaced_by_a_new_one(folder, run, number):
+def test_a_run_of_an_older_format_still_replays_and_is_replaced_by_a_new_one(
+    folder, run, number
+):
     as_first_layout(folder, number)
     assert sorted(os.listdir(folder)) == ["arrays.npz", "run.json"]
     assert replay(folder).theta.tobytes() == run.theta.tobytes()
@@ -286,7 +300,9 @@ def test_a_missing_array_is_damage(folder):
 
 def test_an_unknown_algorithm_or_parameter_is_named(folder):
     manifest = json.loads((folder / "run.json").read_text())["manifest"]
-    resealed(folder, manifest={**manifest, "algorithm": {"kind": "newton", "parameters": {}}})
+    resealed(
+        folder, manifest={**manifest, "algorithm": {"kind": "newton", "parameters": {}}}
+    )
     with pytest.raises(AsyncqnError, match="no algorithm 'newton'"):
         load_run(folder)
 
@@ -299,7 +315,9 @@ def test_the_result_speaks_scipys_language(run):
     summary = run.summary()
     assert {"status", "commits", "time", "fun", "staleness_mean", "staleness_max", "pairs_accepted",
             "pairs_rejected", "updates_rejected", "error"} <= set(summary)  # fmt: skip
-    assert summary["error"] == pytest.approx((run.fun - run.problem.optimum) / run.problem.optimum)
+    assert summary["error"] == pytest.approx(
+        (run.fun - run.problem.optimum) / run.problem.optimum
+    )
     json.dumps(summary, allow_nan=False)
 
 
@@ -314,7 +332,9 @@ def test_the_manifest_says_what_was_run_and_with_what(run):
 
 def test_a_user_problem_saves_and_replays_when_given(tmp_path):
     p = Quadratic.random()
-    run = minimize(p, AsyncSGD(1e-3, 4), engine=Simulator(Cluster(2)), commits=20, seed=0)
+    run = minimize(
+        p, AsyncSGD(1e-3, 4), engine=Simulator(Cluster(2)), commits=20, seed=0
+    )
     loaded = load_run(run.save(tmp_path / "run"))
     assert loaded.problem is None
     assert replay(tmp_path / "run", problem=p).theta.tobytes() == run.theta.tobytes()

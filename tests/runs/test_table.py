@@ -9,7 +9,9 @@ from asyncqn.table import Table
 
 
 def test_records_become_columns_and_what_one_lacks_is_nan():
-    table = Table.from_records([{"commit": 0, "fun": 2.0}, {"commit": 1, "fun": 1.0, "rmse": 0.5}])
+    table = Table.from_records(
+        [{"commit": 0, "fun": 2.0}, {"commit": 1, "fun": 1.0, "rmse": 0.5}]
+    )
     assert table.columns == ["commit", "fun", "rmse"]
     assert table.rows == 2
     assert np.isnan(table["rmse"][0])
@@ -54,7 +56,11 @@ def test_a_table_speaks_arrow():
     import pyarrow
 
     table = Table({"commit": [0, 1], "fun": [3.0, 4.0], "name": ["a", "b"]})
-    assert pyarrow.table(table).to_pydict() == {"commit": [0, 1], "fun": [3.0, 4.0], "name": ["a", "b"]}
+    assert pyarrow.table(table).to_pydict() == {
+        "commit": [0, 1],
+        "fun": [3.0, 4.0],
+        "name": ["a", "b"],
+    }
     assert polars.DataFrame(table).equals(table.to_polars())
 
 

@@ -24,8 +24,17 @@ SGD = aq.AsyncSGD(h=1e-4, batch=6)
 CLUSTER = aq.Cluster(5, worker_std=0.4, message=0.1)
 
 
-def simulated(algorithm: aq.Algorithm = SGD, commits: int = 120, **more: object) -> aq.Run:
-    return aq.minimize(PROBLEM, algorithm, engine=aq.Simulator(CLUSTER), commits=commits, seed=3, **more)
+def simulated(
+    algorithm: aq.Algorithm = SGD, commits: int = 120, **more: object
+) -> aq.Run:
+    return aq.minimize(
+        PROBLEM,
+        algorithm,
+        engine=aq.Simulator(CLUSTER),
+        commits=commits,
+        seed=3,
+        **more,
+    )
 
 
 def test_nothing_changed_gives_the_run_itself_and_every_answer_replays():
@@ -34,7 +43,11 @@ def test_nothing_changed_gives_the_run_itself_and_every_answer_replays():
     assert again.theta.tobytes() == run.theta.tobytes()
     for other in (run.what_if(fresh=True), run.what_if(without_worker=2), run.what_if(workers=9),
                   run.what_if(algorithm=aq.AsyncSGD(h=2e-4, batch=6)), run.what_if(seed=8)):  # fmt: skip
-        assert aq.replay(other).theta.tobytes() == other.theta.tobytes() != run.theta.tobytes()
+        assert (
+            aq.replay(other).theta.tobytes()
+            == other.theta.tobytes()
+            != run.theta.tobytes()
+        )
 
 
 def test_fresh_reads_are_those_of_the_serial_loop_over_the_same_streams():
@@ -69,7 +82,9 @@ def test_a_worker_taken_out_leaves_the_others_as_they_were(W, gone, stage, seed)
     np.testing.assert_array_equal(left.time, schedule.time[kept])
     # Commits are numbered anew in their order; a read is as many of them as were there before.
     before = np.unique(schedule.commit[kept & (schedule.commit > 0)])
-    np.testing.assert_array_equal(left.read, np.searchsorted(before, schedule.read[kept], "right"))
+    np.testing.assert_array_equal(
+        left.read, np.searchsorted(before, schedule.read[kept], "right")
+    )
     assert left.commits == before.size
 
 
@@ -87,7 +102,10 @@ def test_a_run_on_threads_is_asked_on_what_it_recorded(tmp_path: Path):
     run = aq.minimize(PROBLEM, SGD, engine=aq.Threads(2), commits=60, seed=1)
     run.save(tmp_path / "run")
     loaded = aq.load_run(tmp_path / "run")
-    assert loaded.what_if(fresh=True).theta.tobytes() == run.what_if(fresh=True).theta.tobytes()
+    assert (
+        loaded.what_if(fresh=True).theta.tobytes()
+        == run.what_if(fresh=True).theta.tobytes()
+    )
     assert loaded.what_if(workers=4).schedule.workers == 4
 
 
@@ -113,7 +131,10 @@ def test_pairs_show_an_effect_that_unpaired_runs_hide():
     assert staleness.low < staleness.difference < staleness.high
     assert worker.what == "worker 0"
     run = simulated()
-    pairs = [run.what_if(seed=s, fresh=True).fun - run.what_if(seed=s).fun for s in range(3, 9)]
+    pairs = [
+        run.what_if(seed=s, fresh=True).fun - run.what_if(seed=s).fun
+        for s in range(3, 9)
+    ]
     assert staleness.difference == pytest.approx(np.mean(pairs), rel=1e-9)
     assert staleness.error == pytest.approx(stats.sem(pairs), rel=1e-9)
 
@@ -129,8 +150,14 @@ def test_blame_on_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[
         main(["blame", str(tmp_path / "run"), "--seeds", "2", "--json", "-q"])
     told = json.loads(capfd.readouterr().out)
     assert (end.value.code, told["metric"]) == (0, "fun")
-    assert [effect["what"] for effect in told["effects"]] == ["staleness", *(f"worker {w}" for w in range(5))]
-    for wrong, words in ((["--seeds", "1"], "at least 2"), (["--metric", "rmse"], "no metric 'rmse'")):
+    assert [effect["what"] for effect in told["effects"]] == [
+        "staleness",
+        *(f"worker {w}" for w in range(5)),
+    ]
+    for wrong, words in (
+        (["--seeds", "1"], "at least 2"),
+        (["--metric", "rmse"], "no metric 'rmse'"),
+    ):
         with pytest.raises(SystemExit) as end:
             main(["blame", str(tmp_path / "run"), *wrong])
         assert end.value.code == 2

@@ -33,8 +33,17 @@ VALUES: tuple[Any, ...] = (
 
 def places(plain: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place in a document, by its keys."""
-    inner = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else ()
-    return [path, *(place for key, value in inner for place in places(value, (*path, key)))]
+    inner = (
+        plain.items()
+        if isinstance(plain, dict)
+        else enumerate(plain)
+        if isinstance(plain, list)
+        else ()
+    )
+    return [
+        path,
+        *(place for key, value in inner for place in places(value, (*path, key))),
+    ]
 
 
 def alter_document(rng: np.random.Generator, document: dict[str, Any]) -> Any:
@@ -64,11 +73,21 @@ def alter_array(rng: np.random.Generator, array: np.ndarray) -> np.ndarray:
         case 3:
             if array.dtype.kind == "U":
                 return array.astype("U3")
-            return array.astype([np.float32, np.int8, np.uint64, "U3", ">f8", bool][rng.integers(6)])
+            return array.astype(
+                [np.float32, np.int8, np.uint64, "U3", ">f8", bool][rng.integers(6)]
+            )
         case 4:
-            return np.full_like(array, [0, -1, 10**9][rng.integers(3)]) if array.dtype.kind in "if" else array
+            return (
+                np.full_like(array, [0, -1, 10**9][rng.integers(3)])
+                if array.dtype.kind in "if"
+                else array
+            )
         case 5:
-            return np.full_like(array, np.nan) if array.dtype.kind == "f" else np.full_like(array, 99)
+            return (
+                np.full_like(array, np.nan)
+                if array.dtype.kind == "f"
+                else np.full_like(array, 99)
+            )
         case _:
             return np.array("text")
 

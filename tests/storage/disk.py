@@ -11,7 +11,17 @@ from typing import Any
 
 import pytest
 
-CALLS = ("open", "replace", "fsync", "unlink", "mkdir", "rmdir", "pwrite", "ftruncate", "rename")
+CALLS = (
+    "open",
+    "replace",
+    "fsync",
+    "unlink",
+    "mkdir",
+    "rmdir",
+    "pwrite",
+    "ftruncate",
+    "rename",
+)
 
 
 class Killed(BaseException):

@@ -27,11 +27,19 @@ def sealed_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("sealed")
     problem = aq.LinearGaussian.random(4, 20, seed=1)
     sgd = aq.AsyncSGD(1e-4, 5)
-    aq.minimize(problem, sgd, engine=aq.Simulator(aq.Cluster(2)), commits=12, seed=1).save(place / "run")
+    aq.minimize(
+        problem, sgd, engine=aq.Simulator(aq.Cluster(2)), commits=12, seed=1
+    ).save(place / "run")
     Recommender(2, workers=1, seed=0).fit(TRAIN).save(place / "model")
-    few = Ratings.from_arrays([1, 2, 3], [7, 8, 7], [1.0, 2.0, 3.0], titles={7: "seven", 8: "eight"})
+    few = Ratings.from_arrays(
+        [1, 2, 3], [7, 8, 7], [1.0, 2.0, 3.0], titles={7: "seven", 8: "eight"}
+    )
     save_ratings(few, place / "ratings")
-    options: dict[str, Any] = {"commits": 30, "seed": 5, "checkpoint": place / "checkpoint"}
+    options: dict[str, Any] = {
+        "commits": 30,
+        "seed": 5,
+        "checkpoint": place / "checkpoint",
+    }
     aq.minimize(make_problem(), EVERY["as-lbfgs"], engine=aq.Threads(1), **options)
     kinds = {kind: place / kind for kind in ("run", "model", "ratings")}
     return {**kinds, "checkpoint": next((place / "checkpoint").glob("?"))}
@@ -42,8 +50,18 @@ def test_altered_and_resealed_files_are_refused_as_damaged_or_used(
     kind: str, sealed_folders: dict[str, Path], tmp_path: Path
 ) -> None:
     tests = Path(__file__).parents[1]
-    command = [sys.executable, "-m", "storage.altered", kind, str(sealed_folders[kind]), str(tmp_path), "130"]
-    ended = subprocess.run(command, cwd=tests, capture_output=True, text=True, timeout=110)
+    command = [
+        sys.executable,
+        "-m",
+        "storage.altered",
+        kind,
+        str(sealed_folders[kind]),
+        str(tmp_path),
+        "130",
+    ]
+    ended = subprocess.run(
+        command, cwd=tests, capture_output=True, text=True, timeout=110
+    )
     assert ended.returncode == 0, (ended.stdout.splitlines()[-1:], ended.stderr[-2000:])
     told = json.loads(ended.stdout.splitlines()[-1])
     assert told["wrong"] == []
@@ -61,7 +79,11 @@ def test_documents_that_are_none_are_refused(
     source = sealed_folders[kind]
     whole = source.parent if kind == "checkpoint" else source
     shutil.copytree(whole, tmp_path / "altered")
-    folder = tmp_path / "altered" / source.name if kind == "checkpoint" else tmp_path / "altered"
+    folder = (
+        tmp_path / "altered" / source.name
+        if kind == "checkpoint"
+        else tmp_path / "altered"
+    )
     document_of(folder).write_text(text)
     with pytest.raises((aq.DamagedFile, aq.BadInput)):
         USES[kind](folder)
@@ -78,8 +100,15 @@ def test_an_archive_that_claims_more_than_it_holds_is_refused_before_room_is_mad
         arrays = dict(stored)
     array = arrays.pop(name)
     np.savez(path, **arrays)
-    header = {"descr": array.dtype.str, "fortran_order": False, "shape": (10**12, *array.shape[1:])}
-    with zipfile.ZipFile(path, "a") as archive, archive.open(f"{name}.npy", "w") as member:
+    header = {
+        "descr": array.dtype.str,
+        "fortran_order": False,
+        "shape": (10**12, *array.shape[1:]),
+    }
+    with (
+        zipfile.ZipFile(path, "a") as archive,
+        archive.open(f"{name}.npy", "w") as member,
+    ):
         np.lib.format.write_array_header_1_0(member, header)
         member.write(array.tobytes())
     reseal(tmp_path / "altered")
@@ -92,7 +121,9 @@ def test_an_archive_that_claims_more_than_it_holds_is_refused_before_room_is_mad
 
 
 @pytest.mark.parametrize(
-    ("name", "rows"), [("item_ids", 5_000), ("item_factors", 1), ("item_factors", 0)], ids=str
+    ("name", "rows"),
+    [("item_ids", 5_000), ("item_factors", 1), ("item_factors", 0)],
+    ids=str,
 )
 def test_a_model_whose_ids_and_factors_differ_in_number_never_reaches_a_kernel(
     name: str, rows: int, sealed_folders: dict[str, Path], tmp_path: Path
@@ -122,10 +153,16 @@ def test_a_model_whose_ids_and_factors_differ_in_number_never_reaches_a_kernel(
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("kind", USES)
 def test_headers_of_arrays_that_cannot_be_parsed_are_damage(
-    kind: str, version: int, header: bytes, sealed_folders: dict[str, Path], tmp_path: Path
+    kind: str,
+    version: int,
+    header: bytes,
+    sealed_folders: dict[str, Path],
+    tmp_path: Path,
 ) -> None:
     source = sealed_folders[kind]
-    shutil.copytree(source.parent if kind == "checkpoint" else source, tmp_path / "copy")
+    shutil.copytree(
+        source.parent if kind == "checkpoint" else source, tmp_path / "copy"
+    )
     folder = tmp_path / "copy" / (source.name if kind == "checkpoint" else "")
     length = len(header).to_bytes(2 * version, "little")
     content = b"\x93NUMPY" + bytes([version, 0]) + length + header + bytes(24)
@@ -150,7 +187,9 @@ def test_a_run_without_a_column_that_every_evaluation_writes_is_damaged(
     folder = tmp_path / "run"
     shutil.copytree(sealed_folders["run"], folder)
     with np.load(data_file(folder)) as stored:
-        arrays = {name: array for name, array in stored.items() if name != f"metrics.{column}"}
+        arrays = {
+            name: array for name, array in stored.items() if name != f"metrics.{column}"
+        }
     np.savez(data_file(folder), **arrays)
     reseal(folder)
     with pytest.raises(aq.DamagedFile, match=f"its metrics lack the column '{column}'"):

@@ -16,7 +16,12 @@ from sealed import document_of
 
 from asyncqn.errors import DamagedFile
 from asyncqn.storage import read_settled, reading
-from benchmarks.studies.storage.beside_a_writer import RATINGS, READERS, SAVERS, false_alarms
+from benchmarks.studies.storage.beside_a_writer import (
+    RATINGS,
+    READERS,
+    SAVERS,
+    false_alarms,
+)
 
 
 @pytest.mark.parametrize("kind", sorted(READERS))
@@ -37,14 +42,20 @@ def test_a_version_that_is_replaced_while_it_is_read_is_read_again(
                 break
         return document
 
-    for module in ("asyncqn.storage", "asyncqn_recommender.data.store", "asyncqn_recommender.files"):
+    for module in (
+        "asyncqn.storage",
+        "asyncqn_recommender.data.store",
+        "asyncqn_recommender.files",
+    ):
         monkeypatch.setattr(f"{module}.read_document", interrupted)
     READERS[kind](folder)
     assert left == [0]
 
 
 @pytest.mark.parametrize("kind", sorted(READERS))
-def test_real_damage_is_told_at_once(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_damage_is_told_at_once(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save, folder = SAVERS[kind](), tmp_path / kind
     save(folder)
     document = document_of(folder / "a" if kind == "checkpoints" else folder)
@@ -53,7 +64,9 @@ def test_real_damage_is_told_at_once(kind: str, tmp_path: Path, monkeypatch: pyt
     shutil.rmtree(folder / "b", ignore_errors=True)
     looks: list[int] = []
     sealed: Callable[..., Any] = reading.check_of
-    monkeypatch.setattr(reading, "check_of", lambda plain: looks.append(1) or sealed(plain))
+    monkeypatch.setattr(
+        reading, "check_of", lambda plain: looks.append(1) or sealed(plain)
+    )
     with pytest.raises(DamagedFile):
         READERS[kind](folder)
     assert len(looks) == 1
@@ -70,6 +83,10 @@ def test_readings_that_never_settle_end() -> None:
 
 
 @pytest.mark.timeout(120)
-def test_readings_beside_a_process_that_saves_raise_no_false_alarm(tmp_path: Path) -> None:
+def test_readings_beside_a_process_that_saves_raise_no_false_alarm(
+    tmp_path: Path,
+) -> None:
     assert false_alarms("ratings", tmp_path / "ratings", 60) == []
-    assert np.array_equal(READERS["ratings"](tmp_path / "ratings").values, RATINGS.values)
+    assert np.array_equal(
+        READERS["ratings"](tmp_path / "ratings").values, RATINGS.values
+    )

@@ -27,7 +27,11 @@ from asyncqn_recommender.estimator import Recommender
 def run_of(seed: int) -> Run:
     problem = aq.LinearGaussian.random(4, 20, seed=1)
     return aq.minimize(
-        problem, aq.AsyncSGD(1e-4, 5), engine=aq.Simulator(aq.Cluster(2)), commits=12, seed=seed
+        problem,
+        aq.AsyncSGD(1e-4, 5),
+        engine=aq.Simulator(aq.Cluster(2)),
+        commits=12,
+        seed=seed,
     )
 
 
@@ -38,7 +42,9 @@ def ratings_of(seed: int) -> Ratings:
 
 
 @pytest.fixture(scope="module")
-def kinds() -> dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Callable[[Path], bytes]]]:
+def kinds() -> dict[
+    str, tuple[Callable[[Path], Any], Callable[[Path], Any], Callable[[Path], bytes]]
+]:
     """Per kind: how to write the old version and the new one, and what a reader sees of a version."""
     runs = run_of(1), run_of(2)
     ratings = ratings_of(1), ratings_of(2)
@@ -77,7 +83,9 @@ def test_killed_at_any_call_the_old_version_or_the_new_one_is_there_and_loads(
     for last in range(1, 500):
         place = tmp_path / "place"
         if start != "anew":
-            (shutil.copytree if (tmp_path / "old").is_dir() else shutil.copy)(tmp_path / "old", place)
+            (shutil.copytree if (tmp_path / "old").is_dir() else shutil.copy)(
+                tmp_path / "old", place
+            )
         if start == "over debris" and place.is_dir():
             (place / "my notes").write_text("stay")
             with on(Disk(max(last // 2, 2))), pytest.raises(Killed):
@@ -98,7 +106,9 @@ def test_killed_at_any_call_the_old_version_or_the_new_one_is_there_and_loads(
         assert seen(place) == new, "what a killed writer left is in nobody's way"
         if place.is_dir():
             notes = {"my notes"} if start == "over debris" else set()
-            assert {p.name for p in place.iterdir()} - notes == named(place), "and the next one clears it"
+            assert {p.name for p in place.iterdir()} - notes == named(place), (
+                "and the next one clears it"
+            )
         (shutil.rmtree if place.is_dir() else os.unlink)(place)
         for scratch in tmp_path.glob(".*"):
             scratch.unlink()
@@ -125,7 +135,9 @@ def test_an_ordinary_error_at_any_call_leaves_a_whole_version_and_no_debris(
     old, new = seen(tmp_path / "old"), seen(tmp_path / "new")
     for last in range(1, 500):
         place = tmp_path / "place"
-        (shutil.copytree if (tmp_path / "old").is_dir() else shutil.copy)(tmp_path / "old", place)
+        (shutil.copytree if (tmp_path / "old").is_dir() else shutil.copy)(
+            tmp_path / "old", place
+        )
         try:
             with on(Disk(last, OSError(28, "No space left on device"))) as disk:
                 write_new(place)
@@ -146,7 +158,9 @@ def test_an_ordinary_error_at_any_call_leaves_a_whole_version_and_no_debris(
 
 
 @pytest.mark.parametrize("kind", ["run", "model", "ratings", "file"])
-def test_a_link_stays_a_link_and_what_it_points_to_is_replaced(kinds: Any, kind: str, tmp_path: Path) -> None:
+def test_a_link_stays_a_link_and_what_it_points_to_is_replaced(
+    kinds: Any, kind: str, tmp_path: Path
+) -> None:
     write_old, write_new, seen = kinds[kind]
     write_old(tmp_path / "elsewhere" / "target")
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "target")

@@ -22,17 +22,25 @@ from benchmarks.studies.storage import planted
 NEW = ("simulate", *planted.SMALL, "--checkpoint", "new")
 LINK, HARD, PIPE, FOLDER = "symlink", "hard link", "named pipe", "link to a folder"
 CASES = [
-    *(planted.Case(kind, "A/lock", planted.RESUME) for kind in (LINK, HARD, PIPE, "file of a stranger")),
+    *(
+        planted.Case(kind, "A/lock", planted.RESUME)
+        for kind in (LINK, HARD, PIPE, "file of a stranger")
+    ),
     planted.Case(PIPE, "A/lock", planted.WATCH),
     *(planted.Case(kind, "new/lock", NEW) for kind in (LINK, HARD, "dangling link")),
     *(planted.Case(kind, "new/b/checkpoint.json", NEW) for kind in (LINK, PIPE)),
     planted.Case(LINK, "A/fingerprints-*.log", planted.RESUME, planted.forge_log),
     planted.Case(FOLDER, "A/b", planted.RESUME),
     planted.Case(FOLDER, "new/a", NEW),
-    *(planted.Case(kind, "R/run.json", planted.SAVE) for kind in (LINK, PIPE, "socket")),
+    *(
+        planted.Case(kind, "R/run.json", planted.SAVE)
+        for kind in (LINK, PIPE, "socket")
+    ),
     planted.Case(PIPE, "R/run.json", ("show", "R")),
     planted.Case("endless file", "R/arrays-*.npz", ("show", "R")),
-    planted.Case(PIPE, "M/arrays-*.npz", ("recommender", "recommend", "M", "--user", "1")),
+    planted.Case(
+        PIPE, "M/arrays-*.npz", ("recommender", "recommend", "M", "--user", "1")
+    ),
     *(
         planted.Case(kind, "j.toml", ("simulate", "j.toml"))
         for kind in (PIPE, "link to a device", "endless file")
@@ -66,7 +74,9 @@ def test_what_was_planted_is_refused_in_a_sentence_and_nothing_outside_is_touche
     assert planted.state_of(outside) == before
     assert code == 2
     assert "Traceback" not in err
-    assert {p.name for p in inside.rglob("*")} <= {*files, "lock"}, "nothing is half-written"
+    assert {p.name for p in inside.rglob("*")} <= {*files, "lock"}, (
+        "nothing is half-written"
+    )
 
 
 @pytest.mark.timeout(60)
@@ -84,14 +94,20 @@ def test_a_damaged_generation_is_passed_over_for_the_whole_one(
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("kind", [LINK, HARD, PIPE, "socket", "folder"])
-def test_a_planted_column_of_stored_ratings_is_refused(kind: str, templates: Path, tmp_path: Path) -> None:
-    inside, _ = planted.prepare(planted.Case(kind, "S/values-*.npy", ()), templates, tmp_path)
+def test_a_planted_column_of_stored_ratings_is_refused(
+    kind: str, templates: Path, tmp_path: Path
+) -> None:
+    inside, _ = planted.prepare(
+        planted.Case(kind, "S/values-*.npy", ()), templates, tmp_path
+    )
     with pytest.raises(DamagedFile, match="where asyncqn keeps a regular file"):
         open_ratings(inside / "S")
 
 
 @pytest.mark.timeout(60)
-def test_a_generation_that_becomes_a_link_during_the_run_is_not_followed(tmp_path: Path) -> None:
+def test_a_generation_that_becomes_a_link_during_the_run_is_not_followed(
+    tmp_path: Path,
+) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     checkpoints = tmp_path / "c"
@@ -112,20 +128,28 @@ def test_a_generation_that_becomes_a_link_during_the_run_is_not_followed(tmp_pat
 
 
 @pytest.mark.timeout(60)
-def test_inputs_and_outputs_of_the_library_must_be_regular_files(tmp_path: Path) -> None:
+def test_inputs_and_outputs_of_the_library_must_be_regular_files(
+    tmp_path: Path,
+) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "rows").write_text("1 1:0.5\n-1 2:1\n")
     (tmp_path / "link").symlink_to(tmp_path / "rows")
     with pytest.raises(BadInput, match="is a named pipe: name a regular file"):
         aq.read_libsvm(tmp_path / "pipe")
-    assert aq.read_libsvm(tmp_path / "link")[0].shape == (2, 2), "a user's own link is followed"
+    assert aq.read_libsvm(tmp_path / "link")[0].shape == (2, 2), (
+        "a user's own link is followed"
+    )
     for place in (tmp_path / "pipe", Path("/dev/null")):
-        with pytest.raises(BadInput, match=r"is a (named pipe|device): name a regular file to write to"):
+        with pytest.raises(
+            BadInput, match=r"is a (named pipe|device): name a regular file to write to"
+        ):
             write_whole(place, "text")
     assert not os.path.isfile("/dev/null")
 
 
-def test_a_folder_that_somebody_locks_for_ever_is_waited_for_only_so_long(tmp_path: Path) -> None:
+def test_a_folder_that_somebody_locks_for_ever_is_waited_for_only_so_long(
+    tmp_path: Path,
+) -> None:
     with (
         open_folder(tmp_path) as mine,
         open_folder(tmp_path) as other,
@@ -133,7 +157,9 @@ def test_a_folder_that_somebody_locks_for_ever_is_waited_for_only_so_long(tmp_pa
     ):
         assert sole
         with (
-            pytest.raises(BadInput, match=r"has been locked by another process for 0\.05 seconds"),
+            pytest.raises(
+                BadInput, match=r"has been locked by another process for 0\.05 seconds"
+            ),
             sole_writer(mine, tmp_path, patience=0.05),
         ):
             pass
@@ -142,7 +168,9 @@ def test_a_folder_that_somebody_locks_for_ever_is_waited_for_only_so_long(tmp_pa
 def test_who_holds_a_lock_is_told_in_printable_letters(tmp_path: Path) -> None:
     first, second = Checkpoints(tmp_path / "c"), Checkpoints(tmp_path / "c")
     first.prepare()
-    (tmp_path / "c" / "lock").write_text('{"pid": 1, "host": "\\u001b[31m\\nx", "run": "r", "since": 0}')
+    (tmp_path / "c" / "lock").write_text(
+        '{"pid": 1, "host": "\\u001b[31m\\nx", "run": "r", "since": 0}'
+    )
     with pytest.raises(BadInput, match=r"process 1 on \?\[31m\?x \(run r") as caught:
         second.prepare()
     assert "\n" not in str(caught.value)

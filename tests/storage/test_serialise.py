@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 from oracles import one_sentence
 
 from asyncqn import AsyncSGD
-from asyncqn.algorithms import ALGORITHMS, algorithm_from_json, algorithm_to_json, make_algorithm
+from asyncqn.algorithms import (
+    ALGORITHMS,
+    algorithm_from_json,
+    algorithm_to_json,
+    make_algorithm,
+)
 from asyncqn.errors import BadInput
 from asyncqn.storage.serialise import to_json
 
@@ -35,11 +40,16 @@ def test_every_algorithm_of_the_registry_has_an_example_that_the_tests_run():
     lambda x: st.lists(x) | st.dictionaries(st.text(), x) | st.tuples(x),
 ))  # fmt: skip
 def test_plain_data_is_always_json(value):
-    assert to_json(json.loads(json.dumps(to_json(value), allow_nan=False))) == to_json(value)
+    assert to_json(json.loads(json.dumps(to_json(value), allow_nan=False))) == to_json(
+        value
+    )
 
 
 def test_arrays_and_numpy_numbers_become_plain():
-    assert to_json({"a": np.array([1.0, np.inf]), 3: np.int32(4)}) == {"a": [1.0, "inf"], "3": 4}
+    assert to_json({"a": np.array([1.0, np.inf]), 3: np.int32(4)}) == {
+        "a": [1.0, "inf"],
+        "3": 4,
+    }
     with pytest.raises(TypeError, match="object has no JSON form"):
         to_json(object())
 
@@ -48,7 +58,11 @@ def test_arrays_and_numpy_numbers_become_plain():
     ("kind", "parameters", "words"),
     [
         ("newton", {}, "there is no algorithm 'newton'; there are as-lbfgs"),
-        ("async-sgd", {"h": 1.0, "batch": 2, "momentun": 0.9}, "no parameter 'momentun'; it knows h, batch"),
+        (
+            "async-sgd",
+            {"h": 1.0, "batch": 2, "momentun": 0.9},
+            "no parameter 'momentun'; it knows h, batch",
+        ),
         ("async-sgd", {"h": 1.0}, "lacks the parameter batch"),
         ("async-sgd", {}, "lacks the parameters h, batch"),
         (
@@ -56,9 +70,17 @@ def test_arrays_and_numpy_numbers_become_plain():
             {"h": 1.0, "batch": 2, "momentum": "much"},
             "momentum must be a number in \\[0, 1\\), not 'much'",
         ),
-        ("sgd", {"h": "small", "batch": 2}, "h must be a positive finite number, not 'small'"),
+        (
+            "sgd",
+            {"h": "small", "batch": 2},
+            "h must be a positive finite number, not 'small'",
+        ),
         ("sgd", {"h": 1.0, "batch": 2, "momentun": 0.9}, "perhaps 'momentum' is meant"),
-        ("as-lbgfs", {}, "there is no algorithm 'as-lbgfs'; perhaps 'as-lbfgs' is meant"),
+        (
+            "as-lbgfs",
+            {},
+            "there is no algorithm 'as-lbgfs'; perhaps 'as-lbfgs' is meant",
+        ),
         (
             "sgld",
             {"h": 1.0, "batch": 2, "beta": {"start": 1.0, "stop": 2.0}},

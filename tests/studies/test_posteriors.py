@@ -13,13 +13,27 @@ from benchmarks.studies.posteriors import summary, table
 def test_a_table_goes_on_where_it_stopped(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     cell = {"posterior": "a", "method": "sample", "workers": 4, "dim": 2}
-    numbers = {"mean": 0.0123456, "right": True, "z": [0.5, -1.25], "z_sd": [0.0], "ess": 812.3}
-    rows = [{**cell, "seed": 0, **numbers}, {**cell, "seed": 1, "error": "ValueError: x, y"}]
+    numbers = {
+        "mean": 0.0123456,
+        "right": True,
+        "z": [0.5, -1.25],
+        "z_sd": [0.0],
+        "ess": 812.3,
+    }
+    rows = [
+        {**cell, "seed": 0, **numbers},
+        {**cell, "seed": 1, "error": "ValueError: x, y"},
+    ]
     for row in rows:
         table.append(row, path)
     first, second = table.read(path)
     assert table.key(first) == ("a", "sample", 4, 0)
-    assert (first["mean"], first["right"], first["z"], first["ess"]) == (0.01235, 1, [0.5, -1.25], 812.3)
+    assert (first["mean"], first["right"], first["z"], first["ess"]) == (
+        0.01235,
+        1,
+        [0.5, -1.25],
+        812.3,
+    )
     assert second["error"] == "ValueError: x, y"
     assert table.read(tmp_path / "none.csv") == []
 
@@ -31,7 +45,10 @@ def test_the_summary_is_made_of_the_committed_table() -> None:
     lines = summary.by_method(finished)
     assert len({line["method"] for line in lines}) == len(lines) == len(summary.METHODS)
     assert summary.markdown(lines).count("\n") == len(lines) + 1
-    assert all(line["`aq.sample` within the margins"] for line in summary.by_posterior(finished))
+    assert all(
+        line["`aq.sample` within the margins"]
+        for line in summary.by_posterior(finished)
+    )
 
 
 def test_a_rival_gets_the_best_of_its_steps() -> None:

@@ -37,12 +37,19 @@ def test_zeros_and_rounding_do_not_cost_the_logarithm() -> None:
 def test_an_explosion_does_not_flatten_the_others(explosion: float) -> None:
     axis = axis_of([np.array([5.0, 1.0, 0.1]), np.array([5.0, 1e9, explosion])])
     assert axis == (True, 0.1, 50.0, True)
-    assert axis_of([np.array([-5.0, -9.0]), np.array([-5.0, 1e200])]) == (False, -9.0, 0.0, True)
+    assert axis_of([np.array([-5.0, -9.0]), np.array([-5.0, 1e200])]) == (
+        False,
+        -9.0,
+        0.0,
+        True,
+    )
 
 
 def run_of(kind: str, fun: list[float]) -> Seen:
     n = len(fun)
-    table = Table({"commit": np.arange(n), "time": np.arange(n) * 1.0, "fun": np.array(fun)})
+    table = Table(
+        {"commit": np.arange(n), "time": np.arange(n) * 1.0, "fun": np.array(fun)}
+    )
     about = {
         "problem": {"name": "Mean", "dim": 1, "n_data": 3},
         "algorithm": {"kind": kind, "parameters": None},
@@ -50,7 +57,9 @@ def run_of(kind: str, fun: list[float]) -> Seen:
         "seed": 0,
         "versions": {},
     }
-    return Seen("completed", "done.", fun[-1], Schedule.serial(n - 1), table, {}, about, {})
+    return Seen(
+        "completed", "done.", fun[-1], Schedule.serial(n - 1), table, {}, about, {}
+    )
 
 
 RUNS = {
@@ -61,20 +70,28 @@ RUNS = {
 
 
 def test_a_run_has_one_colour_in_terminal_figure_and_page() -> None:
-    looks = styles_of_runs({label: run.manifest["algorithm"]["kind"] for label, run in RUNS.items()})
+    looks = styles_of_runs(
+        {label: run.manifest["algorithm"]["kind"] for label, run in RUNS.items()}
+    )
     colors = {label: look["color"] for label, look in looks.items()}
     assert len(set(colors.values())) == 3
     figure = plots.comparison(RUNS, "fun", None, plots.SECONDS)
-    assert {line.get_label(): line.get_color() for line in figure.axes[0].lines} == colors
+    assert {
+        line.get_label(): line.get_color() for line in figure.axes[0].lines
+    } == colors
     for color in colors.values():
         assert f'"color":"{color}"' in page(RUNS)
     rows, goal = compared(RUNS, "fun", None)
     text = report(RUNS, rows, "fun", goal)
     drawn = {text.plain[span.start]: str(span.style) for span in text.spans}
-    assert {letter: drawn[letter] for letter in "abc"} == dict(zip("abc", colors.values(), strict=True))
+    assert {letter: drawn[letter] for letter in "abc"} == dict(
+        zip("abc", colors.values(), strict=True)
+    )
 
 
-def test_the_comparison_is_drawn_on_a_logarithmic_axis_in_spite_of_zeros_and_explosions() -> None:
+def test_the_comparison_is_drawn_on_a_logarithmic_axis_in_spite_of_zeros_and_explosions() -> (
+    None
+):
     axes = plots.comparison(RUNS, "fun", None, plots.SECONDS).axes[0]
     assert axes.get_yscale() == "log"
     low, high = axes.get_ylim()

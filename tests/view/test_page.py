@@ -16,9 +16,19 @@ from asyncqn.view.styles import ALGORITHM_STYLES
 
 
 def seen(
-    schedule: Schedule, message: str = "done.", *, kind: str = "async-sgd", problem: str = "Mean"
+    schedule: Schedule,
+    message: str = "done.",
+    *,
+    kind: str = "async-sgd",
+    problem: str = "Mean",
 ) -> Seen:
-    table = Table({"commit": np.array([0, 2]), "time": np.array([0.0, 5.0]), "fun": np.array([3.0, np.nan])})
+    table = Table(
+        {
+            "commit": np.array([0, 2]),
+            "time": np.array([0.0, 5.0]),
+            "fun": np.array([3.0, np.nan]),
+        }
+    )
     about = {
         "problem": {"name": problem, "dim": 1, "n_data": 3},
         "algorithm": {"kind": kind, "parameters": {"h": 0.5}},
@@ -30,12 +40,16 @@ def seen(
 
 
 def data(text: str) -> list[dict[str, object]]:
-    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', text, re.S)
+    found = re.search(
+        r'<script id="data" type="application/json">(.*?)</script>', text, re.S
+    )
     assert found is not None
     return json.loads(found[1])
 
 
-def test_the_page_needs_nothing_but_itself_and_no_word_of_a_run_ends_its_script() -> None:
+def test_the_page_needs_nothing_but_itself_and_no_word_of_a_run_ends_its_script() -> (
+    None
+):
     one = Schedule.serial(3)
     text = page({"a": seen(one, "</script><b>&"), "b": seen(one)})
     assert not re.search(r"https?://|src=|@import|url\(", text)
@@ -45,7 +59,9 @@ def test_the_page_needs_nothing_but_itself_and_no_word_of_a_run_ends_its_script(
     assert first["metrics"]["fun"] == [3.0, None]
 
 
-def test_an_algorithm_has_its_own_colour_and_two_runs_of_one_problem_have_different_ones() -> None:
+def test_an_algorithm_has_its_own_colour_and_two_runs_of_one_problem_have_different_ones() -> (
+    None
+):
     one = Schedule.serial(3)
     text = page({
         "a": seen(one), "b": seen(one, kind="as-lbfgs"), "c": seen(one, problem="Other"),
@@ -59,20 +75,29 @@ def test_an_algorithm_has_its_own_colour_and_two_runs_of_one_problem_have_differ
 
 def test_stragglers_dropped_updates_and_overtaking_are_those_of_the_schedule() -> None:
     schedule = Schedule(
-        worker=[0, 0, 1, 0, 1], read=[0, 1, 0, 2, 3], commit=[1, 2, 3, 4, 0], time=[1.0, 2.0, 5.0, 5.5, 6.0]
+        worker=[0, 0, 1, 0, 1],
+        read=[0, 1, 0, 2, 3],
+        commit=[1, 2, 3, 4, 0],
+        time=[1.0, 2.0, 5.0, 5.5, 6.0],
     )
     (run,) = data(page({"a": seen(schedule)}))
     line = run["schedule"]
     assert line["start"] == [0.0, 1.0, 0.0, 2.0, 5.0]
     assert line["commit"] == [1, 2, 3, 4, 0]
     assert line["median"] == 1.0
-    assert run["staleness"] == {"table": [[2, 1, 0], [0, 0, 1]], "columns": ["0", "1", "2-3"]}
+    assert run["staleness"] == {
+        "table": [[2, 1, 0], [0, 0, 1]],
+        "columns": ["0", "1", "2-3"],
+    }
     assert run["waiting"] == {"rounds": False, "table": [[0, 1], [2, 0]]}
 
 
 def test_in_a_round_all_wait_for_the_last() -> None:
     schedule = Schedule(
-        worker=[1, 0, 0, 1], read=[0, 0, 1, 1], commit=[1, 1, 2, 2], time=[1.0, 1.0, 2.0, 2.0]
+        worker=[1, 0, 0, 1],
+        read=[0, 0, 1, 1],
+        commit=[1, 1, 2, 2],
+        time=[1.0, 1.0, 2.0, 2.0],
     )
     (run,) = data(page({"a": seen(schedule)}))
     assert run["waiting"] == {"rounds": True, "table": [[0, 1], [1, 0]]}

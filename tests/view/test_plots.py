@@ -22,26 +22,43 @@ def run() -> aq.Run:
     problem = aq.LinearGaussian.random(dim=6, n_data=18, dominant=1)
     cluster = aq.Cluster(workers=5, worker_std=0.5, joins={4: 3.0}, deaths={0: 20.0})
     algorithm = aq.MBLBFGS(h=0.1, memory=2, batch=4, overlap=2, timeout=1.0, quorum=0.4)
-    return aq.minimize(problem, algorithm, engine=aq.Simulator(cluster), commits=60, seed=1)
+    return aq.minimize(
+        problem, algorithm, engine=aq.Simulator(cluster), commits=60, seed=1
+    )
 
 
 def falling(start: float) -> Table:
     x = np.arange(1, 41)
-    return Table({"commit": x, "time": x * 2.0, "fun": start / x, "error": start / x**2})
+    return Table(
+        {"commit": x, "time": x * 2.0, "fun": start / x, "error": start / x**2}
+    )
 
 
-def test_several_runs_share_axes_with_units_and_can_be_told_apart_without_colour() -> None:
-    figure = plotting.convergence({name: falling(i + 1.0) for i, name in enumerate("abc")})
+def test_several_runs_share_axes_with_units_and_can_be_told_apart_without_colour() -> (
+    None
+):
+    figure = plotting.convergence(
+        {name: falling(i + 1.0) for i, name in enumerate("abc")}
+    )
     axes = figure.axes[0]
-    assert (axes.get_xlabel(), axes.get_ylabel()) == (plotting.SIMULATED, plotting.LABELS["error"])
+    assert (axes.get_xlabel(), axes.get_ylabel()) == (
+        plotting.SIMULATED,
+        plotting.LABELS["error"],
+    )
     assert axes.get_yscale() == "log"
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b", "c"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        "a",
+        "b",
+        "c",
+    ]
     styles = {(line.get_linestyle(), line.get_marker()) for line in axes.lines}
     assert len(styles) == 3
 
 
 def test_staleness_bars_add_up_to_the_deliveries(run: aq.Run) -> None:
-    wide = aq.simulate(aq.Cluster(workers=200, worker_std=0.5), aq.AsyncSGD(1.0, 1).stages, 3000, 0)
+    wide = aq.simulate(
+        aq.Cluster(workers=200, worker_std=0.5), aq.AsyncSGD(1.0, 1).stages, 3000, 0
+    )
     for schedule in (run.schedule, wide):
         axes = plotting.new_figure().add_subplot()
         plotting.draw_staleness(axes, schedule)
@@ -53,21 +70,33 @@ def test_staleness_bars_add_up_to_the_deliveries(run: aq.Run) -> None:
 def test_the_timeline_has_one_box_per_computation(run: aq.Run) -> None:
     axes = plotting.new_figure().add_subplot()
     plotting.draw_timeline(axes, run.schedule, plotting.SIMULATED, plotting.births(run))
-    assert sum(len(collection.get_paths()) for collection in axes.collections) == len(run.schedule)
+    assert sum(len(collection.get_paths()) for collection in axes.collections) == len(
+        run.schedule
+    )
     assert run.schedule.dropped > 0
     assert "hatched: dropped" in axes.get_title(loc="left")
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
-def test_equal_figures_are_equal_files(run: aq.Run, tmp_path: Path, ending: str) -> None:
-    paths = [plotting.save_picture(plotting.overview(run), tmp_path / f"{i}.{ending}") for i in range(2)]
+def test_equal_figures_are_equal_files(
+    run: aq.Run, tmp_path: Path, ending: str
+) -> None:
+    paths = [
+        plotting.save_picture(plotting.overview(run), tmp_path / f"{i}.{ending}")
+        for i in range(2)
+    ]
     first, second = (path.read_bytes() for path in paths)
     assert first == second
     assert first[:5] in (b"\x89PNG\r", b"<?xml")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"0.{ending}", f"1.{ending}"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"0.{ending}",
+        f"1.{ending}",
+    ]
 
 
-def test_what_cannot_be_drawn_or_written_is_refused_in_a_sentence(run: aq.Run, tmp_path: Path) -> None:
+def test_what_cannot_be_drawn_or_written_is_refused_in_a_sentence(
+    run: aq.Run, tmp_path: Path
+) -> None:
     with pytest.raises(BadInput, match="no column 'rmse'"):
         plotting.convergence({"a": run.metrics}, metric="rmse")
     with pytest.raises(BadInput, match="no run"):
@@ -79,7 +108,10 @@ def test_what_cannot_be_drawn_or_written_is_refused_in_a_sentence(run: aq.Run, t
 
 def test_an_empty_schedule_can_be_drawn() -> None:
     empty = Schedule.serial(0)
-    for draw in (plotting.draw_staleness, lambda axes, empty: plotting.draw_timeline(axes, empty, "", {})):
+    for draw in (
+        plotting.draw_staleness,
+        lambda axes, empty: plotting.draw_timeline(axes, empty, "", {}),
+    ):
         figure = plotting.new_figure()
         draw(figure.add_subplot(), empty)
         plotting.render(figure, "png")
@@ -90,7 +122,9 @@ def test_without_matplotlib_the_sentence_names_the_extra() -> None:
         "import sys; sys.modules['matplotlib'] = sys.modules['matplotlib.figure'] = None\n"
         "from asyncqn.cli.main import main; main(['recommender', 'demo', '-q'])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100
+    )
     assert done.returncode == 2
     assert done.stderr.endswith("install it with pip install 'asyncqn[plot]'.\n")
     assert done.stderr.count("\n") == 1
@@ -113,4 +147,6 @@ def test_the_slices_of_a_trace_tile_each_workers_time_and_carry_the_schedule(
             assert before["ts"] + before["dur"] == pytest.approx(after["ts"], rel=1e-12)
     delivered = [event["args"] for event in slices if event["name"] != "dropped"]
     assert [a["staleness"] for a in delivered] == schedule.staleness.tolist()
-    assert [a["commit"] for a in delivered] == schedule.commit[schedule.commit > 0].tolist()
+    assert [a["commit"] for a in delivered] == schedule.commit[
+        schedule.commit > 0
+    ].tolist()

@@ -30,7 +30,9 @@ def on_a_terminal(options: str) -> str:
     with os.fdopen(leader, "rb", buffering=0) as terminal:
         program = SCRIPT.format(options=options)
         environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
-        with subprocess.Popen([sys.executable, "-c", program], stderr=follower, env=environment) as script:
+        with subprocess.Popen(
+            [sys.executable, "-c", program], stderr=follower, env=environment
+        ) as script:
             os.close(follower)
             said = b""
             while True:
@@ -61,7 +63,9 @@ def test_elsewhere_nothing_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
 def test_verbose_writes_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
     algorithm = aq.AsyncSGD(h=1e-4, batch=6)
     aq.minimize(PROBLEM, algorithm, engine=aq.Threads(2), commits=200, verbose=True)
-    lines = [line for line in capsys.readouterr().err.splitlines() if "compiling" not in line]
+    lines = [
+        line for line in capsys.readouterr().err.splitlines() if "compiling" not in line
+    ]
     assert lines[0].startswith("minimize: 0/200 error ")
     assert lines[-1].startswith("minimize: 200/200 error ")
     assert lines[-1].endswith("2 workers")
@@ -71,9 +75,13 @@ def test_a_notebook_has_one_line_that_is_rewritten(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shell = type("ZMQInteractiveShell", (), {})()
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(
+        sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell)
+    )
     monkeypatch.setattr(shown, "SECONDS_BEFORE_A_BAR", 0.0)
-    aq.minimize(PROBLEM, aq.AsyncSGD(h=1e-4, batch=6), engine=aq.Threads(2), commits=200)
+    aq.minimize(
+        PROBLEM, aq.AsyncSGD(h=1e-4, batch=6), engine=aq.Threads(2), commits=200
+    )
     said = capsys.readouterr().err
     assert said.startswith("\rminimize: 0/200")
     assert said.rstrip().split("\r")[-1].startswith("minimize: 200/200")
@@ -96,8 +104,15 @@ def test_a_closed_stderr_does_not_end_a_run(monkeypatch: pytest.MonkeyPatch) -> 
     assert aq.minimize(PROBLEM, engine=aq.Threads(1), progress=True).success
 
 
-def test_a_callback_is_called_beside_the_display(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_callback_is_called_beside_the_display(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     seen: list[aq.Progress] = []
-    aq.minimize(PROBLEM, engine=aq.Simulator(aq.Cluster(workers=2)), callback=seen.append, verbose=True)
+    aq.minimize(
+        PROBLEM,
+        engine=aq.Simulator(aq.Cluster(workers=2)),
+        callback=seen.append,
+        verbose=True,
+    )
     assert seen[0].commit == 0
     assert "minimize: 0 error" in capsys.readouterr().err

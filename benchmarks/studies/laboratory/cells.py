@@ -26,7 +26,13 @@ import asyncqn as aq
 from asyncqn.core.stages import Closes
 from asyncqn.types import Progress
 from benchmarks.studies.laboratory.commits import commit_time, first_stage
-from benchmarks.studies.laboratory.problems import CONVEX, FAMILIES, GAPS, Problem, problem
+from benchmarks.studies.laboratory.problems import (
+    CONVEX,
+    FAMILIES,
+    GAPS,
+    Problem,
+    problem,
+)
 
 LAWS = ("lognormal", "speeds", "die", "pareto")
 MESSAGE, DEAR, MASTER, SPREAD = 10.0, 1000.0, 0.1, 0.3
@@ -55,14 +61,33 @@ class Cell(NamedTuple):
 
 def cells() -> Iterator[Cell]:
     """Yield all cells, the most important first; families whose runs take long come last."""
-    quick = [family for family in FAMILIES if family not in ("convolution", "movielens")]
+    quick = [
+        family for family in FAMILIES if family not in ("convolution", "movielens")
+    ]
     clusters = (
-        *((40, "lognormal"), (16, "lognormal"), (4, "lognormal"), (400, "lognormal"), (40, "speeds")),
-        *((40, "dear"), (400, "speeds"), (16, "speeds"), (40, "die"), (40, "pareto"), (4, "speeds")),
+        *(
+            (40, "lognormal"),
+            (16, "lognormal"),
+            (4, "lognormal"),
+            (400, "lognormal"),
+            (40, "speeds"),
+        ),
+        *(
+            (40, "dear"),
+            (400, "speeds"),
+            (16, "speeds"),
+            (40, "die"),
+            (40, "pareto"),
+            (4, "speeds"),
+        ),
     )
     for families in (quick, ["convolution"]):
         for workers, kind in clusters:
-            enough = [family for family in families if workers <= 100 or family not in FEW_ROWS]
+            enough = [
+                family
+                for family in families
+                if workers <= 100 or family not in FEW_ROWS
+            ]
             yield from (Cell(family, workers, kind) for family in enough)
     yield from (Cell("movielens", workers, "lognormal") for workers in (40, 10))
 
@@ -72,24 +97,44 @@ def length(family: str) -> float:
     return LENGTH.get(family, 12.0 if family in CONVEX else 100.0)
 
 
-def cluster(kind: str, workers: int, n_data: int, row: float = 1.0, master: float = MASTER) -> aq.Cluster:
+def cluster(
+    kind: str, workers: int, n_data: int, row: float = 1.0, master: float = MASTER
+) -> aq.Cluster:
     """Return a cluster on which the gradient of a row takes `row` on average."""
     message = DEAR if kind == "dear" else MESSAGE
     if kind == "pareto":
         pareto = aq.Pareto(mean=row, shape=1.5)
         return aq.Cluster(workers, times=pareto, message=message, master=master, rows=1)
-    slowness = np.geomspace(0.1, 10.0, workers) if kind == "speeds" else np.ones(workers)
+    slowness = (
+        np.geomspace(0.1, 10.0, workers) if kind == "speeds" else np.ones(workers)
+    )
     mean = row * slowness * np.mean(1.0 / slowness)
-    deaths = dict.fromkeys(range(1, workers, 2), 0.3 * n_data * row / workers) if kind == "die" else {}
-    return aq.Cluster(workers, mean.tolist(), (SPREAD * mean).tolist(), message, master, deaths, rows=1)
+    deaths = (
+        dict.fromkeys(range(1, workers, 2), 0.3 * n_data * row / workers)
+        if kind == "die"
+        else {}
+    )
+    return aq.Cluster(
+        workers,
+        mean.tolist(),
+        (SPREAD * mean).tolist(),
+        message,
+        master,
+        deaths,
+        rows=1,
+    )
 
 
-def _commits_of_a_pass(cell: Cell, algorithm: Any, told: Problem, master: float) -> float:
+def _commits_of_a_pass(
+    cell: Cell, algorithm: Any, told: Problem, master: float
+) -> float:
     """Return how many commits the master makes in the time of a pass, where updates are commits."""
     stage, n = first_stage(algorithm), told.model.n_data
     rows = float(algorithm.batch) if stage.blocks is None else n / stage.blocks
     updates = cell.workers / (rows * told.row + cell.message)
-    return min(updates / (stage.updates or 1), 1.0 / master) * n * told.row / cell.workers
+    return (
+        min(updates / (stage.updates or 1), 1.0 / master) * n * told.row / cell.workers
+    )
 
 
 class Trace(NamedTuple):

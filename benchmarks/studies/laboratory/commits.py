@@ -37,14 +37,25 @@ ROW_SECONDS = 1e-4
 STRETCHES = 8
 REPEATS = 5
 """Runs of a method, of which the quickest counts: on a busy machine others take up to twice as long."""
-FAMILIES = ("linear", "logistic", "network", "convolution", "profiled", "factorization", "movielens")
+FAMILIES = (
+    "linear",
+    "logistic",
+    "network",
+    "convolution",
+    "profiled",
+    "factorization",
+    "movielens",
+)
 
 
 def method_of(algorithm: Algorithm) -> str:
     """Return the name under which commits are charged: the kind, whether a scatter is kept, and how often a
     table steps."""
     kind = ALGORITHMS.name_of(type(algorithm)) or type(algorithm).__name__
-    by_scatter = getattr(algorithm, "scatter", False) or getattr(algorithm, "initial_scale", "") == "scatter"
+    by_scatter = (
+        getattr(algorithm, "scatter", False)
+        or getattr(algorithm, "initial_scale", "") == "scatter"
+    )
     every = getattr(algorithm, "every", 1)
     kind = f"{kind} every {every}" if every > 1 else kind
     return f"{kind} by scatter" if by_scatter is True else kind
@@ -60,7 +71,9 @@ def updates_of(stage: Stage) -> int:
     return stage.parts or 1 if stage.closes is Closes.ALL_PARTS else stage.updates or 1
 
 
-def seconds_of_a_commit(model: Any, algorithm: Any, theta0: Any, workers: int, commits: int) -> float:
+def seconds_of_a_commit(
+    model: Any, algorithm: Any, theta0: Any, workers: int, commits: int
+) -> float:
     """Return the median over stretches of a run of the mean processor time of `apply`."""
     taken: list[float] = []
 
@@ -74,9 +87,18 @@ def seconds_of_a_commit(model: Any, algorithm: Any, theta0: Any, workers: int, c
     timed = type(kind.__name__, (kind,), {"apply": apply})(
         **{field.name: getattr(algorithm, field.name) for field in fields(algorithm)}
     )
-    engine = aq.Simulator(aq.Cluster(workers, 1.0, 0.3, message=10.0, master=0.1, rows=1))
+    engine = aq.Simulator(
+        aq.Cluster(workers, 1.0, 0.3, message=10.0, master=0.1, rows=1)
+    )
     aq.minimize(
-        model, timed, engine=engine, theta0=theta0, commits=commits, evaluate=0, tol=None, check=False
+        model,
+        timed,
+        engine=engine,
+        theta0=theta0,
+        commits=commits,
+        evaluate=0,
+        tol=None,
+        check=False,
     )
     steady = np.array_split(np.array(taken[len(taken) // 3 :]), STRETCHES)
     return statistics.median(float(part.mean()) for part in steady if part.size)
@@ -93,13 +115,23 @@ def _cases(family: str, model: Any) -> Iterator[tuple[int, Any, int]]:
         yield 40, aq.Ringmaster(h=h, batch=batch, max_delay=80, scatter=scatter), few
         yield 40, aq.AsyncSAGA(h=h, parts=min(n // 2, 300), scatter=scatter), few
         for collect in (4, 40):
-            yield 40, aq.Rennala(h=h, batch=batch, collect=collect, scatter=scatter), max(30, few // collect)
+            yield (
+                40,
+                aq.Rennala(h=h, batch=batch, collect=collect, scatter=scatter),
+                max(30, few // collect),
+            )
     for workers in (4, 16, 40, 400) if n >= 20_000 else (4, 16, 40):
         for method, algorithm in our_methods(model, workers, 10.0).items():
             single = method == "table"
             if workers >= 40 or not single:
                 # Long enough for a memory that is full, so that the steps cost what they do in a run.
-                most = 40 if not single else 120 if family == "movielens" else 4 * algorithm.parts
+                most = (
+                    40
+                    if not single
+                    else 120
+                    if family == "movielens"
+                    else 4 * algorithm.parts
+                )
                 yield workers, algorithm, most
 
 
@@ -117,7 +149,9 @@ def measure() -> list[dict[str, Any]]:
                 continue
             seen.add((method, family, updates))
             runs = [
-                seconds_of_a_commit(told.model, algorithm, told.theta0, workers, commits)
+                seconds_of_a_commit(
+                    told.model, algorithm, told.theta0, workers, commits
+                )
                 for _ in range(REPEATS)
             ]
             seconds = min(runs)
@@ -151,7 +185,11 @@ def fits() -> dict[str, tuple[float, float, float, float]]:
 def commit_time(algorithm: Algorithm, dim: int) -> float:
     """Return what a commit of the first stage costs, in units of a row's gradient."""
     a, b, c, e = fits()[method_of(algorithm)]
-    return (a + b * dim + updates_of(first_stage(algorithm)) * (c + e * dim)) * 1e-6 / ROW_SECONDS
+    return (
+        (a + b * dim + updates_of(first_stage(algorithm)) * (c + e * dim))
+        * 1e-6
+        / ROW_SECONDS
+    )
 
 
 if __name__ == "__main__":

@@ -36,7 +36,9 @@ from benchmarks.studies.laboratory.rivals import chosen, tuning
 from benchmarks.studies.laboratory.verdict import JUDGED, summary, times_of, verdict
 from benchmarks.studies.tables import RESULTS, write
 
-RIVALS_FILE, OURS_FILE = (RESULTS / "laboratory" / f"{name}.jsonl" for name in ("rivals", "ours"))
+RIVALS_FILE, OURS_FILE = (
+    RESULTS / "laboratory" / f"{name}.jsonl" for name in ("rivals", "ours")
+)
 DRAWS, ROUNDS = (2, 3, 4), 3
 
 
@@ -50,7 +52,11 @@ OURS = ("table", "default", "growing", "growing by scatter", "block")
 
 def stored(file: Path) -> list[dict[str, Any]]:
     """Return the lines of the runs made so far."""
-    return [json.loads(text) for text in file.read_text().splitlines()] if file.exists() else []
+    return (
+        [json.loads(text) for text in file.read_text().splitlines()]
+        if file.exists()
+        else []
+    )
 
 
 def _text(line: dict[str, Any]) -> str:
@@ -76,7 +82,9 @@ class Lines:
         if time.monotonic() > self.until:
             return False
         begin, told = time.process_time(), run()
-        line["passes"] = [None if math.isinf(passes) else round(passes, 4) for passes in told.passes]
+        line["passes"] = [
+            None if math.isinf(passes) else round(passes, 4) for passes in told.passes
+        ]
         line["commits"] = told.commits
         self.known.add(self._key(line))
         with self.file.open("a") as file:
@@ -97,9 +105,16 @@ def selected(given: argparse.Namespace) -> list[Cell]:
 def runs(given: argparse.Namespace, rounds: slice) -> Iterator[tuple[Cell, int, int]]:
     """Yield cell, draw and seed of the runs of some rounds, draw by draw and family by family."""
     for number in range(given.rounds)[rounds]:
-        chosen_cells = [cell for cell in selected(given) if number == 0 or cell.family != "movielens"]
+        chosen_cells = [
+            cell
+            for cell in selected(given)
+            if number == 0 or cell.family != "movielens"
+        ]
         for draw, seed in round_of(given.draws, number):
-            yield from ((cell, draw, seed) for cell in sorted(chosen_cells, key=lambda c: c.family))
+            yield from (
+                (cell, draw, seed)
+                for cell in sorted(chosen_cells, key=lambda c: c.family)
+            )
 
 
 def measure_rivals(given: argparse.Namespace, lines: Lines) -> None:
@@ -110,7 +125,10 @@ def measure_rivals(given: argparse.Namespace, lines: Lines) -> None:
             print("tuned", *cell, f"{time.process_time() - begin:.0f} s", flush=True)
             if time.monotonic() > lines.until:
                 return
-        if not all(_rivals_in(cell, draw, seed, lines) for draw, seed in round_of(given.draws, 0)):
+        if not all(
+            _rivals_in(cell, draw, seed, lines)
+            for draw, seed in round_of(given.draws, 0)
+        ):
             return
     for cell, draw, seed in runs(given, slice(1, None)):
         if not _rivals_in(cell, draw, seed, lines):
@@ -120,9 +138,17 @@ def measure_rivals(given: argparse.Namespace, lines: Lines) -> None:
 def _rivals_in(cell: Cell, draw: int, seed: int, lines: Lines) -> bool:
     """Measure the best two rivals for each level; a run ends at the last level that its point is for."""
     for rival, point, levels in chosen(cell):
-        line = {**cell._asdict(), "draw": draw, "seed": seed, "method": rival, "levels": levels}
+        line = {
+            **cell._asdict(),
+            "draw": draw,
+            "seed": seed,
+            "method": rival,
+            "levels": levels,
+        }
         algorithm, gap = ALGORITHMS[rival](**point), GAPS[levels[-1]]
-        if not lines.add(line, lambda a=algorithm, g=gap: trace(cell, draw, a, seed, g)):
+        if not lines.add(
+            line, lambda a=algorithm, g=gap: trace(cell, draw, a, seed, g)
+        ):
             return False
     return True
 
@@ -143,7 +169,11 @@ def measure_ours(given: argparse.Namespace, lines: Lines) -> None:
         made: dict[str, Trace] = {}
 
         def run(
-            algorithm: Any, cell: Cell = cell, draw: int = draw, seed: int = seed, made: Any = made
+            algorithm: Any,
+            cell: Cell = cell,
+            draw: int = draw,
+            seed: int = seed,
+            made: Any = made,
         ) -> Trace:
             if repr(algorithm) not in made:
                 made[repr(algorithm)] = trace(cell, draw, algorithm, seed)
@@ -153,27 +183,50 @@ def measure_ours(given: argparse.Namespace, lines: Lines) -> None:
         for method, algorithm in ours_in(cell, draw).items():
             line = {**cell._asdict(), "draw": draw, "seed": seed, "method": method}
             line["is"] = method_of(algorithm)
-            if method in given.methods and not lines.add(line, lambda a=algorithm, run=run: run(a)):
+            if method in given.methods and not lines.add(
+                line, lambda a=algorithm, run=run: run(a)
+            ):
                 return
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--rivals", action="store_true", help="tune and measure the rivals")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument(
+        "--rivals", action="store_true", help="tune and measure the rivals"
+    )
     parser.add_argument("--ours", action="store_true", help="measure our methods")
-    parser.add_argument("--methods", nargs="+", choices=OURS, default=list(OURS), help="which of ours")
-    parser.add_argument("--problems", nargs="+", choices=FAMILIES, default=list(FAMILIES))
+    parser.add_argument(
+        "--methods", nargs="+", choices=OURS, default=list(OURS), help="which of ours"
+    )
+    parser.add_argument(
+        "--problems", nargs="+", choices=FAMILIES, default=list(FAMILIES)
+    )
     parser.add_argument("--workers", nargs="+", type=int, help="default: all")
     parser.add_argument("--kinds", nargs="+", help="kinds of clusters; default: all")
     parser.add_argument("--draws", nargs="+", type=int, default=list(DRAWS))
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of one seed for each draw")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further run after these")
-    parser.add_argument("--forget", nargs="+", choices=OURS, help="delete the lines of these")
-    parser.add_argument("--page", action="store_true", help="write docs/results/laboratory.md")
+    parser.add_argument(
+        "--rounds", type=int, default=ROUNDS, help="of one seed for each draw"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=math.inf,
+        help="begin no further run after these",
+    )
+    parser.add_argument(
+        "--forget", nargs="+", choices=OURS, help="delete the lines of these"
+    )
+    parser.add_argument(
+        "--page", action="store_true", help="write docs/results/laboratory.md"
+    )
     given = parser.parse_args()
     until = time.monotonic() + given.seconds
     if given.forget:
-        left = [line for line in stored(OURS_FILE) if line["method"] not in given.forget]
+        left = [
+            line for line in stored(OURS_FILE) if line["method"] not in given.forget
+        ]
         write_whole(OURS_FILE, "".join(map(_text, left)))
     if given.rivals:
         measure_rivals(given, Lines(RIVALS_FILE, until))
@@ -185,7 +238,11 @@ def main() -> int:
         write("laboratory/contest", rows)
     said = {method: verdict(times, method) for method in JUDGED}
     for method, judged in said.items():
-        print(f"{method} over the best tuned rival:", *(judged or ["no cell has two rivals yet"]), sep="\n  ")
+        print(
+            f"{method} over the best tuned rival:",
+            *(judged or ["no cell has two rivals yet"]),
+            sep="\n  ",
+        )
     if given.page:
         write_page(times, said, safety.verdict(safety.stored()))
     return 0 if all(line.good for judged in said.values() for line in judged) else 1

@@ -26,7 +26,9 @@ class _Rows:
     def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
         self.grad_with_value(theta, rows, out)
 
-    def grad_with_value(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> float:
+    def grad_with_value(
+        self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray
+    ) -> float:
         """In chunks that stay in the cache; a range of rows is not copied."""
         out[...] = 0.0
         value = 0.0
@@ -42,7 +44,9 @@ class _Rows:
 
     prior = 1.0
 
-    def add(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray, out: np.ndarray) -> float:
+    def add(
+        self, theta: np.ndarray, X: np.ndarray, y: np.ndarray, out: np.ndarray
+    ) -> float:
         raise NotImplementedError
 
 
@@ -54,12 +58,23 @@ class TanhNetwork(_Rows):
 
     @classmethod
     def random(
-        cls, n_data: int, inputs: int = 20, hidden: int = 10, scale: float = 1.0, seed: int = 0
+        cls,
+        n_data: int,
+        inputs: int = 20,
+        hidden: int = 10,
+        scale: float = 1.0,
+        seed: int = 0,
     ) -> TanhNetwork:
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((n_data, inputs)) * np.geomspace(1.0, 0.2, inputs)
-        f = np.tanh(X @ (1.5 * rng.standard_normal((inputs, 4)))) @ (2.0 * rng.standard_normal(4))
-        return cls(scale * X, np.where(rng.random(n_data) < 1.0 / (1.0 + np.exp(-f)), 1.0, -1.0), hidden)
+        f = np.tanh(X @ (1.5 * rng.standard_normal((inputs, 4)))) @ (
+            2.0 * rng.standard_normal(4)
+        )
+        return cls(
+            scale * X,
+            np.where(rng.random(n_data) < 1.0 / (1.0 + np.exp(-f)), 1.0, -1.0),
+            hidden,
+        )
 
     @property
     def dim(self) -> int:
@@ -68,9 +83,15 @@ class TanhNetwork(_Rows):
     def initial(self, rng: np.random.Generator) -> np.ndarray:
         return 0.3 * rng.standard_normal(self.dim)
 
-    def add(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray, out: np.ndarray) -> float:
+    def add(
+        self, theta: np.ndarray, X: np.ndarray, y: np.ndarray, out: np.ndarray
+    ) -> float:
         h, p = self.hidden, X.shape[1]
-        W, b, v = theta[: p * h].reshape(p, h), theta[p * h : p * h + h], theta[p * h + h :]
+        W, b, v = (
+            theta[: p * h].reshape(p, h),
+            theta[p * h : p * h + h],
+            theta[p * h + h :],
+        )
         Z = np.tanh(X @ W + b)
         margin = y * (Z @ v)
         small = np.exp(-np.abs(margin))
@@ -89,7 +110,9 @@ class Robust(_Rows):
     prior = 0.01
 
     @classmethod
-    def random(cls, n_data: int, dim: int = 50, scale: float = 1.0, seed: int = 0) -> Robust:
+    def random(
+        cls, n_data: int, dim: int = 50, scale: float = 1.0, seed: int = 0
+    ) -> Robust:
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((n_data, dim)) * np.geomspace(1.0, 0.1, dim)
         y = X @ (2.0 * rng.standard_normal(dim)) + 0.5 * rng.standard_normal(n_data)
@@ -104,7 +127,9 @@ class Robust(_Rows):
     def initial(self, rng: np.random.Generator) -> np.ndarray:
         return rng.standard_normal(self.dim)
 
-    def add(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray, out: np.ndarray) -> float:
+    def add(
+        self, theta: np.ndarray, X: np.ndarray, y: np.ndarray, out: np.ndarray
+    ) -> float:
         e = X @ theta - y
         out += X.T @ (4.0 * e / (3.0 + e * e))
         return float(2.0 * np.log1p(e * e / 3.0).sum())

@@ -9,7 +9,9 @@ import asyncqn as aq
 from asyncqn.algorithms.defaults import default_algorithm, pieces_of_a_block
 
 
-def our_methods(model: Any, workers: int, message: float, master: float = 0.1) -> dict[str, Any]:
+def our_methods(
+    model: Any, workers: int, message: float, master: float = 0.1
+) -> dict[str, Any]:
     """Return our methods by name; message and master are costs in units of a row's gradient.
 
     `default` is what `minimize` chooses where it may wait; `metric`, `difference` and `staged` are there
@@ -24,6 +26,8 @@ def our_methods(model: Any, workers: int, message: float, master: float = 0.1) -
         "table": aq.table_algorithm(model, workers, message, master),
         "default": default_algorithm(model, workers, message=message, master=master),
         "growing": aq.GrowingLBFGS(workers, levels, memory=memory, pieces=few),
-        "growing by scatter": aq.GrowingLBFGS(workers, levels, pieces=few, initial_scale="scatter"),
+        "growing by scatter": aq.GrowingLBFGS(
+            workers, levels, pieces=few, initial_scale="scatter"
+        ),
         "block": aq.BlockLBFGS(min(workers, model.n_data), memory, pieces=pieces),
     }

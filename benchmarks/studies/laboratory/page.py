@@ -15,7 +15,13 @@ import numpy as np
 from asyncqn.storage import write_whole
 from benchmarks.studies.laboratory.cells import Cell, cells
 from benchmarks.studies.laboratory.problems import CONVEX, FAMILIES, GAPS
-from benchmarks.studies.laboratory.verdict import JUDGED, Line, Times, compare, geometric
+from benchmarks.studies.laboratory.verdict import (
+    JUDGED,
+    Line,
+    Times,
+    compare,
+    geometric,
+)
 from benchmarks.studies.tables import RESULTS
 
 TEXT = Path(__file__).with_suffix(".md")
@@ -26,7 +32,9 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
     if not rows:
         return "(not measured yet)"
     head = ["| " + " | ".join(rows[0]) + " |", "|---" * len(rows[0]) + "|"]
-    return "\n".join(head + ["| " + " | ".join(str(v) for v in row.values()) + " |" for row in rows])
+    return "\n".join(
+        head + ["| " + " | ".join(str(v) for v in row.values()) + " |" for row in rows]
+    )
 
 
 def _verdicts(lines: dict[str, list[Line]]) -> str:
@@ -57,7 +65,9 @@ def _clusters(times: Times) -> str:
                     if (c.cell.kind, c.cell.workers) == (kind, workers)
                     and (c.cell.family in CONVEX) == convex
                 ]
-                row[f"{word}, {100 * gap:g} %"] = f"{geometric(each):.2f}" if each else "–"
+                row[f"{word}, {100 * gap:g} %"] = (
+                    f"{geometric(each):.2f}" if each else "–"
+                )
         if set(row.values()) - {row["cluster"], "–"}:
             rows.append(row)
     return _markdown(rows)
@@ -74,7 +84,9 @@ def _coverage(times: Times) -> str:
 
 def draw_figure(times: Times) -> None:
     """Draw a grid of families by W for each level, coloured by the table's time over the best rival's."""
-    figure, panes = plt.subplots(1, len(GAPS), figsize=(9, 3.6), layout="constrained", sharey=True)
+    figure, panes = plt.subplots(
+        1, len(GAPS), figsize=(9, 3.6), layout="constrained", sharey=True
+    )
     names = list(FAMILIES)
     for level, pane in enumerate(panes):
         found: dict[tuple[int, int], list[float]] = {}
@@ -83,15 +95,25 @@ def draw_figure(times: Times) -> None:
         grid = np.full((len(names), len(WORKERS)), math.nan)
         for place, ratios in found.items():
             grid[place] = math.log2(geometric(ratios))
-            pane.annotate(f"{2 ** grid[place]:.2f}", place[::-1], ha="center", va="center", fontsize=7)
+            pane.annotate(
+                f"{2 ** grid[place]:.2f}",
+                place[::-1],
+                ha="center",
+                va="center",
+                fontsize=7,
+            )
         image = pane.imshow(grid, cmap="RdYlBu_r", vmin=-2, vmax=2, aspect="auto")
         pane.set_title(f"{100 * GAPS[level]:g} % of the gap", fontsize=9)
         pane.set_xticks(range(len(WORKERS)), WORKERS, fontsize=8)
         pane.set_xlabel("W", fontsize=8)
-    panes[0].set_yticks(range(len(names)), [f"{n}*" if n in CONVEX else n for n in names], fontsize=8)
+    panes[0].set_yticks(
+        range(len(names)), [f"{n}*" if n in CONVEX else n for n in names], fontsize=8
+    )
     bar = figure.colorbar(image, ax=list(panes), ticks=[-2, -1, 0, 1, 2])
     bar.ax.set_yticklabels(["1/4", "1/2", "1", "2", "4"], fontsize=8)
-    figure.savefig(RESULTS / "figures" / "laboratory.png", dpi=110, metadata={"Software": None})
+    figure.savefig(
+        RESULTS / "figures" / "laboratory.png", dpi=110, metadata={"Software": None}
+    )
     plt.close(figure)
 
 

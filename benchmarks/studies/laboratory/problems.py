@@ -43,8 +43,14 @@ def _linear(draw: int) -> aq.LinearGaussian:
     """Rows of N(0, C), where n C has eigenvalues from 600 to 60,000 in random directions; noise 1."""
     rng = np.random.default_rng(draw)
     turn, _ = np.linalg.qr(rng.standard_normal((DIM, DIM)))
-    A = rng.standard_normal((ROWS, DIM)) * np.sqrt(np.geomspace(600.0, 60_000.0, DIM) / ROWS) @ turn
-    return aq.LinearGaussian(A, A @ rng.standard_normal(DIM) + rng.standard_normal(ROWS), 1.0)
+    A = (
+        rng.standard_normal((ROWS, DIM))
+        * np.sqrt(np.geomspace(600.0, 60_000.0, DIM) / ROWS)
+        @ turn
+    )
+    return aq.LinearGaussian(
+        A, A @ rng.standard_normal(DIM) + rng.standard_normal(ROWS), 1.0
+    )
 
 
 def _rotated(draw: int) -> aq.LogisticRegression:
@@ -59,7 +65,11 @@ def ratings(draw: int) -> dict[str, Any]:
     pairs = rng.choice(300 * 200, 20_000, replace=False)
     users, items = pairs // 200, pairs % 200
     rows = rng.standard_normal((300, 2)), rng.standard_normal((200, 2))
-    values = 3.5 + (rows[0][users] * rows[1][items]).sum(axis=1) + 0.5 * rng.standard_normal(len(users))
+    values = (
+        3.5
+        + (rows[0][users] * rows[1][items]).sum(axis=1)
+        + 0.5 * rng.standard_normal(len(users))
+    )
     sizes = {"n_users": 300, "n_items": 200, "rank": 3, "dtype": "float64"}
     return {"users": users, "items": items, "values": values, **sizes}
 
@@ -71,14 +81,23 @@ def _convolution(draw: int) -> Any:
     torch.set_num_threads(1)
     rng = np.random.default_rng(3 + draw)
     patterns, labels = rng.standard_normal((4, 3, 3)), rng.integers(4, size=2000)
-    rows, columns = ((np.arange(8) + rng.integers(3, size=(2000, 1))) % 3 for _ in range(2))
+    rows, columns = (
+        (np.arange(8) + rng.integers(3, size=(2000, 1))) % 3 for _ in range(2)
+    )
     images = patterns[labels[:, None, None], rows[:, :, None], columns[:, None, :]]
     images = (images + rng.standard_normal(images.shape))[:, None]
     with torch.random.fork_rng():
         torch.manual_seed(draw)
-        layers = torch.nn.Conv2d(1, 8, 3), torch.nn.Tanh(), torch.nn.AvgPool2d(3), torch.nn.Flatten()
+        layers = (
+            torch.nn.Conv2d(1, 8, 3),
+            torch.nn.Tanh(),
+            torch.nn.AvgPool2d(3),
+            torch.nn.Flatten(),
+        )
         module = torch.nn.Sequential(*layers, torch.nn.Linear(32, 4)).double()
-    return aq.from_torch(module, torch.nn.CrossEntropyLoss(), images, labels, prior=10.0)
+    return aq.from_torch(
+        module, torch.nn.CrossEntropyLoss(), images, labels, prior=10.0
+    )
 
 
 @lru_cache(maxsize=1)
@@ -133,7 +152,12 @@ def _lowest(family: str, draw: int, model: Any, theta0: Array) -> float:
         aq.minimize(model, aq.BlockLBFGS(1, memory), commits=PASSES, **options).fun
         for memory in ((10,) if family in CONVEX else (10, 30))
     )
-    line = {"family": family, "draw": draw, "start": float(model.value(theta0)), "lowest": lowest}
+    line = {
+        "family": family,
+        "draw": draw,
+        "start": float(model.value(theta0)),
+        "lowest": lowest,
+    }
     write(LEVELS, [*known, line], digits=12)
     return lowest
 
@@ -150,7 +174,14 @@ def problem(family: str, draw: int = 0) -> Problem:
     if family == "profiled":
         joint = problem("factorization", draw)
         row = joint.model.n_data / model.n_data
-        return Problem(family, model, joint.theta0[: model.dim].copy(), joint.start, joint.lowest, row)
+        return Problem(
+            family,
+            model,
+            joint.theta0[: model.dim].copy(),
+            joint.start,
+            joint.lowest,
+            row,
+        )
     zero = family in ("logistic", "ill", "rotated")
     seed = 5 + draw if family == "movielens" else 5
     theta0 = np.zeros(model.dim) if zero else model.initial(np.random.default_rng(seed))

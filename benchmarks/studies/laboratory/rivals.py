@@ -31,7 +31,11 @@ from benchmarks.studies.tables import RESULTS
 FILE = RESULTS / "laboratory" / "tuned.json"
 RIVALS = ("async-saga", "delay-adaptive-sgd", "ringmaster", "rennala")
 SHARED, AROUND, BEST = 12, 3, 2
-ROWS = {"network": (30, 100, 300), "convolution": (20, 60, 200), "movielens": (3000, 10_000, 30_000)}
+ROWS = {
+    "network": (30, 100, 300),
+    "convolution": (20, 60, 200),
+    "movielens": (3000, 10_000, 30_000),
+}
 """Rows of a gradient that are tried, where they are not these:"""
 USUAL_ROWS = (10, 30, 100, 300)
 TUNED_KINDS = ("lognormal", "dear")
@@ -48,7 +52,10 @@ def _drawn(rival: str, cell: Cell, rng: np.random.Generator) -> dict[str, Any]:
     # The step is drawn in units of the limit of stability, which falls with the greatest staleness.
     step, staleness = _loguniform(rng, 0.02, 10.0), W
     if rival == "async-saga":
-        own |= {"parts": max(2, n // rows), "order": ("random", "age")[int(rng.integers(2))]}
+        own |= {
+            "parts": max(2, n // rows),
+            "order": ("random", "age")[int(rng.integers(2))],
+        }
     else:
         own["batch"] = rows
     if rival == "delay-adaptive-sgd":
@@ -66,11 +73,15 @@ def _loguniform(rng: np.random.Generator, low: float, high: float) -> float:
     return float(math.exp(rng.uniform(math.log(low), math.log(high))))
 
 
-def _varied(point: dict[str, Any], n_data: int, rng: np.random.Generator) -> dict[str, Any]:
+def _varied(
+    point: dict[str, Any], n_data: int, rng: np.random.Generator
+) -> dict[str, Any]:
     """Return a neighbour: h by a factor up to 2.5, and one of the other numbers by up to 2."""
     new = dict(point)
     new["h"] = float(point["h"] * math.exp(rng.uniform(-0.9, 0.9)))
-    numbers = [key for key in ("batch", "tau", "max_delay", "collect", "parts") if key in point]
+    numbers = [
+        key for key in ("batch", "tau", "max_delay", "collect", "parts") if key in point
+    ]
     key = numbers[int(rng.integers(len(numbers)))]
     new[key] = max(1, round(point[key] * math.exp(rng.uniform(-0.7, 0.7))))
     if "parts" in new:
@@ -90,7 +101,9 @@ class Tried(NamedTuple):
         return (*reversed(self.passes[: level + 1]), self.least)
 
 
-def _trial(cell: Cell, rival: str, point: dict[str, Any], best: list[float], gap: float) -> Tried:
+def _trial(
+    cell: Cell, rival: str, point: dict[str, Any], best: list[float], gap: float
+) -> Tried:
     """Run a point on draw 0, for as long as it may become better than `best` at a level."""
     most, least_seen = length(cell.family), math.inf
 
@@ -101,7 +114,9 @@ def _trial(cell: Cell, rival: str, point: dict[str, Any], best: list[float], gap
             (passes > most / 4 and least > 0.5) or (passes > most / 2 and least > 0.1)
         ):
             return True
-        return not any(least > level and passes < best[i] for i, level in enumerate(GAPS))
+        return not any(
+            least > level and passes < best[i] for i, level in enumerate(GAPS)
+        )
 
     told = trace(cell, 0, ALGORITHMS[rival](**point), 0, gap, hopeless)
     return Tried(point, told.passes, least_seen)
@@ -109,7 +124,9 @@ def _trial(cell: Cell, rival: str, point: dict[str, Any], best: list[float], gap
 
 def tune(cell: Cell, rival: str) -> list[dict[str, Any]]:
     """Return the best point for each level, with the passes that it needed on draw 0 (None: more)."""
-    rng = np.random.default_rng([4, cell.workers, sum(map(ord, rival + cell.family + cell.kind))])
+    rng = np.random.default_rng(
+        [4, cell.workers, sum(map(ord, rival + cell.family + cell.kind))]
+    )
     n, tried = problem(cell.family).model.n_data, list[Tried]()
 
     def best(level: int) -> Tried:
@@ -125,20 +142,30 @@ def tune(cell: Cell, rival: str) -> list[dict[str, Any]]:
     for level in range(len(GAPS)):
         for _ in range(AROUND):
             add(_varied(best(level).point, n, rng))
-    return [_entry(best(level).point, best(level).passes[level]) for level in range(len(GAPS))]
+    return [
+        _entry(best(level).point, best(level).passes[level])
+        for level in range(len(GAPS))
+    ]
 
 
 def _entry(point: dict[str, Any], passes: float) -> dict[str, Any]:
-    return {"passes": None if math.isinf(passes) else round(passes, 4), "parameters": point}
+    return {
+        "passes": None if math.isinf(passes) else round(passes, 4),
+        "parameters": point,
+    }
 
 
-def tune_step(cell: Cell, rival: str, level: int, point: dict[str, Any]) -> dict[str, Any]:
+def tune_step(
+    cell: Cell, rival: str, level: int, point: dict[str, Any]
+) -> dict[str, Any]:
     """Return the best of h, h / 2 and 2 h for a level on another cluster."""
     tried: list[Tried] = []
     for factor in (1.0, 0.5, 2.0):
         least = min((trial.passes[level] for trial in tried), default=math.inf)
         best = [least if i == level else 0.0 for i in range(len(GAPS))]
-        tried.append(_trial(cell, rival, {**point, "h": factor * point["h"]}, best, GAPS[level]))
+        tried.append(
+            _trial(cell, rival, {**point, "h": factor * point["h"]}, best, GAPS[level])
+        )
     found = min(tried, key=lambda trial: trial.rank(level))
     return _entry(found.point, found.passes[level])
 
@@ -169,7 +196,9 @@ def tuning(cell: Cell) -> Iterator[None]:
         for level in range(len(GAPS)):
             for rival in _best_two(stored()[_key(plain)], level):
                 found = stored()
-                entry = found.setdefault(_key(cell), {}).setdefault(rival, [None] * len(GAPS))
+                entry = found.setdefault(_key(cell), {}).setdefault(
+                    rival, [None] * len(GAPS)
+                )
                 if entry[level] is None:
                     point = found[_key(plain)][rival][level]["parameters"]
                     entry[level] = tune_step(cell, rival, level, point)

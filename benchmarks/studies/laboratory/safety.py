@@ -46,8 +46,14 @@ SHARE = 0.95
 
 def _logistic(rng: np.random.Generator, scale: float) -> Any:
     n, d = int(rng.integers(100, 1500)), int(rng.integers(2, 25))
-    X = scale * rng.standard_normal((n, d)) * np.geomspace(1.0, float(rng.choice([1.0, 0.01])), d)
-    return aq.LogisticRegression(X, rng.random(n) < 1.0 / (1.0 + np.exp(-X @ rng.standard_normal(d))))
+    X = (
+        scale
+        * rng.standard_normal((n, d))
+        * np.geomspace(1.0, float(rng.choice([1.0, 0.01])), d)
+    )
+    return aq.LogisticRegression(
+        X, rng.random(n) < 1.0 / (1.0 + np.exp(-X @ rng.standard_normal(d)))
+    )
 
 
 def _sorted_labels(rng: np.random.Generator, scale: float) -> Any:
@@ -59,7 +65,9 @@ def _sorted_labels(rng: np.random.Generator, scale: float) -> Any:
 def _linear(rng: np.random.Generator, scale: float) -> Any:
     n, d = int(rng.integers(100, 1500)), int(rng.integers(2, 25))
     A = scale * rng.standard_normal((n, d))
-    return aq.LinearGaussian(A, A @ rng.standard_normal(d) + rng.standard_normal(n), 1.0)
+    return aq.LinearGaussian(
+        A, A @ rng.standard_normal(d) + rng.standard_normal(n), 1.0
+    )
 
 
 def _concentrated(rng: np.random.Generator, scale: float) -> Any:
@@ -80,7 +88,9 @@ def _poisson(rng: np.random.Generator, scale: float) -> Any:
     """Counts of about one; features of all scales, with coefficients that keep the rates so."""
     n, d = int(rng.integers(200, 1000)), int(rng.integers(2, 12))
     X = scale * rng.standard_normal((n, d))
-    rate = np.exp(np.clip(X @ rng.standard_normal(d) / (scale * math.sqrt(d)), -5.0, 3.0))
+    rate = np.exp(
+        np.clip(X @ rng.standard_normal(d) / (scale * math.sqrt(d)), -5.0, 3.0)
+    )
     return aq.PoissonRegression(X, rng.poisson(rate))
 
 
@@ -88,14 +98,20 @@ def _ratings(rng: np.random.Generator, scale: float) -> dict[str, Any]:
     pairs = rng.choice(40 * 30, 600, replace=False)
     users, items = pairs // 30, pairs % 30
     rows = rng.standard_normal((40, 2)), rng.standard_normal((30, 2))
-    values = scale * ((rows[0][users] * rows[1][items]).sum(axis=1) + 0.3 * rng.standard_normal(600))
+    values = scale * (
+        (rows[0][users] * rows[1][items]).sum(axis=1) + 0.3 * rng.standard_normal(600)
+    )
     return {"users": users, "items": items, "values": values, "n_users": 40, "n_items": 30, "rank": 3,
             "dtype": "float64"}  # fmt: skip
 
 
 def _mixture(rng: np.random.Generator, scale: float) -> Any:
     return aq.Mixture.random(
-        components=4, n_data=400, width=20.0 * scale, gap=0.0, seed=int(rng.integers(99))
+        components=4,
+        n_data=400,
+        width=20.0 * scale,
+        gap=0.0,
+        seed=int(rng.integers(99)),
     )
 
 
@@ -106,12 +122,18 @@ KINDS = {
     "concentrated": _concentrated,
     "few rows": _few_rows,
     "poisson": _poisson,
-    "robust": lambda rng, scale: Robust.random(1000, 10, scale, int(rng.integers(1000))),
-    "network": lambda rng, scale: TanhNetwork.random(1000, 5, 3, scale, int(rng.integers(1000))),
+    "robust": lambda rng, scale: Robust.random(
+        1000, 10, scale, int(rng.integers(1000))
+    ),
+    "network": lambda rng, scale: TanhNetwork.random(
+        1000, 5, 3, scale, int(rng.integers(1000))
+    ),
     "factorization": lambda rng, scale: MatrixFactorization(**_ratings(rng, scale)),
     "profiled": lambda rng, scale: ProfiledFactorization(**_ratings(rng, scale)),
     "mixture": _mixture,
-    "phase retrieval": lambda rng, scale: aq.PhaseRetrieval.random(8, 400, int(rng.integers(1000))),
+    "phase retrieval": lambda rng, scale: aq.PhaseRetrieval.random(
+        8, 400, int(rng.integers(1000))
+    ),
 }
 
 
@@ -129,12 +151,18 @@ def one_run(number: int) -> dict[str, Any]:
     scale = SCALES[number // len(KINDS) % len(SCALES)]
     problem = KINDS[kind](rng, scale)
     workers, law = int(rng.choice(WORKERS)), LAWS[int(rng.integers(len(LAWS)))]
-    algorithm = aq.table_algorithm(problem, workers, float(rng.choice([0.4, 2.0, 10.0])))
+    algorithm = aq.table_algorithm(
+        problem, workers, float(rng.choice([0.4, 2.0, 10.0]))
+    )
     spread = float(rng.choice([0.1, 0.3, 10.0]))
     theta0 = spread * rng.standard_normal(problem.dim)
     options = {"theta0": theta0, "seed": number, "evaluate": 10**9, "check": False}
     block = aq.minimize(
-        problem, aq.BlockLBFGS(1), engine=aq.Simulator(aq.Cluster(1)), commits=PASSES, **options
+        problem,
+        aq.BlockLBFGS(1),
+        engine=aq.Simulator(aq.Cluster(1)),
+        commits=PASSES,
+        **options,
     )
     passes = TIMES * max(FEWEST, block.passes if block.status == "converged" else 0.0)
     run = aq.minimize(
@@ -179,20 +207,29 @@ def verdict(lines: list[dict[str, Any]]) -> list[str]:
     due = whole["block converged"]
     share = whole["and the table"] / due if due else math.nan
     said = [
-        f"{'holds ' if whole[name] == 0 else 'MISSED'}  {name}: {whole[name]}, must be 0" for name in WRONG
+        f"{'holds ' if whole[name] == 0 else 'MISSED'}  {name}: {whole[name]}, must be 0"
+        for name in WRONG
     ]
     word = "holds " if share >= SHARE else "MISSED"
-    said.append(f"{word}  converged within {TIMES} times the passes: {share:.3f} of {due}, must be {SHARE}")
+    said.append(
+        f"{word}  converged within {TIMES} times the passes: {share:.3f} of {due}, must be {SHARE}"
+    )
     return [f"{len(lines)} runs", *said]
 
 
 def stored() -> list[dict[str, Any]]:
     """The runs made so far."""
-    return [json.loads(text) for text in LINES.read_text().splitlines()] if LINES.exists() else []
+    return (
+        [json.loads(text) for text in LINES.read_text().splitlines()]
+        if LINES.exists()
+        else []
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=math.inf)
     given = parser.parse_args()

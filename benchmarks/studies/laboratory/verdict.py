@@ -41,7 +41,9 @@ def times_of(lines: list[dict[str, Any]]) -> Times:
         for level in line.get("levels", range(len(GAPS))):
             needed = line["passes"][level]
             run = line["draw"], line["seed"]
-            found[cell][line["method"]][level][run] = math.inf if needed is None else needed
+            found[cell][line["method"]][level][run] = (
+                math.inf if needed is None else needed
+            )
     return found
 
 
@@ -63,7 +65,9 @@ def compare(times: Times, method: str, level: int) -> list[Compared]:
     """Return how a method does in every cell in which it and two rivals were measured."""
     found = []
     for cell, methods in times.items():
-        here = {name: levels[level] for name, levels in methods.items() if levels[level]}
+        here = {
+            name: levels[level] for name, levels in methods.items() if levels[level]
+        }
         rivals = [name for name in here if name in RIVALS]
         if method not in here or len(rivals) < 2:
             continue
@@ -72,13 +76,19 @@ def compare(times: Times, method: str, level: int) -> list[Compared]:
         if not runs or not set(rivals) <= set(whole):
             continue
 
-        def counted(name: str, run: tuple[int, int], whole: Any = whole, cell: Cell = cell) -> float:
+        def counted(
+            name: str, run: tuple[int, int], whole: Any = whole, cell: Cell = cell
+        ) -> float:
             return float(min(whole[name][run], length(cell.family)))
 
         means = {name: geometric(counted(name, run) for run in runs) for name in whole}
         best = min(rivals, key=means.__getitem__)
         first = min(means, key=means.__getitem__)
-        arrived = {name for name in means if any(math.isfinite(whole[name][run]) for run in runs)}
+        arrived = {
+            name
+            for name in means
+            if any(math.isfinite(whole[name][run]) for run in runs)
+        }
         logs = [math.log(counted(method, run) / counted(best, run)) for run in runs]
         found.append(Compared(
             cell, means[method] / means[best], math.exp(statistics.pstdev(logs)), len(runs),
@@ -113,18 +123,36 @@ def verdict(times: Times, method: str) -> list[Line]:
             if each:
                 mean, most = geometric(each), MARGINS[level]
                 number = f"{mean:.2f} ({min(each):.2f} to {max(each):.2f}, {len(each)} cells)"
-                said.append(Line(f"{word} cells", at, mean <= most, number, f"at most {most}"))
+                said.append(
+                    Line(f"{word} cells", at, mean <= most, number, f"at most {most}")
+                )
         families = {
             name: geometric(c.ratio for c in compared if c.cell.family == name)
             for name in dict.fromkeys(c.cell.family for c in compared)
         }
         worst = max(families, key=families.__getitem__)
         number = f"{families[worst]:.2f} ({worst})"
-        said.append(Line("worst family", at, families[worst] <= FAMILY, number, f"at most {FAMILY}"))
+        said.append(
+            Line(
+                "worst family",
+                at,
+                families[worst] <= FAMILY,
+                number,
+                f"at most {FAMILY}",
+            )
+        )
         near = sum(c.near for c in compared)
         share = near / len(compared)
         number = f"{share:.2f} ({near} of {len(compared)} cells)"
-        said.append(Line(f"within {NEAR} of the first", at, share >= SHARE, number, f"at least {SHARE}"))
+        said.append(
+            Line(
+                f"within {NEAR} of the first",
+                at,
+                share >= SHARE,
+                number,
+                f"at least {SHARE}",
+            )
+        )
     return said
 
 
@@ -133,19 +161,33 @@ def summary(times: Times) -> list[dict[str, Any]]:
     rows = []
     for level, gap in enumerate(GAPS):
         by_method = {method: compare(times, method, level) for method in JUDGED}
-        pairs = dict.fromkeys((c.cell.family, c.cell.workers) for each in by_method.values() for c in each)
+        pairs = dict.fromkeys(
+            (c.cell.family, c.cell.workers) for each in by_method.values() for c in each
+        )
         for family, workers in pairs:
-            row: dict[str, Any] = {"problem": family, "W": workers, "level": f"{100 * gap:g} %"}
+            row: dict[str, Any] = {
+                "problem": family,
+                "W": workers,
+                "level": f"{100 * gap:g} %",
+            }
             firsts: Counter[str] = Counter()
             for method, compared in by_method.items():
-                mine = [c for c in compared if (c.cell.family, c.cell.workers) == (family, workers)]
+                mine = [
+                    c
+                    for c in compared
+                    if (c.cell.family, c.cell.workers) == (family, workers)
+                ]
                 firsts = firsts or Counter(c.first for c in mine)
                 row["cells"], row["runs"] = len(mine), sum(c.runs for c in mine)
                 ratios = [c.ratio for c in mine]
                 row[f"{method} / rival"] = round(geometric(ratios), 3)
                 row[f"{method} least"] = round(min(ratios, default=math.nan), 3)
                 row[f"{method} most"] = round(max(ratios, default=math.nan), 3)
-                row[f"{method} spread of runs"] = round(geometric(c.spread for c in mine), 3)
-            row["first"] = ", ".join(f"{name} {count}" for name, count in firsts.most_common())
+                row[f"{method} spread of runs"] = round(
+                    geometric(c.spread for c in mine), 3
+                )
+            row["first"] = ", ".join(
+                f"{name} {count}" for name, count in firsts.most_common()
+            )
             rows.append(row)
     return rows

@@ -52,7 +52,9 @@ def problems(seed: int = 7) -> dict[str, Any]:
     return {
         "linear-gaussian": aq.LinearGaussian.random(10, 200, 2.0, seed=seed),
         "logistic": aq.LogisticRegression(X, labels),
-        "softmax": aq.SoftmaxRegression(X, np.digitize(score + rng.logistic(size=200), [-1.0, 1.0])),
+        "softmax": aq.SoftmaxRegression(
+            X, np.digitize(score + rng.logistic(size=200), [-1.0, 1.0])
+        ),
         "robust": aq.RobustRegression(X, score + rng.standard_t(2, 200)),
         "poisson": aq.PoissonRegression(X, rng.poisson(np.exp(0.3 * score))),
         "phase-retrieval": PhaseRetrieval.random(6, 100, seed=seed),
@@ -61,7 +63,12 @@ def problems(seed: int = 7) -> dict[str, Any]:
 
 def algorithms(step: float) -> dict[str, Any]:
     """Every stochastic algorithm, with this step where plain gradients are stable at 1 / lambda_max."""
-    pairs: dict[str, Any] = {"memory": 3, "batch": BATCH, "overlap": 6, "initial_scale": 1.0}
+    pairs: dict[str, Any] = {
+        "memory": 3,
+        "batch": BATCH,
+        "overlap": 6,
+        "initial_scale": 1.0,
+    }
     return {
         "async-sgd": aq.AsyncSGD(step, BATCH),
         "sgd": aq.SGD(step / 2, BATCH, momentum=0.5),
@@ -93,13 +100,26 @@ def sweep(
                 if names is not None and kind not in names:
                     continue
                 run = aq.minimize(
-                    problem, algorithm, engine=engine, theta0=theta0, commits=commits, seed=seed
+                    problem,
+                    algorithm,
+                    engine=engine,
+                    theta0=theta0,
+                    commits=commits,
+                    seed=seed,
                 )
                 beta = getattr(algorithm, "beta", np.inf)
                 # A run that stays at its start may differ from it by the order of a sum.
                 rounding = 1e-13 * abs(start)
                 yield Ending(
-                    *(name, kind, factor, str(run.status), run.success, start, float(run.fun)),
+                    *(
+                        name,
+                        kind,
+                        factor,
+                        str(run.status),
+                        run.success,
+                        start,
+                        float(run.fun),
+                    ),
                     allowed=(1.5 * d + 5.0) / beta + rounding,
                 )
 
@@ -112,14 +132,21 @@ def main() -> int:
     for factor in FACTORS:
         some = [o for o in found if o.factor == factor]
         ended = Counter(o.status for o in some)
-        above, false = sum(not o.end <= o.start for o in some), sum(o.false_success for o in some)
-        print(f"{factor:13g} {ended['completed']:11} {ended['diverged']:9} {above:16} {false:14}")
+        above, false = (
+            sum(not o.end <= o.start for o in some),
+            sum(o.false_success for o in some),
+        )
+        print(
+            f"{factor:13g} {ended['completed']:11} {ended['diverged']:9} {above:16} {false:14}"
+        )
     for o in found:
         if o.false_success:
             print("false success:", o)
         elif o.status == "diverged" and o.end <= o.start:
             print("diverged below its start:", o)
-    print(f"{len(found)} runs, {sum(o.false_success for o in found)} successes above the start")
+    print(
+        f"{len(found)} runs, {sum(o.false_success for o in found)} successes above the start"
+    )
     return int(any(o.false_success for o in found))
 
 

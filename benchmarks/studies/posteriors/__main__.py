@@ -31,12 +31,19 @@ def main() -> None:
     """Compute the cells that are asked for and not there yet."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkout", type=Path, help="a checkout of posteriordb")
-    parser.add_argument("--table", type=Path, default=table.TABLE, help="a CSV file, to which rows are added")
+    parser.add_argument(
+        "--table",
+        type=Path,
+        default=table.TABLE,
+        help="a CSV file, to which rows are added",
+    )
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--workers", nargs="+", type=int, default=[1, 4, 16])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--draws", type=int, default=10_000)
-    parser.add_argument("--only", nargs="+", default=list(DENSITIES), metavar="POSTERIOR")
+    parser.add_argument(
+        "--only", nargs="+", default=list(DENSITIES), metavar="POSTERIOR"
+    )
     asked = parser.parse_args()
     database = Database(asked.checkout)
     done = {table.key(row) for row in table.read(asked.table)}
@@ -60,7 +67,10 @@ def main() -> None:
                 except Exception as error:  # a row that says so, and the study goes on
                     row = {"error": f"{type(error).__name__}: {error}"[:200]}
                 done.add(cell)
-                table.append({**dict(zip(table.KEY, cell)), "dim": case.density.dim, **row}, asked.table)
+                table.append(
+                    {**dict(zip(table.KEY, cell)), "dim": case.density.dim, **row},
+                    asked.table,
+                )
 
 
 if __name__ == "__main__":

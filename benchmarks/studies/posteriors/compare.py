@@ -31,7 +31,13 @@ def moments(chains: Sequence[np.ndarray]) -> Moments:
     squares = [(chain - mean) ** 2 for chain in chains]
     worth, worth_squared = ess_of_mean(chains), ess_of_mean(squares)
     sd_error = np.concatenate(squares).std(axis=0) / np.sqrt(worth_squared) / (2.0 * sd)
-    return Moments(mean, sd, sd / np.sqrt(worth), sd_error, float(min(worth.min(), worth_squared.min())))
+    return Moments(
+        mean,
+        sd,
+        sd / np.sqrt(worth),
+        sd_error,
+        float(min(worth.min(), worth_squared.min())),
+    )
 
 
 def compare(drawn: Moments, reference: Moments) -> dict[str, Any]:
@@ -41,7 +47,8 @@ def compare(drawn: Moments, reference: Moments) -> dict[str, Any]:
     mean_error = np.hypot(drawn.mean_error, reference.mean_error)
     sd_error = np.hypot(drawn.sd_error, reference.sd_error)
     good = (off <= np.maximum(MEAN * reference.sd, ERRORS * mean_error)) & (
-        np.abs(drawn.sd - reference.sd) <= np.maximum(SD * reference.sd, ERRORS * sd_error)
+        np.abs(drawn.sd - reference.sd)
+        <= np.maximum(SD * reference.sd, ERRORS * sd_error)
     )
     strict = (off <= MEAN * reference.sd) & (np.abs(ratio - 1.0) <= SD)
     return {

@@ -16,7 +16,9 @@ class Database:
     def __init__(self, folder: Path) -> None:
         self.root = folder / "posterior_database"
         if not self.root.is_dir():
-            raise SystemExit(f"{folder} is no checkout of posteriordb: it has no folder posterior_database.")
+            raise SystemExit(
+                f"{folder} is no checkout of posteriordb: it has no folder posterior_database."
+            )
 
     def _unzipped(self, path: Path) -> Any:
         with zipfile.ZipFile(path) as archive:
@@ -24,8 +26,12 @@ class Database:
 
     def data(self, posterior: str) -> dict[str, Any]:
         """The data of a posterior, as its Stan program reads them."""
-        name = json.loads((self.root / "posteriors" / f"{posterior}.json").read_text())["data_name"]
-        found: dict[str, Any] = self._unzipped(self.root / "data" / "data" / f"{name}.json.zip")
+        name = json.loads((self.root / "posteriors" / f"{posterior}.json").read_text())[
+            "data_name"
+        ]
+        found: dict[str, Any] = self._unzipped(
+            self.root / "data" / "data" / f"{name}.json.zip"
+        )
         return found
 
     def reference(self, posterior: str) -> dict[str, np.ndarray]:

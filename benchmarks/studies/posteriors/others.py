@@ -9,7 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
-from benchmarks.studies.posteriors.density import Density, cauchy, half_cauchy, normal, numbered
+from benchmarks.studies.posteriors.density import (
+    Density,
+    cauchy,
+    half_cauchy,
+    normal,
+    numbered,
+)
 
 
 def eight_schools(data: dict[str, Any]) -> Density:
@@ -32,7 +38,11 @@ def mixture(data: dict[str, Any]) -> Density:
     y = jnp.asarray(data["y"])
 
     def parameters(t: Any) -> tuple[Any, Any, Any]:
-        return jnp.array([t[0], t[0] + jnp.exp(t[1])]), jnp.exp(t[2:4]), jax.nn.sigmoid(t[4])
+        return (
+            jnp.array([t[0], t[0] + jnp.exp(t[1])]),
+            jnp.exp(t[2:4]),
+            jax.nn.sigmoid(t[4]),
+        )
 
     def log_density(t: Any) -> Any:
         mu, sigma, _ = parameters(t)
@@ -70,7 +80,11 @@ def gp_pois(data: dict[str, Any]) -> Density:
         return prior + (k * f - jnp.exp(f)).sum() + t[0] + t[1]
 
     def named(t: Any) -> dict[str, Any]:
-        return {"rho": jnp.exp(t[0]), "alpha": jnp.exp(t[1]), **numbered("f", function(t))}
+        return {
+            "rho": jnp.exp(t[0]),
+            "alpha": jnp.exp(t[1]),
+            **numbered("f", function(t)),
+        }
 
     return Density(n + 2, log_density, named)
 
@@ -86,12 +100,16 @@ def gp_regr(data: dict[str, Any]) -> Density:
         prior = gamma_25_4(rho) + normal(alpha, 0.0, 2.0) + normal(sigma, 0.0, 1.0)
         return prior - 0.5 * z @ z - jnp.log(jnp.diag(L)).sum() + t.sum()
 
-    return Density(3, log_density, lambda t: dict(zip(("rho", "alpha", "sigma"), jnp.exp(t))))
+    return Density(
+        3, log_density, lambda t: dict(zip(("rho", "alpha", "sigma"), jnp.exp(t)))
+    )
 
 
 def ark(data: dict[str, Any]) -> Density:
     K, y = data["K"], np.array(data["y"])
-    lags = jnp.stack([jnp.asarray(y[K - k : len(y) - k]) for k in range(1, K + 1)], axis=1)
+    lags = jnp.stack(
+        [jnp.asarray(y[K - k : len(y) - k]) for k in range(1, K + 1)], axis=1
+    )
     later = jnp.asarray(y[K:])
 
     def log_density(t: Any) -> Any:
@@ -100,7 +118,11 @@ def ark(data: dict[str, Any]) -> Density:
         return prior + normal(later, t[0] + lags @ t[1 : K + 1], sigma) + t[K + 1]
 
     def named(t: Any) -> dict[str, Any]:
-        return {"alpha": t[0], **numbered("beta", t[1 : K + 1]), "sigma": jnp.exp(t[K + 1])}
+        return {
+            "alpha": t[0],
+            **numbered("beta", t[1 : K + 1]),
+            "sigma": jnp.exp(t[K + 1]),
+        }
 
     return Density(K + 2, log_density, named)
 
@@ -118,10 +140,19 @@ def arma(data: dict[str, Any]) -> Density:
             return new, new
 
         _, later = jax.lax.scan(step, first, (y[:-1], y[1:]))
-        prior = normal(mu, 0.0, 10.0) + normal(phi, 0.0, 2.0) + normal(theta, 0.0, 2.0) + half_cauchy(sigma)
+        prior = (
+            normal(mu, 0.0, 10.0)
+            + normal(phi, 0.0, 2.0)
+            + normal(theta, 0.0, 2.0)
+            + half_cauchy(sigma)
+        )
         return prior + normal(first, 0.0, sigma) + normal(later, 0.0, sigma) + t[3]
 
-    return Density(4, log_density, lambda t: {"mu": t[0], "phi": t[1], "theta": t[2], "sigma": jnp.exp(t[3])})
+    return Density(
+        4,
+        log_density,
+        lambda t: {"mu": t[0], "phi": t[1], "theta": t[2], "sigma": jnp.exp(t[3])},
+    )
 
 
 def garch(data: dict[str, Any]) -> Density:
@@ -142,7 +173,9 @@ def garch(data: dict[str, Any]) -> Density:
         _, later = jax.lax.scan(step, first, y[:-1])
         variance = jnp.concatenate([first[None], later])
         fit = -0.5 * ((y - mu) ** 2 / variance + jnp.log(variance)).sum()
-        logit = sum(jax.nn.log_sigmoid(t[i]) + jax.nn.log_sigmoid(-t[i]) for i in (2, 3))
+        logit = sum(
+            jax.nn.log_sigmoid(t[i]) + jax.nn.log_sigmoid(-t[i]) for i in (2, 3)
+        )
         return fit + t[1] + logit + jnp.log1p(-alpha1)
 
     def named(t: Any) -> dict[str, Any]:
@@ -166,30 +199,42 @@ def hmm(data: dict[str, Any]) -> Density:
     def parameters(t: Any) -> tuple[Any, Any]:
         p = jax.nn.sigmoid(t[:2])
         first = jnp.exp(t[2])
-        return jnp.stack([p, 1.0 - p], axis=1), jnp.array([first, first + jnp.exp(t[3])])
+        return jnp.stack([p, 1.0 - p], axis=1), jnp.array(
+            [first, first + jnp.exp(t[3])]
+        )
 
     def log_density(t: Any) -> Any:
         moves, mu = parameters(t)
         emission = -0.5 * (y[:, None] - mu) ** 2
-        jacobian = (jax.nn.log_sigmoid(t[:2]) + jax.nn.log_sigmoid(-t[:2])).sum() + t[2] + t[3]
+        jacobian = (
+            (jax.nn.log_sigmoid(t[:2]) + jax.nn.log_sigmoid(-t[:2])).sum() + t[2] + t[3]
+        )
         prior = normal(mu[0], 3.0, 1.0) + normal(mu[1], 10.0, 1.0)
         return prior + log_forward(jnp.log(moves), emission) + jacobian
 
     def named(t: Any) -> dict[str, Any]:
         moves, mu = parameters(t)
-        return {**numbered("theta1", moves[0]), **numbered("theta2", moves[1]), **numbered("mu", mu)}
+        return {
+            **numbered("theta1", moves[0]),
+            **numbered("theta2", moves[1]),
+            **numbered("mu", mu),
+        }
 
     return Density(4, log_density, named)
 
 
 def hmm_drive(data: dict[str, Any], *, exponential: bool) -> Density:
     """A chain of two states that emits two series; theta1, theta2 are rows of its transition matrix."""
-    seen = jnp.stack([jnp.asarray(data["u"]), jnp.asarray(data["v"])], axis=1)[:, None, :]
+    seen = jnp.stack([jnp.asarray(data["u"]), jnp.asarray(data["v"])], axis=1)[
+        :, None, :
+    ]
     alpha = jnp.asarray(data["alpha"], float)
 
     def parameters(t: Any) -> tuple[Any, Any]:
         log_stay, log_leave = jax.nn.log_sigmoid(t[:2]), jax.nn.log_sigmoid(-t[:2])
-        log_moves = jnp.array([[log_stay[0], log_leave[0]], [log_stay[1], log_leave[1]]])
+        log_moves = jnp.array(
+            [[log_stay[0], log_leave[0]], [log_stay[1], log_leave[1]]]
+        )
         first = jnp.exp(t[2:4]) if exponential else t[2:4]
         return log_moves, jnp.stack([first, first + jnp.exp(t[4:6])])  # rows: states
 
@@ -200,15 +245,25 @@ def hmm_drive(data: dict[str, Any], *, exponential: bool) -> Density:
         else:
             sd = jnp.array([data["tau"], data["rho"]])
             emission = -0.5 * (((seen - level) / sd) ** 2).sum(axis=2)
-        prior = ((alpha - 1.0) * log_moves).sum() + normal(level[0], 0.0, 1.0) + normal(level[1], 3.0, 1.0)
-        jacobian = log_moves.sum() + t[4:6].sum() + (t[2:4].sum() if exponential else 0.0)
+        prior = (
+            ((alpha - 1.0) * log_moves).sum()
+            + normal(level[0], 0.0, 1.0)
+            + normal(level[1], 3.0, 1.0)
+        )
+        jacobian = (
+            log_moves.sum() + t[4:6].sum() + (t[2:4].sum() if exponential else 0.0)
+        )
         return prior + log_forward(log_moves, emission) + jacobian
 
     def named(t: Any) -> dict[str, Any]:
         log_moves, level = parameters(t)
         moves = jnp.exp(log_moves)
         rows = {**numbered("theta1", moves[0]), **numbered("theta2", moves[1])}
-        return {**rows, **numbered("phi", level[:, 0]), **numbered("lambda", level[:, 1])}
+        return {
+            **rows,
+            **numbered("phi", level[:, 0]),
+            **numbered("lambda", level[:, 1]),
+        }
 
     return Density(6, log_density, named)
 
@@ -218,7 +273,9 @@ def runge_kutta(slope: Any, start: Any, times: Any, substeps: int) -> Any:
     times = np.asarray(times, float)
     edges = np.concatenate([[0.0], times])
     steps = np.repeat(np.diff(edges) / substeps, substeps)
-    begins = (edges[:-1, None] + np.diff(edges)[:, None] * np.arange(substeps) / substeps).ravel()
+    begins = (
+        edges[:-1, None] + np.diff(edges)[:, None] * np.arange(substeps) / substeps
+    ).ravel()
 
     def step(z: Any, now: Any) -> Any:
         t, h = now
@@ -228,43 +285,65 @@ def runge_kutta(slope: Any, start: Any, times: Any, substeps: int) -> Any:
         z = z + h / 6.0 * (a + 2.0 * (b + c) + slope(t + h, z + h * c))
         return z, z
 
-    return jax.lax.scan(step, start, (jnp.asarray(begins), jnp.asarray(steps)))[1][substeps - 1 :: substeps]
+    return jax.lax.scan(step, start, (jnp.asarray(begins), jnp.asarray(steps)))[1][
+        substeps - 1 :: substeps
+    ]
 
 
 def lotka_volterra(data: dict[str, Any]) -> Density:
     """Eight positive parameters, each the exponential of a coordinate: rates, first populations, noise."""
-    y = jnp.log(jnp.concatenate([jnp.asarray(data["y_init"], float)[None], jnp.asarray(data["y"], float)]))
+    y = jnp.log(
+        jnp.concatenate(
+            [jnp.asarray(data["y_init"], float)[None], jnp.asarray(data["y"], float)]
+        )
+    )
 
     def log_density(t: Any) -> Any:
         rates, first, sigma = jnp.exp(t[:4]), jnp.exp(t[4:6]), jnp.exp(t[6:8])
 
-        def slope(_: Any, log_z: Any) -> Any:  # of the logarithms, which stay positive populations
+        def slope(
+            _: Any, log_z: Any
+        ) -> Any:  # of the logarithms, which stay positive populations
             u, v = jnp.exp(log_z)
             return jnp.array([rates[0] - rates[1] * v, -rates[2] + rates[3] * u])
 
         later = runge_kutta(slope, t[4:6], data["ts"], 20)
         fit = jnp.concatenate([t[4:6][None], later])
         noise = -0.5 * (((y - fit) / sigma) ** 2).sum() - len(y) * jnp.log(sigma).sum()
-        prior = normal(rates[jnp.array([0, 2])], 1.0, 0.5) + normal(rates[jnp.array([1, 3])], 0.05, 0.05)
+        prior = normal(rates[jnp.array([0, 2])], 1.0, 0.5) + normal(
+            rates[jnp.array([1, 3])], 0.05, 0.05
+        )
         prior += normal(t[6:8], -1.0, 1.0) + normal(jnp.log(first), np.log(10.0), 1.0)
-        return prior + noise + t[:4].sum()  # log-normal priors are densities of the coordinates already
+        return (
+            prior + noise + t[:4].sum()
+        )  # log-normal priors are densities of the coordinates already
 
     def named(t: Any) -> dict[str, Any]:
         x = jnp.exp(t)
-        return {**numbered("theta", x[:4]), **numbered("z_init", x[4:6]), **numbered("sigma", x[6:8])}
+        return {
+            **numbered("theta", x[:4]),
+            **numbered("z_init", x[4:6]),
+            **numbered("sigma", x[6:8]),
+        }
 
     return Density(8, log_density, named)
 
 
 def one_compartment(data: dict[str, Any]) -> Density:
     """First-order absorption with Michaelis-Menten elimination."""
-    seen, dose, volume = jnp.log(jnp.asarray(data["C_hat"], float)), data["D"], data["V"]
+    seen, dose, volume = (
+        jnp.log(jnp.asarray(data["C_hat"], float)),
+        data["D"],
+        data["V"],
+    )
 
     def log_density(t: Any) -> Any:
         k_a, K_m, V_m, sigma = jnp.exp(t)
 
         def slope(time: Any, C: Any) -> Any:
-            return jnp.exp(-k_a * time) * dose * k_a / volume - V_m / volume * C / (K_m + C)
+            return jnp.exp(-k_a * time) * dose * k_a / volume - V_m / volume * C / (
+                K_m + C
+            )
 
         C = runge_kutta(slope, jnp.zeros(()), data["times"], 40)
         noise = -0.5 * (((seen - jnp.log(C)) / sigma) ** 2).sum() - len(seen) * t[3]

@@ -20,20 +20,31 @@ def linear_fit(X: Any, y: Any) -> Callable[[Any, Any], Any]:
     R, seen = jnp.asarray(R), jnp.asarray(seen)
 
     def log_likelihood(b: Any, sigma: Any) -> Any:
-        return -0.5 * (((seen - R @ b) ** 2).sum() + rest) / sigma**2 - n * jnp.log(sigma)
+        return -0.5 * (((seen - R @ b) ** 2).sum() + rest) / sigma**2 - n * jnp.log(
+            sigma
+        )
 
     return log_likelihood
 
 
-def regression(y: Any, columns: list[Any], sigma_prior: Callable[[Any], Any] = lambda s: 0.0) -> Density:
+def regression(
+    y: Any, columns: list[Any], sigma_prior: Callable[[Any], Any] = lambda s: 0.0
+) -> Density:
     """A linear regression with flat coefficients and noise sigma = exp(theta[-1])."""
-    fit, k = linear_fit(np.stack([np.ones(len(y)), *columns], axis=1), y), len(columns) + 1
+    fit, k = (
+        linear_fit(np.stack([np.ones(len(y)), *columns], axis=1), y),
+        len(columns) + 1,
+    )
 
     def log_density(theta: Any) -> Any:
         sigma = jnp.exp(theta[k])
         return fit(theta[:k], sigma) + sigma_prior(sigma) + theta[k]
 
-    return Density(k + 1, log_density, lambda t: {**numbered("beta", t[:k]), "sigma": jnp.exp(t[k])})
+    return Density(
+        k + 1,
+        log_density,
+        lambda t: {**numbered("beta", t[:k]), "sigma": jnp.exp(t[k])},
+    )
 
 
 def arrays(data: dict[str, Any]) -> dict[str, Any]:
@@ -44,7 +55,11 @@ def earnings(model: str) -> Callable[[dict[str, Any]], Density]:
     def made(data: dict[str, Any]) -> Density:
         d = arrays(data)
         height, male = d["height"], d["male"]
-        y = {"earn": d["earn"], "log10earn": np.log10(d["earn"]), "logearn": np.log(d["earn"])}
+        y = {
+            "earn": d["earn"],
+            "log10earn": np.log10(d["earn"]),
+            "logearn": np.log(d["earn"]),
+        }
         z = (height - height.mean()) / height.std(ddof=1)
         target, columns = {
             "earn_height": ("earn", [height]),
@@ -63,14 +78,22 @@ def earnings(model: str) -> Callable[[dict[str, Any]], Density]:
 def kidscore(model: str) -> Callable[[dict[str, Any]], Density]:
     def made(data: dict[str, Any]) -> Density:
         d = arrays(data)
-        y, hs, iq, work = d["kid_score"], d.get("mom_hs"), d.get("mom_iq"), d.get("mom_work")
+        y, hs, iq, work = (
+            d["kid_score"],
+            d.get("mom_hs"),
+            d.get("mom_iq"),
+            d.get("mom_work"),
+        )
         if model == "kidscore_mom_work":
             return regression(y, [(work == level).astype(float) for level in (2, 3, 4)])
         if model.startswith("kidscore_interaction_"):
             shifted = {
                 "c": (hs - hs.mean(), iq - iq.mean()),
                 "c2": (hs - 0.5, iq - 100.0),
-                "z": ((hs - hs.mean()) / (2 * hs.std(ddof=1)), (iq - iq.mean()) / (2 * iq.std(ddof=1))),
+                "z": (
+                    (hs - hs.mean()) / (2 * hs.std(ddof=1)),
+                    (iq - iq.mean()) / (2 * iq.std(ddof=1)),
+                ),
             }[model.rpartition("_")[2]]
             return regression(y, [*shifted, shifted[0] * shifted[1]])
         columns = {
@@ -87,7 +110,12 @@ def kidscore(model: str) -> Callable[[dict[str, Any]], Density]:
 def mesquite(model: str) -> Callable[[dict[str, Any]], Density]:
     def made(data: dict[str, Any]) -> Density:
         d = arrays(data)
-        d1, d2, canopy, total = d["diam1"], d["diam2"], d["canopy_height"], d["total_height"]
+        d1, d2, canopy, total = (
+            d["diam1"],
+            d["diam2"],
+            d["canopy_height"],
+            d["total_height"],
+        )
         density, group, y = d["density"], d["group"], np.log(d["weight"])
         volume, area, shape = np.log(d1 * d2 * canopy), np.log(d1 * d2), np.log(d1 / d2)
         if model == "mesquite":
@@ -96,7 +124,14 @@ def mesquite(model: str) -> Callable[[dict[str, Any]], Density]:
         columns = {
             "logmesquite": [*logs, group],
             "logmesquite_logva": [volume, area, group],
-            "logmesquite_logvas": [volume, area, shape, np.log(total), np.log(density), group],
+            "logmesquite_logvas": [
+                volume,
+                area,
+                shape,
+                np.log(total),
+                np.log(density),
+                group,
+            ],
             "logmesquite_logvash": [volume, area, shape, np.log(total), group],
             "logmesquite_logvolume": [volume],
         }[model]
@@ -108,7 +143,14 @@ def mesquite(model: str) -> Callable[[dict[str, Any]], Density]:
 def nes(data: dict[str, Any]) -> Density:
     d = arrays(data)
     ages = [(d["age_discrete"] == level).astype(float) for level in (2, 3, 4)]
-    columns = [d["real_ideo"], d["race_adj"], *ages, d["educ1"], d["gender"], d["income"]]
+    columns = [
+        d["real_ideo"],
+        d["race_adj"],
+        *ages,
+        d["educ1"],
+        d["gender"],
+        d["income"],
+    ]
     return regression(d["partyid7"], columns)
 
 
@@ -117,9 +159,18 @@ def blr(data: dict[str, Any]) -> Density:
 
     def log_density(t: Any) -> Any:
         sigma = jnp.exp(t[k])
-        return normal(t[:k], 0.0, 10.0) + normal(sigma, 0.0, 10.0) + fit(t[:k], sigma) + t[k]
+        return (
+            normal(t[:k], 0.0, 10.0)
+            + normal(sigma, 0.0, 10.0)
+            + fit(t[:k], sigma)
+            + t[k]
+        )
 
-    return Density(k + 1, log_density, lambda t: {**numbered("beta", t[:k]), "sigma": jnp.exp(t[k])})
+    return Density(
+        k + 1,
+        log_density,
+        lambda t: {**numbered("beta", t[:k]), "sigma": jnp.exp(t[k])},
+    )
 
 
 def kilpisjarvi(data: dict[str, Any]) -> Density:
@@ -131,7 +182,9 @@ def kilpisjarvi(data: dict[str, Any]) -> Density:
         )
         return prior + normal(y, t[0] + t[1] * x, jnp.exp(t[2])) + t[2]
 
-    return Density(3, log_density, lambda t: {"alpha": t[0], "beta": t[1], "sigma": jnp.exp(t[2])})
+    return Density(
+        3, log_density, lambda t: {"alpha": t[0], "beta": t[1], "sigma": jnp.exp(t[2])}
+    )
 
 
 def diamonds(data: dict[str, Any]) -> Density:

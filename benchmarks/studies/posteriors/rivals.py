@@ -44,7 +44,13 @@ def _method(name: str, h: float, variances: np.ndarray) -> Any:
     if name == "sgld":
         return aq.SGLD(h=h * float(variances.min()), beta=1.0, batch=1)
     # A problem of one data point: every row is the whole of it, so that gradients are exact.
-    common: dict[str, Any] = {"gamma": GAMMA, "memory": MEMORY, "batch": 2, "overlap": 1, "beta": 1.0}
+    common: dict[str, Any] = {
+        "gamma": GAMMA,
+        "memory": MEMORY,
+        "batch": 2,
+        "overlap": 1,
+        "beta": 1.0,
+    }
     common["initial_scale"] = float(variances.min())
     return aq.ASLBFGS(h=h / float(variances.max()), **common)
 
@@ -55,7 +61,11 @@ def _pilot(case: Case) -> tuple[np.ndarray, np.ndarray]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             samples = aq.sample(
-                case.problem, chains=4, draws=2000, engine=aq.Simulator(aq.Cluster(4)), seed=99
+                case.problem,
+                chains=4,
+                draws=2000,
+                engine=aq.Simulator(aq.Cluster(4)),
+                seed=99,
             )
         pooled = np.concatenate(samples.chains)
         case.samplers["pilot"] = pooled[-1], np.linalg.eigvalsh(np.cov(pooled.T))
@@ -63,7 +73,9 @@ def _pilot(case: Case) -> tuple[np.ndarray, np.ndarray]:
     return found
 
 
-def _run(case: Case, name: str, workers: int, draws: int, seed: int, h: float) -> dict[str, Any] | None:
+def _run(
+    case: Case, name: str, workers: int, draws: int, seed: int, h: float
+) -> dict[str, Any] | None:
     """The row of one step size; None where the run diverged."""
     start, variances = _pilot(case)
     commits = draws * THIN * 10 // 9
@@ -101,7 +113,10 @@ def unadjusted(name: str) -> Callable[..., dict[str, Any]]:
         rows = [row for row in found if row is not None]
         if not rows:
             raise ArithmeticError(f"every step of {STEPS[name]} diverged")
-        return min(rows, key=lambda row: max(row["mean"] / 0.1, abs(math.log(row["sd"])) / 0.05))
+        return min(
+            rows,
+            key=lambda row: max(row["mean"] / 0.1, abs(math.log(row["sd"])) / 0.05),
+        )
 
     return run
 
@@ -142,7 +157,9 @@ def nutpie(case: Case, workers: int, draws: int, seed: int) -> dict[str, Any]:
         **case.compared(chains),
         "rhat": float(rhat(chains).max()),
         "gradients": int(np.asarray(stats["n_steps"]).sum()),
-        "warm_up_gradients": int(np.asarray(trace.warmup_sample_stats["n_steps"]).sum()),
+        "warm_up_gradients": int(
+            np.asarray(trace.warmup_sample_stats["n_steps"]).sum()
+        ),
         "divergent": int(np.asarray(stats["diverging"]).sum()),
         "seconds": time.process_time() - before,
     }

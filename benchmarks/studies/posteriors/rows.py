@@ -60,7 +60,11 @@ class Case:
         draws = database.reference(posterior)
         names = [name for name, chains in draws.items() if chains.std() > 0.0]
         stacked = np.stack([draws[name] for name in names], axis=2)
-        return cls(DENSITIES[posterior](database.data(posterior)), names, moments(list(stacked)))
+        return cls(
+            DENSITIES[posterior](database.data(posterior)),
+            names,
+            moments(list(stacked)),
+        )
 
     @cached_property
     def problem(self) -> Problem:
@@ -75,7 +79,9 @@ class Case:
         named = []
         for chain in chains:
             found = self._named(chain)
-            named.append(np.stack([np.asarray(found[name]) for name in self.names], axis=1))
+            named.append(
+                np.stack([np.asarray(found[name]) for name in self.names], axis=1)
+            )
         drawn = moments(named)
         return {**compare(drawn, self.reference), "ess": drawn.ess}
 
@@ -83,12 +89,17 @@ class Case:
 def cluster(workers: int) -> aq.Cluster:
     """Uneven workers: the slowest takes four times as long as the fastest, each with a jitter of one half."""
     mean = np.geomspace(1.0, 4.0, workers)
-    return aq.Cluster(workers=workers, worker_mean=mean.tolist(), worker_std=(0.5 * mean).tolist())
+    return aq.Cluster(
+        workers=workers, worker_mean=mean.tolist(), worker_std=(0.5 * mean).tolist()
+    )
 
 
 def lockstep_speed(cluster: aq.Cluster, rounds: int = 2000) -> float:
     """Trajectories per unit of time where every round waits for the slowest worker."""
-    times = [cluster.compute_times(seed=0, worker=w, count=rounds) for w in range(cluster.workers)]
+    times = [
+        cluster.compute_times(seed=0, worker=w, count=rounds)
+        for w in range(cluster.workers)
+    ]
     return cluster.workers / float(np.max(times, axis=0).mean())
 
 
@@ -99,7 +110,11 @@ def ours(case: Case, workers: int, draws: int, seed: int) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         samples = aq.sample(
-            case.problem, chains=max(4, workers), draws=draws, engine=aq.Simulator(speeds), seed=seed
+            case.problem,
+            chains=max(4, workers),
+            draws=draws,
+            engine=aq.Simulator(speeds),
+            seed=seed,
         )
     seconds = time.process_time() - before
     counters = samples.run.counters
@@ -132,9 +147,15 @@ def _nuts_sampler(density: Density, dense: bool, draws: int) -> Any:
 
         def one(state: Any, key: Any) -> Any:
             state, info = step(key, state)
-            return state, (state.position, info.num_integration_steps, info.is_divergent)
+            return state, (
+                state.position,
+                info.num_integration_steps,
+                info.is_divergent,
+            )
 
-        _, (theta, steps, divergent) = jax.lax.scan(one, state, jax.random.split(go, draws))
+        _, (theta, steps, divergent) = jax.lax.scan(
+            one, state, jax.random.split(go, draws)
+        )
         return theta, steps, divergent, told.info.num_integration_steps
 
     return jax.jit(jax.vmap(chain))
@@ -145,10 +166,14 @@ def nuts(dense: bool) -> Callable[..., dict[str, Any]]:
 
     def run(case: Case, workers: int, draws: int, seed: int) -> dict[str, Any]:
         if (dense, draws) not in case.samplers:
-            case.samplers[dense, draws] = _nuts_sampler(case.density, dense, draws // NUTS_CHAINS)
+            case.samplers[dense, draws] = _nuts_sampler(
+                case.density, dense, draws // NUTS_CHAINS
+            )
         before = time.process_time()
         keys = jax.random.split(jax.random.key(seed), NUTS_CHAINS)
-        theta, steps, divergent, tuning = (np.asarray(a) for a in case.samplers[dense, draws](keys))
+        theta, steps, divergent, tuning = (
+            np.asarray(a) for a in case.samplers[dense, draws](keys)
+        )
         return {
             **case.compared(list(theta)),
             "rhat": float(rhat(list(theta)).max()),

@@ -35,35 +35,54 @@ def kolmogorov_smirnov(z: list[float]) -> tuple[float, float]:
     x = np.sort(z)
     n = x.size
     cdf = 0.5 * np.array([math.erfc(-v / math.sqrt(2.0)) for v in x])
-    D = float(max((np.arange(1, n + 1) / n - cdf).max(), (cdf - np.arange(n) / n).max()))
+    D = float(
+        max((np.arange(1, n + 1) / n - cdf).max(), (cdf - np.arange(n) / n).max())
+    )
     t = (math.sqrt(n) + 0.12 + 0.11 / math.sqrt(n)) * D
-    p = 2.0 * sum((-1) ** (k - 1) * math.exp(-2.0 * (k * t) ** 2) for k in range(1, 101))
+    p = 2.0 * sum(
+        (-1) ** (k - 1) * math.exp(-2.0 * (k * t) ** 2) for k in range(1, 101)
+    )
     return D, min(max(p, 0.0), 1.0)
 
 
 def efficiency(rows: list[Row]) -> float:
     """Return the median of effective draws per gradient after the warm-up; NaN without rows."""
-    return float(np.median([row["ess"] / row["gradients"] for row in rows])) if rows else math.nan
+    return (
+        float(np.median([row["ess"] / row["gradients"] for row in rows]))
+        if rows
+        else math.nan
+    )
 
 
 def markdown(rows: list[Row]) -> str:
     """Return rows with the same columns as a table."""
     head = ["| " + " | ".join(rows[0]) + " |", "|---" * len(rows[0]) + "|"]
-    return "\n".join(head + ["| " + " | ".join(map(str, row.values())) + " |" for row in rows])
+    return "\n".join(
+        head + ["| " + " | ".join(map(str, row.values())) + " |" for row in rows]
+    )
 
 
 def by_method(rows: list[Row]) -> list[Row]:
     """Return a line per method: runs within the margins, errors, effective draws, z-scores."""
     lines = []
     for method, workers, title in METHODS:
-        mine = [row for row in rows if (row["method"], row["workers"]) == (method, workers)]
+        mine = [
+            row for row in rows if (row["method"], row["workers"]) == (method, workers)
+        ]
         if not mine:
             continue
         scores = [z for row in mine if row["ess"] >= ENOUGH for z in row["z"]]
-        line = {"method": title, "within the margins": f"{sum(map(right, mine))} of {len(mine)}"}
-        line["largest error of a mean, median run"] = f"{np.median([row['mean'] for row in mine]):.3f} sd"
+        line = {
+            "method": title,
+            "within the margins": f"{sum(map(right, mine))} of {len(mine)}",
+        }
+        line["largest error of a mean, median run"] = (
+            f"{np.median([row['mean'] for row in mine]):.3f} sd"
+        )
         line["ESS per gradient"] = f"{efficiency(mine):.3g}"
-        line["Kolmogorov-Smirnov p of z"] = f"{kolmogorov_smirnov(scores)[1]:.2g}" if scores else ""
+        line["Kolmogorov-Smirnov p of z"] = (
+            f"{kolmogorov_smirnov(scores)[1]:.2g}" if scores else ""
+        )
         lines.append(line)
     return lines
 
@@ -76,8 +95,12 @@ def by_posterior(rows: list[Row]) -> list[Row]:
         here = [row for row in rows if row["posterior"] == name]
         for method, title in (("sample", "`aq.sample`"), ("nuts-dense", "dense NUTS")):
             mine = [row for row in here if row["method"] == method]
-            line[f"{title} within the margins"] = f"{sum(map(right, mine))} of {len(mine)}"
-            line[f"{title}, error of a mean"] = f"{max((row['mean'] for row in mine), default=math.nan):.3f}"
+            line[f"{title} within the margins"] = (
+                f"{sum(map(right, mine))} of {len(mine)}"
+            )
+            line[f"{title}, error of a mean"] = (
+                f"{max((row['mean'] for row in mine), default=math.nan):.3f}"
+            )
         four = [row for row in here if row["workers"] == 4]
         ours, dense = (
             efficiency([row for row in four if row["method"] == method])

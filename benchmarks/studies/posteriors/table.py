@@ -9,7 +9,16 @@ from typing import Any
 
 TABLE = Path(__file__).resolve().parents[3] / "docs" / "results" / "posteriors.csv"
 KEY = ("posterior", "method", "workers", "seed")
-COUNTS = ("workers", "seed", "dim", "gradients", "warm_up_gradients", "divergent", "right", "right_strictly")
+COUNTS = (
+    "workers",
+    "seed",
+    "dim",
+    "gradients",
+    "warm_up_gradients",
+    "divergent",
+    "right",
+    "right_strictly",
+)
 SCORES = ("z", "z_sd")
 COLUMNS = (*KEY, "dim", "mean", "sd", "right", "right_strictly", "rhat", "ess", "gradients",
            "warm_up_gradients", "accept", "step", "divergent", "seconds", "over_lockstep", *SCORES,
@@ -44,7 +53,9 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return " ".join(f"{x:.2f}" for x in value)
     return (
-        f"{value:.4g}" if isinstance(value, float) else str(int(value) if value in (True, False) else value)
+        f"{value:.4g}"
+        if isinstance(value, float)
+        else str(int(value) if value in (True, False) else value)
     )
 
 

@@ -25,13 +25,17 @@ from asyncqn.runs.checkpoint_reading import load_checkpoint
 from asyncqn_recommender import Recommender
 from asyncqn_recommender.data import Ratings, open_ratings, save_ratings
 
-RATINGS = Ratings.from_arrays(np.arange(40) % 8, np.arange(40) // 8, np.arange(40) % 5 + 1.0)
+RATINGS = Ratings.from_arrays(
+    np.arange(40) % 8, np.arange(40) // 8, np.arange(40) % 5 + 1.0
+)
 
 
 def run_saver() -> Callable[[Path], Any]:
     """Saves one run after another."""
     problem = aq.LinearGaussian.random(6, 20, seed=1)
-    run = aq.minimize(problem, aq.AsyncSGD(1e-4, 5), engine=aq.Simulator(aq.Cluster(2)), commits=20)
+    run = aq.minimize(
+        problem, aq.AsyncSGD(1e-4, 5), engine=aq.Simulator(aq.Cluster(2)), commits=20
+    )
     return run.save
 
 
@@ -41,11 +45,18 @@ def checkpoint_saver() -> Callable[[Path], Any]:
     with tempfile.TemporaryDirectory() as name:
         engine = aq.Simulator(aq.Cluster(2))
         aq.minimize(
-            problem, aq.AsyncSGD(1e-4, 5), engine=engine, commits=40, checkpoint=name, checkpoint_every=10
+            problem,
+            aq.AsyncSGD(1e-4, 5),
+            engine=engine,
+            commits=40,
+            checkpoint=name,
+            checkpoint_every=10,
         )
         first = load_checkpoint(name)
     # The logs of the run are gone: what they held is in the arrays, as in the second format.
-    saved = Saved({k: v for k, v in first.document.items() if k != "logs"}, first.arrays)
+    saved = Saved(
+        {k: v for k, v in first.document.items() if k != "logs"}, first.arrays
+    )
     writers: dict[Path, Checkpoints] = {}
 
     def write(folder: Path) -> None:
@@ -86,7 +97,9 @@ def false_alarms(kind: str, folder: Path, readings: int) -> list[str]:
     """Return the reports of readings beside a writer."""
     context = multiprocessing.get_context("spawn")
     begun, ended = context.Event(), context.Event()
-    writer = context.Process(target=keep_saving, args=(kind, folder, begun, ended), daemon=True)
+    writer = context.Process(
+        target=keep_saving, args=(kind, folder, begun, ended), daemon=True
+    )
     writer.start()
     alarms = []
     try:
@@ -114,7 +127,10 @@ def main(readings: int = 500) -> int:
         with tempfile.TemporaryDirectory(prefix="asyncqn-beside-") as name:
             alarms = false_alarms(kind, Path(name) / kind, readings)
         failed += len(alarms)
-        print(f"{kind:12} {readings} readings, {len(alarms)} false alarms {alarms[:1] or ''}", flush=True)
+        print(
+            f"{kind:12} {readings} readings, {len(alarms)} false alarms {alarms[:1] or ''}",
+            flush=True,
+        )
     print(f"{readings * len(READERS)} readings, {failed} false alarms")
     return min(failed, 1)
 

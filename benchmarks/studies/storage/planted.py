@@ -65,10 +65,17 @@ def make_templates(folder: Path) -> None:
     problem = aq.LinearGaussian.random(8, 24, seed=1)
     algorithm = aq.AsyncSGD(h=1e-5, batch=2)
     run = aq.minimize(
-        problem, algorithm, engine=aq.Threads(1), commits=60, checkpoint=folder / "A", checkpoint_every=20
+        problem,
+        algorithm,
+        engine=aq.Threads(1),
+        commits=60,
+        checkpoint=folder / "A",
+        checkpoint_every=20,
     )
     run.save(folder / "R")
-    aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(2)), commits=5)  # compiles its kernels
+    aq.minimize(
+        problem, algorithm, engine=aq.Simulator(aq.Cluster(2)), commits=5
+    )  # compiles its kernels
     for _ in "ab":
         aq.resume(folder / "A")  # writes the other generation
     ratings = synthetic_ratings(30, 20, 300)
@@ -76,7 +83,9 @@ def make_templates(folder: Path) -> None:
     Recommender(2, workers=1).fit(ratings).save(folder / "M")
     (folder / "j.toml").write_text(JOB)
     rows = zip(ratings.users, ratings.items, ratings.values, strict=True)
-    (folder / "r.csv").write_text("user,item,rating\n" + "".join(f"{u},{i},{v}\n" for u, i, v in rows))
+    (folder / "r.csv").write_text(
+        "user,item,rating\n" + "".join(f"{u},{i},{v}\n" for u, i, v in rows)
+    )
 
 
 def plant(kind: str, place: Path, outside: Path) -> None:
@@ -123,18 +132,32 @@ def forge_log(folder: Path) -> None:
         document = json.loads(path.read_text())
         for entry in document["logs"].values():
             (folder / "A" / entry["name"]).unlink(missing_ok=True)
-            (folder / "A" / entry["name"]).symlink_to(folder.parent / "outside" / "secret")
+            (folder / "A" / entry["name"]).symlink_to(
+                folder.parent / "outside" / "secret"
+            )
             entry |= {"records": 0, "sha256": hashlib.sha256(b"").hexdigest()}
         document["check"] = check_of(document)
         path.write_text(json.dumps(document))
 
 
-SHOW, RESUME, WATCH = ("show", "A"), ("resume", "A"), ("show", "A", "--follow", "--once")
+SHOW, RESUME, WATCH = (
+    ("show", "A"),
+    ("resume", "A"),
+    ("show", "A", "--follow", "--once"),
+)
 NEW = ("simulate", *SMALL, *CHECKPOINTS)
 SAVE = ("simulate", *SMALL, "--save", "R")
 SAVE_NEW = ("simulate", *SMALL, "--save", "new")
 FIT = ("recommender", "fit", "S", "--rank", "2", "--workers", "1", "--passes", "2")
-FILES = ("symlink", "hard link", "named pipe", "device", "socket", "folder", "link to a device")
+FILES = (
+    "symlink",
+    "hard link",
+    "named pipe",
+    "device",
+    "socket",
+    "folder",
+    "link to a device",
+)
 LINKS = ("symlink", "hard link", "named pipe")
 
 CASES: tuple[Case, ...] = (
@@ -181,7 +204,12 @@ def state_of(folder: Path) -> dict[str, Any]:
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
         content = path.read_bytes() if path.is_file() else b""
-        found[str(path.relative_to(folder))] = (status.st_ino, status.st_size, status.st_mtime_ns, content)
+        found[str(path.relative_to(folder))] = (
+            status.st_ino,
+            status.st_size,
+            status.st_mtime_ns,
+            content,
+        )
     return found
 
 
@@ -191,7 +219,9 @@ def prepare(case: Case, templates: Path, place: Path) -> tuple[Path, Path]:
     shutil.copytree(templates, inside)
     outside.mkdir()
     (outside / "secret").write_bytes(SECRET)
-    spots = sorted(inside.glob(case.place)) if "*" in case.place else [inside / case.place]
+    spots = (
+        sorted(inside.glob(case.place)) if "*" in case.place else [inside / case.place]
+    )
     plant(case.plant, spots[0], outside)
     if case.forge is not None:
         case.forge(inside)
@@ -216,7 +246,9 @@ def trouble(case: Case, templates: Path, place: Path) -> str:
 
 def called(command: tuple[str, ...], cwd: Path, output: Path) -> tuple[int | None, str]:
     """Exit code (None: it had to be killed) and stderr of a command, in a fork that has all kernels."""
-    process = multiprocessing.get_context("fork").Process(target=call, args=(command, cwd, output))
+    process = multiprocessing.get_context("fork").Process(
+        target=call, args=(command, cwd, output)
+    )
     process.start()
     process.join(PATIENCE)
     code = process.exitcode
@@ -261,7 +293,11 @@ def swapped(templates: Path, place: Path, rounds: int = 300) -> str:
             except OSError:
                 shutil.rmtree(target / ".draft-x", ignore_errors=True)
     same = state_of(outside) == before
-    return "" if same and swaps >= rounds else f"{swaps} swaps, outside {'the same' if same else 'touched'}"
+    return (
+        ""
+        if same and swaps >= rounds
+        else f"{swaps} swaps, outside {'the same' if same else 'touched'}"
+    )
 
 
 def main(cases: Sequence[Case] = CASES) -> int:
@@ -275,12 +311,17 @@ def main(cases: Sequence[Case] = CASES) -> int:
                 print(f"not tried, for only root can make a device: {case.name}")
                 continue
             said = trouble(case, templates, Path(name) / str(number))
-            print(f"{'ok' if not said else 'FAILED'}  {case.name}{': ' + said if said else ''}", flush=True)
+            print(
+                f"{'ok' if not said else 'FAILED'}  {case.name}{': ' + said if said else ''}",
+                flush=True,
+            )
             if said:
                 troubles.append(case.name)
             shutil.rmtree(Path(name) / str(number), ignore_errors=True)
         said = swapped(templates, Path(name) / "swapped")
-        print(f"{'ok' if not said else 'FAILED'}  a generation swapped for a link while it is written {said}")
+        print(
+            f"{'ok' if not said else 'FAILED'}  a generation swapped for a link while it is written {said}"
+        )
         troubles += ["swapped"] if said else []
     print(f"{len(cases) + 1} cases, {len(troubles)} failed")
     return min(len(troubles), 1)

@@ -16,7 +16,13 @@ from typing import Any
 from asyncqn.errors import BadInput
 from asyncqn.parameters import from_json, suggestion
 from asyncqn.registry import Registry
-from asyncqn.storage.serialise import is_own, make_own, own_kind, own_parameters, to_json
+from asyncqn.storage.serialise import (
+    is_own,
+    make_own,
+    own_kind,
+    own_parameters,
+    to_json,
+)
 from asyncqn.types import Algorithm
 
 __all__ = ["ALGORITHMS", "algorithm_from_json", "algorithm_to_json", "make_algorithm"]
@@ -45,7 +51,9 @@ ALGORITHMS = Registry(
 """Every algorithm, by its name in files and on the command line."""
 
 
-def make_algorithm(kind: str, parameters: Mapping[str, Any], *, allow_imports: bool = False) -> Algorithm:
+def make_algorithm(
+    kind: str, parameters: Mapping[str, Any], *, allow_imports: bool = False
+) -> Algorithm:
     """Return the algorithm of this name; a user's own class, "module:Class", only where imports are
     allowed."""
     if is_own(kind):
@@ -54,7 +62,9 @@ def make_algorithm(kind: str, parameters: Mapping[str, Any], *, allow_imports: b
     if not isinstance(kind, str) or kind not in ALGORITHMS:
         near = suggestion(str(kind), ALGORITHMS).replace("it knows", "there are")
         raise BadInput(f"there is no algorithm {kind!r}; {near}.")
-    algorithm: Algorithm = from_json(ALGORITHMS[kind], parameters, f"algorithm '{kind}'")
+    algorithm: Algorithm = from_json(
+        ALGORITHMS[kind], parameters, f"algorithm '{kind}'"
+    )
     return algorithm
 
 
@@ -73,7 +83,9 @@ def algorithm_to_json(algorithm: Algorithm) -> dict[str, Any]:
     return {"kind": kind_, "parameters": parameters}
 
 
-def algorithm_from_json(document: Mapping[str, Any], *, allow_imports: bool = False) -> Algorithm | None:
+def algorithm_from_json(
+    document: Mapping[str, Any], *, allow_imports: bool = False
+) -> Algorithm | None:
     """Return the algorithm that `algorithm_to_json` described, or None.
 
     It is None for a user's own class, unless the class can be imported and imports are allowed.

@@ -22,10 +22,17 @@ from typing import Annotated
 from asyncqn.algorithms.fit import offers
 from asyncqn.algorithms.quasi_newton.block_lbfgs import H0, BlockLBFGS
 from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
-from asyncqn.algorithms.quasi_newton.metric_lbfgs import MetricLBFGS, SampledMetric, default_metric_algorithm
+from asyncqn.algorithms.quasi_newton.metric_lbfgs import (
+    MetricLBFGS,
+    SampledMetric,
+    default_metric_algorithm,
+)
 from asyncqn.algorithms.quasi_newton.samples import GROWTH
 from asyncqn.algorithms.quasi_newton.scatter_inverse import LONGEST_MATRIX
-from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
+from asyncqn.algorithms.quasi_newton.staged_lbfgs import (
+    StagedLBFGS,
+    default_factorization_algorithm,
+)
 from asyncqn.algorithms.quasi_newton.stochastic_start import StructuredMetric
 from asyncqn.algorithms.quasi_newton.table_lbfgs import (
     MasterCost,
@@ -39,7 +46,9 @@ from asyncqn.core.stages import Closes, Stages
 from asyncqn.parameters import Workers, checked, parameter
 from asyncqn.types import Problem
 
-Waits = Annotated[bool, parameter("Whether the default method may wait for slow workers")]
+Waits = Annotated[
+    bool, parameter("Whether the default method may wait for slow workers")
+]
 
 TOLERANCE = 1e-8
 """Default tolerance of `core.stopping`."""
@@ -82,7 +91,9 @@ def pieces_of_a_block(dim: int, n_data: int, workers: int) -> int:
 def growths(dim: int, n_data: int, workers: int) -> int:
     """Return how often a sample of one wave must grow to become all rows; 0 if these are a few waves at
     most."""
-    wave = max(MIN_WAVE, WAVE_ROWS_PER_WORKER * workers, int(WAVE_ROWS_PER_NUMBER * dim))
+    wave = max(
+        MIN_WAVE, WAVE_ROWS_PER_WORKER * workers, int(WAVE_ROWS_PER_NUMBER * dim)
+    )
     levels = 0
     # n / GROWTH^levels, the first sample, is then at most GROWTH waves.
     while n_data > wave * GROWTH ** (levels + 1):
@@ -135,16 +146,24 @@ def default_algorithm(
     dim, n_data = problem.dim, problem.n_data
     table = table_algorithm(problem, workers, message, master)
     worthwhile = min(table.parts, worthwhile_parts(n_data, workers, message, master))
-    if enough_parts(worthwhile, workers) and 16 * table.parts * dim <= MAX_DEFAULT_TABLE:
+    if (
+        enough_parts(worthwhile, workers)
+        and 16 * table.parts * dim <= MAX_DEFAULT_TABLE
+    ):
         return table
     levels = growths(dim, n_data, workers)
     # The first sample is the smallest, and all samples are cut into the same pieces.
     pieces = pieces_of_a_block(dim, n_data // GROWTH**levels, workers)
-    memory = next((pairs for length, pairs in PAIRS_BY_LENGTH if dim <= length), PAIRS_OF_LONG_THETA)
+    memory = next(
+        (pairs for length, pairs in PAIRS_BY_LENGTH if dim <= length),
+        PAIRS_OF_LONG_THETA,
+    )
     if levels:
         scattered = dim <= LONGEST_MATRIX and workers * pieces >= MIN_PIECES_FOR_SCATTER
         scale: H0 = "scatter" if scattered else "pairs"
-        return GrowingLBFGS(workers, levels, memory=memory, pieces=pieces, initial_scale=scale)
+        return GrowingLBFGS(
+            workers, levels, memory=memory, pieces=pieces, initial_scale=scale
+        )
     # A block needs at least one row.
     return BlockLBFGS(min(workers, n_data), memory, pieces=pieces)
 

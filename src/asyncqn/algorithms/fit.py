@@ -15,7 +15,9 @@ def offers(problem: Problem, names: tuple[str, ...]) -> bool:
     return all(extra(problem, name) is not None for name in names)
 
 
-def check_fit(algorithm: Algorithm, problem: Problem, workers: int | None = None) -> None:
+def check_fit(
+    algorithm: Algorithm, problem: Problem, workers: int | None = None
+) -> None:
     """Raise `BadInput` unless the algorithm can run on this problem with this number of workers.
 
     The problem must have every extra that the algorithm requires, the workers must not exceed its
@@ -23,7 +25,11 @@ def check_fit(algorithm: Algorithm, problem: Problem, workers: int | None = None
     """
     name = type(algorithm).__name__
     # Named one by one, so that the message says what to add.
-    lacking = [need for need in extra(algorithm, "requires") or () if not offers(problem, (need,))]
+    lacking = [
+        need
+        for need in extra(algorithm, "requires") or ()
+        if not offers(problem, (need,))
+    ]
     require(
         not lacking,
         f"{name} with these parameters needs a problem with {' and '.join(lacking)}, which "

@@ -32,7 +32,15 @@ from asyncqn.errors import require
 from asyncqn.kernels import memory as kernels
 from asyncqn.kernels import pairs as pair_kernels
 from asyncqn.kernels import recursion
-from asyncqn.kernels.ring import ACCEPTED, COUNT, NEWEST, REJECTED, empty_ring, forget_slots, next_slot
+from asyncqn.kernels.ring import (
+    ACCEPTED,
+    COUNT,
+    NEWEST,
+    REJECTED,
+    empty_ring,
+    forget_slots,
+    next_slot,
+)
 from asyncqn.kernels.vectors import add_scaled, dot
 from asyncqn.parameters import Checked
 from asyncqn.types import Array, Counters, Problem, extra
@@ -102,7 +110,11 @@ class PairMemory(NamedTuple):
 
     @classmethod
     def compact(
-        cls, size: int, theta0: Array, scale: InitialScale = 1.0, problem: Problem | None = None
+        cls,
+        size: int,
+        theta0: Array,
+        scale: InitialScale = 1.0,
+        problem: Problem | None = None,
     ) -> PairMemory:
         """Return an empty memory for `size` pairs in the compact form; only `"diagonal"` asks the problem."""
         return cls(
@@ -111,7 +123,9 @@ class PairMemory(NamedTuple):
             gram=np.zeros((2, size, size)),
             middle=np.zeros((2 * size, 2 * size)),
             scale=np.array([1.0 if isinstance(scale, str) else float(scale)]),
-            diagonal=_initial_diagonal(problem, theta0) if scale == "diagonal" else theta0[:0].copy(),
+            diagonal=_initial_diagonal(problem, theta0)
+            if scale == "diagonal"
+            else theta0[:0].copy(),
             ring=empty_ring(),
             products=np.zeros((3, 0)),
         )
@@ -121,7 +135,8 @@ class PairMemory(NamedTuple):
         """Return an empty memory for `size` pairs in the recursive form."""
         # The compact fields exist but are empty, so that both forms are one type in checkpoints and kernels.
         return cls.compact(0, theta0)._replace(
-            pairs=np.zeros((2, size, theta0.size), theta0.dtype), products=np.zeros((3, size))
+            pairs=np.zeros((2, size, theta0.size), theta0.dtype),
+            products=np.zeros((3, size)),
         )
 
     @property
@@ -156,7 +171,13 @@ class PairMemory(NamedTuple):
         return bool(0 <= stored <= size and (0 if stored else -1) <= newest < size)
 
     def consider(
-        self, rule: PairRule, follow: bool, theta: Array, theta_old: Array, g: Array, g_old: Array
+        self,
+        rule: PairRule,
+        follow: bool,
+        theta: Array,
+        theta_old: Array,
+        g: Array,
+        g_old: Array,
     ) -> bool:
         """Admit the pair (theta - theta_old, g - g_old) to a compact memory if the rule allows it.
 
@@ -175,9 +196,15 @@ class PairMemory(NamedTuple):
         """
         # Allocated for each pair: a pair costs two passes over theta, and this is M^2 numbers.
         work = pair_kernels.room(self.gram)
-        return bool(pair_kernels.consider(self.matrix, rule, follow, theta, theta_old, g, g_old, *work))
+        return bool(
+            pair_kernels.consider(
+                self.matrix, rule, follow, theta, theta_old, g, g_old, *work
+            )
+        )
 
-    def admit(self, rule: PairRule, s: Array, y: Array, image: Array | None = None) -> bool:
+    def admit(
+        self, rule: PairRule, s: Array, y: Array, image: Array | None = None
+    ) -> bool:
         """Admit the pair (s, y) if the rule allows it; the oldest pair makes room.
 
         Parameters
@@ -194,7 +221,9 @@ class PairMemory(NamedTuple):
         ss, sy, yy = dot(s, s), dot(s, y), dot(y, y)
         # Rounding, or a map that is not quite linear, can make y'H0 y negative; such a pair would break H.
         mapped = image is None or 0.0 < dot(y, image) < math.inf
-        if not (mapped and pair_kernels.admissible(ss, sy, yy, rule.epsilon, rule.cosine)):
+        if not (
+            mapped and pair_kernels.admissible(ss, sy, yy, rule.epsilon, rule.cosine)
+        ):
             self.ring[REJECTED] += 1
             return False
         slot = next_slot(self.ring, self.pairs.shape[1])
@@ -211,7 +240,12 @@ class PairMemory(NamedTuple):
         A pass over the data calls this once, so that the seconds of compiling the kernel would not pay.
         `np.einsum` calls no BLAS, whose bits change with the number of its threads.
         """
-        (S, images), (SY, YY), count, m = self.pairs, self.gram, self.stored, self.pairs.shape[1]
+        (S, images), (SY, YY), count, m = (
+            self.pairs,
+            self.gram,
+            self.stored,
+            self.pairs.shape[1],
+        )
         for j in range(m):
             # R needs s_i'y of the newest y with every older s, which is column `slot`.
             SY[j, slot] = dot(S[j], y)
@@ -231,7 +265,13 @@ class PairMemory(NamedTuple):
         self.middle[np.ix_(slots, m + slots)] = -inverse.T
         self.middle[np.ix_(m + slots, slots)] = -inverse
 
-    def product(self, v: Array, out: Array, apply: Apply | None = None, image: Array | None = None) -> Array:
+    def product(
+        self,
+        v: Array,
+        out: Array,
+        apply: Apply | None = None,
+        image: Array | None = None,
+    ) -> Array:
         """Write H v into `out` and return it; out must not overlap v.
 
         Parameters
@@ -246,11 +286,15 @@ class PairMemory(NamedTuple):
             return self._recursion(v, out, apply)
         if image is None:
             pairs, _, middle, scale, diagonal, _ = self.matrix
-            kernels.product(pairs, middle, scale[0], diagonal, v, out, np.empty(2 * len(middle)))
+            kernels.product(
+                pairs, middle, scale[0], diagonal, v, out, np.empty(2 * len(middle))
+            )
             return out
         vectors = self.pairs.reshape(-1, v.size)
         # H v = H0 v + [S  H0 Y] N [S  H0 Y]'v, with H0 v given: the formula of `kernels.memory`.
-        shares = np.einsum("ij,j->i", self.middle, np.array([dot(x, v) for x in vectors]))
+        shares = np.einsum(
+            "ij,j->i", self.middle, np.array([dot(x, v) for x in vectors])
+        )
         out[:] = image
         for x, share in zip(vectors, shares):
             if share:
@@ -276,7 +320,8 @@ class PairMemory(NamedTuple):
         used = np.flatnonzero(own > 0.0)
         return used.size > 1 and all(
             # Symmetry of the Hessian: s_i'A s = s'A s_i on a quadratic.
-            abs(dot(Y[i], s) - dot(S[i], y)) <= MAX_ASYMMETRY * math.sqrt(max(own[i] * sy, 0.0))
+            abs(dot(Y[i], s) - dot(S[i], y))
+            <= MAX_ASYMMETRY * math.sqrt(max(own[i] * sy, 0.0))
             for i in used
         )
 
@@ -285,7 +330,10 @@ class PairMemory(NamedTuple):
         own, lengths = self.products[:2]
         # A compact memory has s'y on the diagonal of its first Gram matrix.
         if not own.size:
-            own, lengths = self.gram[0].diagonal(), np.array([dot(s, s) for s in self.pairs[0]])
+            own, lengths = (
+                self.gram[0].diagonal(),
+                np.array([dot(s, s) for s in self.pairs[0]]),
+            )
         known = own > 0.0
         return float(np.max(lengths[known] / own[known], initial=0.0)) or math.inf
 
@@ -305,9 +353,12 @@ class PairMemory(NamedTuple):
 
 def _initial_diagonal(problem: Problem | None, theta0: Array) -> Array:
     """Return 1 / curvature_diagonal(theta0), checked."""
-    diagonal = np.asarray(extra(problem, "curvature_diagonal")(theta0), dtype=theta0.dtype)
+    diagonal = np.asarray(
+        extra(problem, "curvature_diagonal")(theta0), dtype=theta0.dtype
+    )
     require(
-        diagonal.shape == theta0.shape and bool(np.all(diagonal > 0) and np.all(np.isfinite(diagonal))),
+        diagonal.shape == theta0.shape
+        and bool(np.all(diagonal > 0) and np.all(np.isfinite(diagonal))),
         "curvature_diagonal(theta) must return one positive finite number per coordinate of theta.",
     )
     return 1.0 / diagonal
@@ -345,9 +396,13 @@ class CompactMemories(Checked):
         """Return a memory without pairs."""
         return PairMemory.compact(self.memory, theta0, self.initial_scale, problem)
 
-    def consider(self, memory: PairMemory, theta: Array, theta_old: Array, g: Array, g_old: Array) -> bool:
+    def consider(
+        self, memory: PairMemory, theta: Array, theta_old: Array, g: Array, g_old: Array
+    ) -> bool:
         """Offer the pair (theta - theta_old, g - g_old); return whether it was admitted."""
-        return memory.consider(self.rule, self.initial_scale == "pair", theta, theta_old, g, g_old)
+        return memory.consider(
+            self.rule, self.initial_scale == "pair", theta, theta_old, g, g_old
+        )
 
     def clear(self, memory: PairMemory) -> None:
         """Remove all pairs, and with them the H0 that follows the newest."""

@@ -131,7 +131,11 @@ class Metric(Protocol):
 
 
 def advance(
-    walk: Walk, metric: Metric, at: Array | None, value: float, ask: Callable[[Array], float] | None
+    walk: Walk,
+    metric: Metric,
+    at: Array | None,
+    value: float,
+    ask: Callable[[Array], float] | None,
 ) -> Trial:
     """Judge the trial, set the next one in `walk.theta`, and return the new knowledge.
 
@@ -186,7 +190,9 @@ def advance(
     if fine:
         # No curvature was seen and U still falls: the next step is twice as long.
         straight = not paired and b < 0.0
-        trial = trial._replace(stride=max(trial.stride, length), unseen=0 if seen else trial.unseen + 1)
+        trial = trial._replace(
+            stride=max(trial.stride, length), unseen=0 if seen else trial.unseen + 1
+        )
         trial = _keep(walk, metric, at, trial.value + rise if drowned else value, trial)
         far = max(trial.stride, math.sqrt(sum_of_squares(base)))
         # The step after the first is the first that knows any curvature: let it go.
@@ -222,7 +228,9 @@ def _see(
         return value, True
     if ask is None:
         return guess, True
-    near = math.sqrt(sum_of_squares(g)) * max(1.0, math.sqrt(sum_of_squares(walk.theta)))
+    near = math.sqrt(sum_of_squares(g)) * max(
+        1.0, math.sqrt(sum_of_squares(walk.theta))
+    )
     # Skip the evaluation of U only where nothing has failed and the slope has at least halved.
     calm = trial.failures == 0 and trial.unseen < MAX_UNSEEN and abs(b) <= -0.5 * a
     if calm and near > NEAR_STATIONARY * max(1.0, abs(guess)) and metric.fits(step, y):
@@ -243,14 +251,23 @@ def _keep(walk: Walk, metric: Metric, at: Array, value: float, trial: Trial) -> 
     if trial.kept == 0:
         trial = trial._replace(first_norm=max(norm, trial.first_norm))
     if value < least or norm < LESS * trial.best_norm:
-        trial = trial._replace(best_value=min(value, trial.best_value), best_norm=norm, idle=0)
+        trial = trial._replace(
+            best_value=min(value, trial.best_value), best_norm=norm, idle=0
+        )
     if trial.unseen == 0:
         trial = trial._replace(recent=(*trial.recent[1:], value))
-    return trial._replace(value=value, kept=trial.kept + 1, failures=0, restarted=False, stalled=False)
+    return trial._replace(
+        value=value, kept=trial.kept + 1, failures=0, restarted=False, stalled=False
+    )
 
 
 def _fail(
-    walk: Walk, metric: Metric, trial: Trial, step: Array, ask: Callable[[Array], float] | None, shrink: float
+    walk: Walk,
+    metric: Metric,
+    trial: Trial,
+    step: Array,
+    ask: Callable[[Array], float] | None,
+    shrink: float,
 ) -> Trial:
     """Go back to where U is known, or along the step, or, where neither helps, down the gradient."""
     if trial.unseen and ask is not None:
@@ -260,7 +277,9 @@ def _fail(
         if not value <= highest + rounding:
             walk.base[...], walk.at_base[...] = walk.anchor[0], walk.anchor[1:]
             metric.forget()
-            return _aim(walk, metric, trial._replace(value=trial.anchored, stride=0.0), math.inf)
+            return _aim(
+                walk, metric, trial._replace(value=trial.anchored, stride=0.0), math.inf
+            )
         trial = trial._replace(value=value, recent=(*trial.recent[1:], value))
     trial = trial._replace(failures=trial.failures + 1)
     # The second half of the failures shrink by the most, so that a bad direction ends soon.
@@ -268,7 +287,9 @@ def _fail(
     np.add(walk.base, step, out=walk.theta)
     # A step below the precision of theta would be tried forever.
     moves = bool((walk.theta != walk.base).any())
-    worn = (trial.failures >= MAX_FAILURES and not trial.restarted) or trial.idle >= 2 * MAX_IDLE
+    worn = (
+        trial.failures >= MAX_FAILURES and not trial.restarted
+    ) or trial.idle >= 2 * MAX_IDLE
     return trial if moves and not worn else _restart(walk, metric, trial)
 
 
@@ -283,7 +304,9 @@ def _restart(walk: Walk, metric: Metric, trial: Trial) -> Trial:
     return _aim(walk, metric, trial, math.inf)
 
 
-def _aim(walk: Walk, metric: Metric, trial: Trial, longest: float, least: float = 0.0) -> Trial:
+def _aim(
+    walk: Walk, metric: Metric, trial: Trial, longest: float, least: float = 0.0
+) -> Trial:
     """Set the next trial: theta = base - H g, its step between `least` and `longest`; or a first step."""
     g, base = walk.at_base[0], walk.base
     norm = math.sqrt(sum_of_squares(g))
@@ -300,11 +323,15 @@ def _aim(walk: Walk, metric: Metric, trial: Trial, longest: float, least: float 
         if not (0.0 < length < math.inf and dot(g, step) > 0.0):
             return _restart(walk, metric, trial)
         # -H g, shortened to `longest`, or lengthened to `least`.
-        step *= step.dtype.type(-max(min(1.0, longest / length), min(least, longest) / length))
+        step *= step.dtype.type(
+            -max(min(1.0, longest / length), min(least, longest) / length)
+        )
     else:
         far = math.sqrt(sum_of_squares(base))
         # Without a scale: a decrease of U by 1 (1 / |g|) or FIRST of |base|, at most max(1, |base|).
-        length = max(min(max(1.0 / norm, FIRST * far), max(1.0, far)), 2.0 * trial.stride, least)
+        length = max(
+            min(max(1.0 / norm, FIRST * far), max(1.0, far)), 2.0 * trial.stride, least
+        )
         np.multiply(g, step.dtype.type(-min(length, longest) / norm), out=step)
     np.add(base, step, out=walk.theta)
     return trial if (walk.theta != base).any() else _restart(walk, metric, trial)
@@ -323,7 +350,12 @@ def accept_as_base(walk: Walk, metric: Metric, at: Array, value: float) -> Trial
     """
     trial = walk.trial
     norm = max(math.sqrt(sum_of_squares(at[0])), trial.first_norm)
-    fresh = Trial((-math.inf,) * len(trial.recent), kept=trial.kept, stride=trial.stride, first_norm=norm)
+    fresh = Trial(
+        (-math.inf,) * len(trial.recent),
+        kept=trial.kept,
+        stride=trial.stride,
+        first_norm=norm,
+    )
     return _keep(walk, metric, at, value, fresh)
 
 
@@ -331,11 +363,20 @@ def aim_from_base(walk: Walk, metric: Metric, trial: Trial | None = None) -> Tri
     """Set the next trial from the base; `trial` replaces the knowledge that the walk holds."""
     trial = walk.trial if trial is None else trial
     far = max(trial.stride, math.sqrt(sum_of_squares(walk.base)))
-    return _aim(walk, metric, trial, (STEP_GROWTH if trial.kept > 2 else FIRST_STEP_GROWTH) * far)
+    return _aim(
+        walk,
+        metric,
+        trial,
+        (STEP_GROWTH if trial.kept > 2 else FIRST_STEP_GROWTH) * far,
+    )
 
 
 def rebase(
-    walk: Walk, metric: Metric, at: Array, value: float, ask: Callable[[Array], float] | None
+    walk: Walk,
+    metric: Metric,
+    at: Array,
+    value: float,
+    ask: Callable[[Array], float] | None,
 ) -> Trial:
     """Make the trial the base whatever U was, because the objective has changed; the memory stays."""
     if math.isnan(value):
@@ -350,4 +391,6 @@ def standing(walk: Walk) -> Standing | None:
         return None
     norm = math.sqrt(sum_of_squares(walk.at_base[0]))
     decrease = 0.5 * norm * norm * trial.softness if norm > 0.0 else 0.0
-    return Standing(walk.base, trial.value, norm, trial.first_norm, decrease, trial.stalled)
+    return Standing(
+        walk.base, trial.value, norm, trial.first_norm, decrease, trial.stalled
+    )

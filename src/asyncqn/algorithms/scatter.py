@@ -52,7 +52,9 @@ def note_update(scatter: Scatter, update: Array) -> Scatter:
         scatter.last[:] = update
         return scatter._replace(seen=seen)
     # 1 / k for the first WINDOW differences is the plain mean; then old ones fade.
-    largest = note_difference(scatter.D, scatter.last, update, 1.0 / min(seen - 1, WINDOW))
+    largest = note_difference(
+        scatter.D, scatter.last, update, 1.0 / min(seen - 1, WINDOW)
+    )
     return scatter._replace(seen=seen, largest=float(largest))
 
 
@@ -62,4 +64,11 @@ def add_step(theta: Array, scale: float, step: Array, scatter: Scatter) -> None:
         add_scaled(theta, scale, step)
     else:
         # The bound 1 / k on the flattest coordinate, as the formula at the top says.
-        add_lengthened(theta, scale, step, scatter.D, scatter.largest, float(min(scatter.seen, WINDOW)))
+        add_lengthened(
+            theta,
+            scale,
+            step,
+            scatter.D,
+            scatter.largest,
+            float(min(scatter.seen, WINDOW)),
+        )

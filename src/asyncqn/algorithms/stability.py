@@ -46,7 +46,9 @@ def _probe_rows(problem: Problem) -> Rows:
 
 
 def largest_curvature(
-    problem: Problem, theta: Array, precondition: Callable[[Array, Array], Any] | None = None
+    problem: Problem,
+    theta: Array,
+    precondition: Callable[[Array, Array], Any] | None = None,
 ) -> float:
     """Return the largest eigenvalue of C' (Hessian of U) C, by power iteration on differences of gradients.
 
@@ -90,7 +92,11 @@ def gradient_at(problem: Problem, theta: Array) -> Array:
 
 
 def advise(
-    algorithm: Algorithm, problem: Problem, theta0: Array, workers: int, locals_: Sequence[Any]
+    algorithm: Algorithm,
+    problem: Problem,
+    theta0: Array,
+    workers: int,
+    locals_: Sequence[Any],
 ) -> str:
     """Return one sentence on the likely cause of a divergence and what to change."""
     # From the surest cause to the least sure: bad data explain a divergence better than any step size.

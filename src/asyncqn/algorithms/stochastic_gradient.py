@@ -84,7 +84,9 @@ class StochasticGradient(Checked):
         # Each eigendirection of U is x_{n+1} = x_n - h lambda x_{n-l}: the stiffest one limits h.
         return delay_limit(max(workers - 1, 0)) / max(curvature, 1e-300)
 
-    def advice(self, problem: Problem, theta0: Array, workers: int, locals_: Sequence[Any]) -> str:
+    def advice(
+        self, problem: Problem, theta0: Array, workers: int, locals_: Sequence[Any]
+    ) -> str:
         # Only after a divergence: the estimate costs a dozen gradients.
         curvature = largest_curvature(problem, theta0)
         limit = self.step_limit(curvature, workers)
@@ -126,7 +128,9 @@ class ScatterGradient(StochasticGradient):
         """Return the factor on an update of this staleness."""
         return 1.0
 
-    def apply(self, iterate: ScatterIterate, updates: Sequence[Update], commit: Commit) -> ScatterIterate:
+    def apply(
+        self, iterate: ScatterIterate, updates: Sequence[Update], commit: Commit
+    ) -> ScatterIterate:
         theta, scatter = iterate
         for update, staleness in zip(updates, commit.staleness):
             scatter = note_update(scatter, update.d_theta)

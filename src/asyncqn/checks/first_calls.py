@@ -78,8 +78,14 @@ def compare_functions(problem: Problem, theta0: Array, *, strict: bool = False) 
     except NothingToJudge as nothing:
         if strict:
             cause = nothing.__cause__
-            reason = "it is not finite" if cause is None else f"{type(cause).__name__}: {cause}"
-            raise BadInput(f"{calls.name} cannot be checked near theta ({reason}).") from cause
+            reason = (
+                "it is not finite"
+                if cause is None
+                else f"{type(cause).__name__}: {cause}"
+            )
+            raise BadInput(
+                f"{calls.name} cannot be checked near theta ({reason})."
+            ) from cause
 
 
 class _Slope(NamedTuple):
@@ -105,7 +111,9 @@ class _Slope(NamedTuple):
 class _Comparison:
     """The checks of one problem from one start."""
 
-    def __init__(self, calls: ObservedCalls, theta0: Array, rng: np.random.Generator) -> None:
+    def __init__(
+        self, calls: ObservedCalls, theta0: Array, rng: np.random.Generator
+    ) -> None:
         self.calls, self.theta0, self.rng = calls, theta0, rng
         self.name, self.n = calls.name, int(calls.problem.n_data)
         self.eps = float(np.finfo(theta0.dtype).eps)
@@ -139,7 +147,9 @@ class _Comparison:
 
     def _samples(self) -> tuple[Rows, Rows]:
         """Return two small samples; the last row of the second is the first row of the first."""
-        drawn = self.rng.choice(self.n, min(self.n, 2 * _ROWS_PER_SAMPLE - 1), replace=False).astype(np.int64)
+        drawn = self.rng.choice(
+            self.n, min(self.n, 2 * _ROWS_PER_SAMPLE - 1), replace=False
+        ).astype(np.int64)
         half = (drawn.size + 1) // 2
         return drawn[:half], np.append(drawn[half:], drawn[0])
 
@@ -154,7 +164,9 @@ class _Comparison:
             not bool((np.isnan(second) & ~np.isnan(first)).any()),
             f"{self.name}.grad reads out, or leaves entries of it unwritten: write every one, out[:] = ...",
         )
-        raise BadInput(f"{self.name}.grad is not pure: the same theta and rows gave other bits.")
+        raise BadInput(
+            f"{self.name}.grad is not pure: the same theta and rows gave other bits."
+        )
 
     def _move_away(self) -> None:
         """Choose `theta` near the start, nearer where the objective is not finite."""
@@ -189,7 +201,9 @@ class _Comparison:
             # The same equation without the shared row: if it holds now, that row was the only fault.
             off = a * gA + (b - 1) * gB - (c - 1) * gC
             if _norm(off) <= allowed:
-                raise BadInput(f"{self.name}.grad does not count a row that occurs twice as two.")
+                raise BadInput(
+                    f"{self.name}.grad does not count a row that occurs twice as two."
+                )
             # Unscaled sums add up but for the prior p, which 2 grad(A) - grad(A with A) isolates.
             if _norm(gA + gB - gC - (2 * gA - twice)) <= allowed / c:
                 raise BadInput(f"{self.name}.grad does not scale the rows: {scale}.")
@@ -206,7 +220,9 @@ class _Comparison:
     def _whole_gradient(self) -> Vector:
         """Return the gradient over all rows, as the weighted mean over parts that `_check_rows` allows."""
         parts = np.array_split(np.arange(self.n), -(-self.n // _ROWS_PER_CALL))
-        whole = sum(part.size / self.n * self.calls.grad(self.theta, part) for part in parts)
+        whole = sum(
+            part.size / self.n * self.calls.grad(self.theta, part) for part in parts
+        )
         return _finite(np.asarray(whole))
 
     # -- value_rows and grad_with_value
@@ -231,7 +247,8 @@ class _Comparison:
                 f"{name}.grad_with_value returns {value:.6g} where {name}.value_rows says {vC:.6g}.",
             )
             require(
-                _norm(gradient - self.gradient) <= self.rows_tolerance * _norm(self.gradient),
+                _norm(gradient - self.gradient)
+                <= self.rows_tolerance * _norm(self.gradient),
                 f"{name}.grad_with_value writes another gradient than {name}.grad.",
             )
         mean = f"one of {name}.value and {name}.value_rows is a mean over the data and the other a sum"
@@ -240,7 +257,10 @@ class _Comparison:
             allowed = self.value_tolerance * (abs(whole) + abs(self.value) + abs(vC))
             if math.isfinite(whole) and abs(whole - self.value) > allowed:
                 pair = sorted((abs(whole), abs(self.value)))
-                require(n == 1 or not _near(pair[0] * n, pair[1], 1e-3), f"{mean}: both must be the sum.")
+                require(
+                    n == 1 or not _near(pair[0] * n, pair[1], 1e-3),
+                    f"{mean}: both must be the sum.",
+                )
                 raise BadInput(
                     f"{name}.value_rows of all rows is {whole:.6g} where {name}.value is {self.value:.6g}: a "
                     "term, such as the prior, is in one of them alone."
@@ -259,9 +279,13 @@ class _Comparison:
             return
         none = np.zeros_like(g)
         # Random, with a share along theta alone.
-        others = [self._slope(function, rows, g, self._direction(none)) for _ in range(3)]
+        others = [
+            self._slope(function, rows, g, self._direction(none)) for _ in range(3)
+        ]
         slopes = [slope for slope in [first, *others] if slope.wrong]
-        if len(slopes) >= 3 and any(self._vanishes(function, rows, g, slope) for slope in slopes):
+        if len(slopes) >= 3 and any(
+            self._vanishes(function, rows, g, slope) for slope in slopes
+        ):
             warnings.warn(
                 f"finite differences cannot tell whether {self.name}.grad is the gradient of {function}, "
                 "which oscillates too fast for them; the run continues without this check.",
@@ -271,7 +295,9 @@ class _Comparison:
         elif len(slopes) >= 3:
             raise BadInput(_mistake(self.name, function, self.n, slopes, self.theta))
 
-    def _slope(self, function: str, rows: Rows | None, g: Vector, direction: Vector) -> _Slope:
+    def _slope(
+        self, function: str, rows: Rows | None, g: Vector, direction: Vector
+    ) -> _Slope:
         """Measure the slope along `direction`, over shorter steps while curvature or noise shows.
 
         A wrong gradient is off in proportion to the step, noise and curvature are not: only what two step
@@ -295,7 +321,9 @@ class _Comparison:
             raise NothingToJudge
         return before._replace(unsure=math.inf)
 
-    def _vanishes(self, function: str, rows: Rows | None, g: Vector, slope: _Slope) -> bool:
+    def _vanishes(
+        self, function: str, rows: Rows | None, g: Vector, slope: _Slope
+    ) -> bool:
         """Return whether the difference of values and gradient vanishes over much shorter steps.
 
         A wrong gradient is off by the same share over every step that rounding allows.  Where values
@@ -304,28 +332,46 @@ class _Comparison:
         theta, off = self.theta.astype(np.float64), abs(slope.share_off)
         direction, agreed = slope.step / _norm(slope.step) * _norm(self.reach), 0
         for length in 10 * self.eps**0.25 / 4.0 ** np.arange(4, 15):
-            left, right = ((theta + k * length * direction).astype(self.theta.dtype) for k in (-1, 1))
+            left, right = (
+                (theta + k * length * direction).astype(self.theta.dtype)
+                for k in (-1, 1)
+            )
             near = right.astype(np.float64) - left.astype(np.float64)
             U = [self.calls.number(function, point, rows) for point in (left, right)]
             # 16 eps |U| is a generous bound on the rounding of a sum over a few rows.
             rounding, size = 16 * self.eps * max(map(abs, U)), _norm(near)
-            if not (size > 0.0 and math.isfinite(rounding) and rounding <= 0.1 * off * size):
+            if not (
+                size > 0.0 and math.isfinite(rounding) and rounding <= 0.1 * off * size
+            ):
                 return False
-            agreed = agreed + 1 if abs(U[1] - U[0] - float(g @ near)) <= 0.1 * off * size else 0
+            agreed = (
+                agreed + 1
+                if abs(U[1] - U[0] - float(g @ near)) <= 0.1 * off * size
+                else 0
+            )
             if agreed == 3:  # one may agree by chance
                 return True
         return False
 
-    def _measured(self, function: str, rows: Rows | None, g: Vector, d: Vector) -> tuple[_Slope | None, bool]:
+    def _measured(
+        self, function: str, rows: Rows | None, g: Vector, d: Vector
+    ) -> tuple[_Slope | None, bool]:
         """Return the slope from differences over d and 2d, and whether they show no more than rounding.
 
         The slope is None if a value is not finite.
         """
         theta, calls = self.theta.astype(np.float64), self.calls
         points = [(theta + k * d).astype(self.theta.dtype) for k in (-2, -1, 0, 1, 2)]
-        here = self.value if rows is None else self.rows_value  # U(theta), known for every step length
-        U = [here if k == 2 else calls.number(function, point, rows) for k, point in enumerate(points)]
-        left, right = ([point.astype(np.float64) for point in points[k : k + 2]] for k in (0, 3))
+        here = (
+            self.value if rows is None else self.rows_value
+        )  # U(theta), known for every step length
+        U = [
+            here if k == 2 else calls.number(function, point, rows)
+            for k, point in enumerate(points)
+        ]
+        left, right = (
+            [point.astype(np.float64) for point in points[k : k + 2]] for k in (0, 3)
+        )
         # The steps as rounded to theta's type, not as intended: in float32 they differ.
         near, far = right[0] - left[1], right[1] - left[0]
         off_near, off_far = U[3] - U[1] - float(g @ near), U[4] - U[0] - float(g @ far)
@@ -335,7 +381,9 @@ class _Comparison:
         rough = 2 * abs(U[0] + U[4] - 4 * (U[1] + U[3]) + 6 * U[2])
         rounding = 16 * self.eps * max(map(abs, U))
         size = max(self.gradient_size, _norm(g)) if g.any() else 0.0
-        unsure = 2 * (bent + rough + rounding) + self.slope_tolerance * size * _norm(near)
+        unsure = 2 * (bent + rough + rounding) + self.slope_tolerance * size * _norm(
+            near
+        )
         if not math.isfinite(unsure):
             return None, False
         slope = _Slope(near, float(g @ near) + off, float(g @ near), unsure)
@@ -360,7 +408,9 @@ class _Comparison:
         """
         n, name, calls = self.n, self.name, self.calls
         drawn = self.rng.choice(n, 5 * _ROWS_FOR_MEAN, replace=False).astype(np.int64)
-        first, *others = (_finite(calls.grad(self.theta, part)) for part in np.array_split(drawn, 5))
+        first, *others = (
+            _finite(calls.grad(self.theta, part)) for part in np.array_split(drawn, 5)
+        )
         if not first.any():
             raise NothingToJudge
         direction = first * (_norm(self.reach) / _norm(first))
@@ -376,24 +426,34 @@ class _Comparison:
 def _factors(name: str, function: str, n: int) -> list[tuple[float, str]]:
     """Return the ratios of U's slope to the gradient's that common mistakes cause, each with its sentence."""
     grad, value = f"{name}.grad", f"{name}.{function}"
-    sign = (-1.0, f"{grad} has the wrong sign: it points down where {value} rises, so write out[:] = -out.")
+    sign = (
+        -1.0,
+        f"{grad} has the wrong sign: it points down where {value} rises, so write out[:] = -out.",
+    )
     mean = (
         float(n),
         f"{grad} is a mean over the rows where {value} is a sum: multiply the sum over the rows by n_data / "
         "len(rows), not by 1 / len(rows).",
     )
-    total = (1.0 / n, f"{value} is a mean over the data where {grad} is of the sum: both must be of the sum.")
+    total = (
+        1.0 / n,
+        f"{value} is a mean over the data where {grad} is of the sum: both must be of the sum.",
+    )
     return [sign] if n < 3 else [mean, total, sign]
 
 
-def _mistake(name: str, function: str, n: int, slopes: list[_Slope], theta: Array) -> str:
+def _mistake(
+    name: str, function: str, n: int, slopes: list[_Slope], theta: Array
+) -> str:
     """Return the sentence for slopes that disagree, by the first mistake that explains them.
 
     A mistake is a factor between U's slopes and the gradient's, or a missing prior, sought as c theta'd, as a
     Gaussian prior has it.
     """
     values, gradients = (np.array([slope[i] for slope in slopes]) for i in (1, 2))
-    priors = np.array([float(theta.astype(np.float64) @ slope.step) for slope in slopes])
+    priors = np.array(
+        [float(theta.astype(np.float64) @ slope.step) for slope in slopes]
+    )
     unsure = np.array([slope.unsure for slope in slopes])
 
     def explained(factor: float, with_prior: bool) -> bool:

@@ -37,13 +37,20 @@ def ess(chains: Sequence[Array]) -> Array:
     """Return the effective number of draws in the bulk of every parameter, over all chains."""
     halves = _halves(chains)
     scores = NormalScores(sum(map(len, halves)))
-    return np.array([_ess(scores.of([half[:, i] for half in halves])) for i in range(halves[0].shape[1])])
+    return np.array(
+        [
+            _ess(scores.of([half[:, i] for half in halves]))
+            for i in range(halves[0].shape[1])
+        ]
+    )
 
 
 def ess_of_mean(chains: Sequence[Array]) -> Array:
     """Return the effective number of draws for the mean of every parameter, without ranks."""
     halves = _halves(chains)
-    return np.array([_ess([half[:, i] for half in halves]) for i in range(halves[0].shape[1])])
+    return np.array(
+        [_ess([half[:, i] for half in halves]) for i in range(halves[0].shape[1])]
+    )
 
 
 class NormalScores:
@@ -52,7 +59,9 @@ class NormalScores:
     def __init__(self, n: int) -> None:
         inverse = NormalDist().inv_cdf
         # Ranks are multiples of 1/2, because ties share a mean rank: the table is indexed by twice the rank.
-        self._table = np.array([inverse((0.5 * r - 0.375) / (n + 0.25)) for r in range(2, 2 * n + 1)])
+        self._table = np.array(
+            [inverse((0.5 * r - 0.375) / (n + 0.25)) for r in range(2, 2 * n + 1)]
+        )
 
     def of(self, columns: Sequence[Array]) -> list[Array]:
         numbers = np.concatenate(columns)
@@ -110,7 +119,9 @@ def _ess(columns: Sequence[Array]) -> float:
     if not within > 0.0:
         return math.nan
     autocovariance, weights = np.zeros(longest), np.zeros(longest)
-    for weight, column in zip(share, columns):  # a lag is seen by the chains that are longer than it
+    for weight, column in zip(
+        share, columns
+    ):  # a lag is seen by the chains that are longer than it
         autocovariance[: column.size] += weight * _autocovariance(column)
         weights[: column.size] += weight
     autocovariance /= weights
@@ -124,6 +135,10 @@ def _ess(columns: Sequence[Array]) -> float:
     pairs = rho[:last:2] + rho[1:last:2]
     negative = np.flatnonzero(pairs < 0.0)
     end = int(negative[0]) if negative.size else pairs.size - 1
-    tau = -1.0 + 2.0 * float(np.minimum.accumulate(pairs[:end]).sum()) + max(float(rho[2 * end]), 0.0)
+    tau = (
+        -1.0
+        + 2.0 * float(np.minimum.accumulate(pairs[:end]).sum())
+        + max(float(rho[2 * end]), 0.0)
+    )
     # Antithetic chains may be worth more than their draws, but at most by a factor log10 of their number.
     return total / max(tau, 1.0 / math.log10(total))

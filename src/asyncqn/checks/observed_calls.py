@@ -45,7 +45,11 @@ class ObservedCalls:
         out = np.full_like(theta, fill)
         returned = self._call("grad", theta, rows, out)
         if fill == MARK and bool((out == out.dtype.type(MARK)).all()):
-            came = f" (it returns {_shown(returned)} instead)" if returned is not None else ""
+            came = (
+                f" (it returns {_shown(returned)} instead)"
+                if returned is not None
+                else ""
+            )
             raise BadInput(
                 f"{self.name}.grad leaves the array out unchanged{came}: write the gradient, out[:] = ..."
             )
@@ -63,7 +67,9 @@ class ObservedCalls:
                 return float(result)
         except (TypeError, ValueError):
             pass
-        raise BadInput(f"{self.name}.{function} must return a number, not {_shown(result)}.")
+        raise BadInput(
+            f"{self.name}.{function} must return a number, not {_shown(result)}."
+        )
 
     def _call(self, function: str, theta: Array, rows: Rows | None, *out: Array) -> Any:
         given = theta.copy()
@@ -92,4 +98,10 @@ class ObservedCalls:
 
 def _shown(value: Any) -> str:
     shape = getattr(value, "shape", None)
-    return f"an array of shape {shape}" if shape else f"{value!r}" if value is None else type(value).__name__
+    return (
+        f"an array of shape {shape}"
+        if shape
+        else f"{value!r}"
+        if value is None
+        else type(value).__name__
+    )

@@ -82,8 +82,12 @@ def check_problem(
     if travel:
         _check_travel(name, problem, theta, everything[:7])
     # Steps so short that no problem diverges: the run is about bits, not about descent.
-    steps = AsyncSGD(h=1e-6 / (1.0 + float(np.abs(g).max())), batch=min(4, int(problem.n_data)))
-    return {kind: try_engine(kind, steps, problem, 2, 20, seed, name) for kind in engines}
+    steps = AsyncSGD(
+        h=1e-6 / (1.0 + float(np.abs(g).max())), batch=min(4, int(problem.n_data))
+    )
+    return {
+        kind: try_engine(kind, steps, problem, 2, 20, seed, name) for kind in engines
+    }
 
 
 def _gradient(problem: Problem, theta: Array, rows: Rows) -> Array:
@@ -92,7 +96,9 @@ def _gradient(problem: Problem, theta: Array, rows: Rows) -> Array:
     return out
 
 
-def _check_subsamples(name: str, problem: Problem, theta: Array, g: Array, everything: Rows) -> None:
+def _check_subsamples(
+    name: str, problem: Problem, theta: Array, g: Array, everything: Rows
+) -> None:
     """Check that the gradients of blocks, each weighted by its share of the rows, add up to the whole one."""
     n = everything.size
     # Rounding of a sum over the rows, with room for users' own algorithms of summation.
@@ -109,7 +115,10 @@ def _check_subsamples(name: str, problem: Problem, theta: Array, g: Array, every
         f"{name}.grad is not unbiased: averaged over all subsamples it is off by {off:.3g}; scale the "
         "data's share by n_data / len(rows) and count the prior once.",
     )
-    once, twice = (_gradient(problem, theta, np.array(rows)).astype(np.float64) for rows in ([0], [0, 0]))
+    once, twice = (
+        _gradient(problem, theta, np.array(rows)).astype(np.float64)
+        for rows in ([0], [0, 0])
+    )
     require(
         float(np.linalg.norm(twice - once)) <= tolerance * float(np.linalg.norm(once)),
         f"{name}.grad does not count a row that occurs twice as two.",
@@ -121,24 +130,37 @@ def _check_extras(name: str, problem: Problem, theta: Array, seed: int) -> None:
     if initial is not None:
         # Two generators in the same state: equal draws show that no other randomness is used.
         starts = [np.asarray(initial(np.random.default_rng(seed))) for _ in range(2)]
-        require(starts[0].shape == theta.shape, f"{name}.initial must return a vector of dim numbers.")
-        require(_bits(starts[0]) == _bits(starts[1]), f"{name}.initial must draw from its argument alone.")
+        require(
+            starts[0].shape == theta.shape,
+            f"{name}.initial must return a vector of dim numbers.",
+        )
+        require(
+            _bits(starts[0]) == _bits(starts[1]),
+            f"{name}.initial must draw from its argument alone.",
+        )
     curvature = extra(problem, "curvature_diagonal")
     if curvature is not None:
         diagonal = np.asarray(curvature(theta))
         require(
-            diagonal.shape == theta.shape and bool((diagonal > 0).all() and np.isfinite(diagonal).all()),
+            diagonal.shape == theta.shape
+            and bool((diagonal > 0).all() and np.isfinite(diagonal).all()),
             f"{name}.curvature_diagonal must return one positive finite number per coordinate.",
         )
     optimum = extra(problem, "optimum")
     if optimum is not None:
         U = float(problem.value(theta))
         slack = 1e3 * float(np.finfo(theta.dtype).eps) * (1.0 + abs(U))
-        require(optimum - slack <= U, f"{name}.optimum = {optimum:.6g} is above a value it takes, {U:.6g}.")
+        require(
+            optimum - slack <= U,
+            f"{name}.optimum = {optimum:.6g} is above a value it takes, {U:.6g}.",
+        )
     metrics = extra(problem, "metrics")
     if metrics is not None:
         require(
-            all(isinstance(key, str) and np.ndim(value) == 0 for key, value in metrics(theta).items()),
+            all(
+                isinstance(key, str) and np.ndim(value) == 0
+                for key, value in metrics(theta).items()
+            ),
             f"{name}.metrics must return a dict from names to single numbers.",
         )
 
@@ -148,13 +170,17 @@ def _check_travel(name: str, problem: Problem, theta: Array, rows: Rows) -> None
         # Tried here first, for a message that names the class and not a process.
         pickle.dumps(problem)
     except Exception as error:  # whatever the class's own __reduce__ may raise
-        raise BadInput(f"{name} cannot be pickled, so it cannot travel to a worker ({error}).") from None
+        raise BadInput(
+            f"{name} cannot be pickled, so it cannot travel to a worker ({error})."
+        ) from None
     try:
         there = gradient_elsewhere(problem, theta, rows)
     except NotTried:
         return  # the engines say why
     except BadInput as error:
-        raise BadInput(f"{name} does not work in another process ({str(error).rstrip('.')}).") from None
+        raise BadInput(
+            f"{name} does not work in another process ({str(error).rstrip('.')})."
+        ) from None
     require(
         there == _gradient(problem, theta, rows).tobytes(),
         f"{name}.grad gives other bits in another process.",
@@ -197,16 +223,32 @@ def check_algorithm(
         For each engine "passed", or "not tried: " and the reason, such as a package that is not installed.
     """
     name = type(algorithm).__name__
-    called = ("check", "init", "init_worker", "step", "learn", "forget", "apply", "counters")
+    called = (
+        "check",
+        "init",
+        "init_worker",
+        "step",
+        "learn",
+        "forget",
+        "apply",
+        "counters",
+    )
     for attribute in ("stages", *called):
-        require(hasattr(algorithm, attribute), f"{name} is not an algorithm: it has no '{attribute}'.")
+        require(
+            hasattr(algorithm, attribute),
+            f"{name} is not an algorithm: it has no '{attribute}'.",
+        )
     check_stages(algorithm.stages, name)
     try:
         copied = pickle.loads(pickle.dumps(algorithm))  # noqa: S301 - made in this line
     except Exception as error:
-        raise BadInput(f"{name} cannot be pickled, so it cannot travel to a worker ({error}).") from None
+        raise BadInput(
+            f"{name} cannot be pickled, so it cannot travel to a worker ({error})."
+        ) from None
     check_fit(algorithm, problem)
-    _check_functions(name, algorithm, problem, starting_point(problem, None, seed), seed)
+    _check_functions(
+        name, algorithm, problem, starting_point(problem, None, seed), seed
+    )
     most = extra(algorithm, "max_workers") or workers
     engine = Simulator(Cluster(min(workers, most), 1.0, 0.5, message=0.1, master=0.01))
     runs = [
@@ -223,14 +265,18 @@ def check_algorithm(
     except ReplayMismatch as error:
         raise BadInput(f"{name} does not replay: {error}") from None
     others = {
-        kind: try_engine(kind, algorithm, problem, min(workers, most), commits, seed, name)
+        kind: try_engine(
+            kind, algorithm, problem, min(workers, most), commits, seed, name
+        )
         for kind in engines
         if kind != "simulator"
     }
     return {"simulator": PASSED, **others}
 
 
-def _check_functions(name: str, algorithm: Algorithm, problem: Problem, theta0: Array, seed: int) -> None:
+def _check_functions(
+    name: str, algorithm: Algorithm, problem: Problem, theta0: Array, seed: int
+) -> None:
     def same(call: Callable[[], Any], kept: Any, sentence: str) -> Any:
         # Compared as bytes: NaN equals itself, and 0.0 differs from -0.0.
         before = _bits(kept)
@@ -238,16 +284,29 @@ def _check_functions(name: str, algorithm: Algorithm, problem: Problem, theta0: 
         require(_bits(kept) == before, sentence)
         return result
 
-    iterate = same(lambda: algorithm.init(theta0), theta0, f"{name}.init writes to theta0.")
+    iterate = same(
+        lambda: algorithm.init(theta0), theta0, f"{name}.init writes to theta0."
+    )
     theta = getattr(iterate, "theta", None)
-    require(isinstance(theta, np.ndarray), f"{name}.init must return a state with a field 'theta'.")
-    require(not np.shares_memory(iterate.theta, theta0), f"{name}.init must copy theta0, not keep it.")
-    require(_bits(iterate.theta) == _bits(theta0), f"{name}.init must begin at theta0, in its dtype.")
+    require(
+        isinstance(theta, np.ndarray),
+        f"{name}.init must return a state with a field 'theta'.",
+    )
+    require(
+        not np.shares_memory(iterate.theta, theta0),
+        f"{name}.init must copy theta0, not keep it.",
+    )
+    require(
+        _bits(iterate.theta) == _bits(theta0),
+        f"{name}.init must begin at theta0, in its dtype.",
+    )
     first, second, other = (algorithm.init_worker(problem, theta0) for _ in range(3))
     part = algorithm.stages[0].first_part
     task = Task(0, 0, Stream(seed, 0, 0), part)
     update = same(
-        lambda: algorithm.step(iterate, first, problem, task), iterate, f"{name}.step writes to its view."
+        lambda: algorithm.step(iterate, first, problem, task),
+        iterate,
+        f"{name}.step writes to its view.",
     )
     require(
         _bits(algorithm.step(iterate, second, problem, task)) == _bits(update),
@@ -268,14 +327,19 @@ def _check_functions(name: str, algorithm: Algorithm, problem: Problem, theta0: 
     twin, message = copy.deepcopy((iterate, update))
     commit = Commit(1, [0], problem.value, extra(problem, "inverse_metric_from"))
     after = algorithm.apply(iterate, [update], commit)
-    require(after.theta.dtype == theta0.dtype, f"{name}.apply changes the dtype of theta.")
+    require(
+        after.theta.dtype == theta0.dtype, f"{name}.apply changes the dtype of theta."
+    )
     require(
         _bits(algorithm.apply(twin, [message], commit).theta) == _bits(after.theta),
         f"{name}.apply is not a function of its arguments: equal ones gave another theta.",
     )
     state = algorithm.forget(first)
     again = algorithm.step(after, state, problem, Task(0, 1, Stream(seed, 0, 1), part))
-    require(type(again) is type(update), f"{name}.step must work after {name}.forget as before it.")
+    require(
+        type(again) is type(update),
+        f"{name}.step must work after {name}.forget as before it.",
+    )
     totals = algorithm.counters(after, [state])
     require(
         all(isinstance(total, (int, np.integer)) for total in totals.values()),

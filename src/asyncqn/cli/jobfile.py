@@ -76,14 +76,28 @@ CHOSEN = "default"
 """The name of the algorithm that `minimize` chooses."""
 
 DEFAULT_PARAMETERS: dict[str, dict[str, Any]] = {
-    "as-lbfgs": {"h": 4e-4, "gamma": 0.03, "beta": 500.0, "memory": 3, "batch": 60, "overlap": 40}
+    "as-lbfgs": {
+        "h": 4e-4,
+        "gamma": 0.03,
+        "beta": 500.0,
+        "memory": 3,
+        "batch": 60,
+        "overlap": 40,
+    }
     | {"initial_scale": 0.02, "cosine_floor": 0.4},
     "async-sgd": {"h": 5e-5, "batch": 6},
     "delay-adaptive-sgd": {"h": 5e-5, "batch": 6, "tau": 40},
     "ringmaster": {"h": 5e-5, "batch": 6, "max_delay": 80},
     "rennala": {"h": 5e-4, "batch": 6, "collect": 40},
     "async-saga": {"h": 5e-5, "parts": 60},
-    "mb-lbfgs": {"h": 0.2, "memory": 3, "batch": 6, "overlap": 2, "timeout": 20.0, "quorum": 0.75},
+    "mb-lbfgs": {
+        "h": 0.2,
+        "memory": 3,
+        "batch": 6,
+        "overlap": 2,
+        "timeout": 20.0,
+        "quorum": 0.75,
+    },
     "sgd": {"h": 2e-5, "batch": 6},
     "sgld": {"h": 2e-5, "beta": 500.0, "batch": 6},
     "lbfgs": {"memory": 10},
@@ -197,16 +211,25 @@ def paper_sections(name: str, kind: str | None) -> dict[str, dict[str, Any]]:
     return {
         "problem": dict(PROBLEM),
         "algorithm": {"kind": kind, **setting.parameters(kind)},
-        "cluster": {"workers": setting.workers, "worker_std": math.sqrt(VARIANCE), **timing(name, kind)},
+        "cluster": {
+            "workers": setting.workers,
+            "worker_std": math.sqrt(VARIANCE),
+            **timing(name, kind),
+        },
     }
 
 
-def setting_of(path: str | Path | None, overrides: Mapping[str, Section]) -> dict[str, dict[str, Any]]:
+def setting_of(
+    path: str | Path | None, overrides: Mapping[str, Section]
+) -> dict[str, dict[str, Any]]:
     """Return the sections problem, cluster and run as plain data: the file's, with `overrides` on top."""
-    sections: Mapping[str, Section] = {"cluster": DEFAULT_CLUSTER} | (_read(Path(path)) if path else {})
+    sections: Mapping[str, Section] = {"cluster": DEFAULT_CLUSTER} | (
+        _read(Path(path)) if path else {}
+    )
     # Without [algorithm] and [engine]: a study varies the former, and simulates instead of the latter.
     return {
-        name: {**sections.get(name, {}), **overrides.get(name, {})} for name in ("problem", "cluster", "run")
+        name: {**sections.get(name, {}), **overrides.get(name, {})}
+        for name in ("problem", "cluster", "run")
     }
 
 
@@ -218,37 +241,58 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     except BadInput:
         raise
     except OSError as error:
-        raise BadInput(f"the job file {path} cannot be read: {error.strerror}.") from None
+        raise BadInput(
+            f"the job file {path} cannot be read: {error.strerror}."
+        ) from None
     except RecursionError:
         raise BadInput(
             f"the job file {path} is nested too deeply: its sections must contain plain values."
         ) from None
-    except ValueError as error:  # invalid TOML, bytes that are not text, or numbers of 5,000 digits
-        raise BadInput(f"{path} is not a TOML file: {str(error).splitlines()[0].split(';')[0]}.") from None
+    except (
+        ValueError
+    ) as error:  # invalid TOML, bytes that are not text, or numbers of 5,000 digits
+        raise BadInput(
+            f"{path} is not a TOML file: {str(error).splitlines()[0].split(';')[0]}."
+        ) from None
     # The sections of a file are the fields of `Job`, so that a new one is accepted here at once.
     known = [field.name for field in dataclasses.fields(Job)]
     for name, section in sections.items():
         if name not in known:
-            what = "section" if isinstance(section, dict) else "key outside the sections"
-            raise BadInput(f"{path}: unknown {what} '{name}'; {suggestion(name, known)}.")
+            what = (
+                "section" if isinstance(section, dict) else "key outside the sections"
+            )
+            raise BadInput(
+                f"{path}: unknown {what} '{name}'; {suggestion(name, known)}."
+            )
         if not isinstance(section, dict):
-            raise BadInput(f"{path}: '{name}' must be a section: write [{name}] and its keys below it.")
+            raise BadInput(
+                f"{path}: '{name}' must be a section: write [{name}] and its keys below it."
+            )
     return sections
 
 
-def _build(sections: Mapping[str, Section], over: Mapping[str, Section], allow_imports: bool) -> Job:
+def _build(
+    sections: Mapping[str, Section], over: Mapping[str, Section], allow_imports: bool
+) -> Job:
     def section(name: str, usual: Section) -> dict[str, Any]:
         # A section of the file replaces the defaults as a whole; single options then change single keys.
         found, said = dict(sections.get(name, usual)), over.get(name, {})
         # A law of times replaces mean and standard deviation; `Cluster` refuses both together.
         if name == "cluster" and "times" in said:
-            found = {key: value for key, value in found.items() if not key.startswith("worker_")}
+            found = {
+                key: value
+                for key, value in found.items()
+                if not key.startswith("worker_")
+            }
         return {**found, **said}
 
     given, said = dict(sections.get("algorithm", {})), dict(over.get("algorithm", {}))
     algorithm = _algorithm(given, said, "problem" in sections, allow_imports)
     # A serial algorithm, such as L-BFGS, would refuse the default cluster of 40 workers.
-    usual = {**DEFAULT_CLUSTER, "workers": extra(algorithm, "max_workers") or DEFAULT_CLUSTER["workers"]}
+    usual = {
+        **DEFAULT_CLUSTER,
+        "workers": extra(algorithm, "max_workers") or DEFAULT_CLUSTER["workers"],
+    }
     return Job(
         problem=make_problem(section("problem", {}), allow_imports=allow_imports),
         algorithm=algorithm,
@@ -272,7 +316,9 @@ def make_problem(section: Section, *, allow_imports: bool = False) -> Problem:
     make = maker_of(kind, arguments)
     # `from_json` would say that an argument is missing, and not where ratings come from.
     if "ratings" in parameters_of(make) and not arguments.get("ratings"):
-        raise BadInput(f"problem '{kind}' needs ratings: name a stored set or a file of ratings.")
+        raise BadInput(
+            f"problem '{kind}' needs ratings: name a stored set or a file of ratings."
+        )
     made: Problem = from_json(make, arguments, f"problem '{kind}'")
     return made
 
@@ -287,7 +333,9 @@ def _algorithm(
     # The command line wins over the file.
     kind = over.pop("kind", given.get("kind"))
     if given and "kind" not in given:
-        raise BadInput(f"[algorithm] needs a kind: one of {', '.join(ALGORITHMS)}, or {CHOSEN}.")
+        raise BadInput(
+            f"[algorithm] needs a kind: one of {', '.join(ALGORITHMS)}, or {CHOSEN}."
+        )
     # Parameters without a kind (-p h=1e-3) refer to the default algorithm, so that they prevent the choice.
     if kind is None and described and not over:
         return None
@@ -302,31 +350,52 @@ def _algorithm(
     parameters = {**parameters, **over}
     if kind == CHOSEN:
         unused = ", ".join(parameters)
-        require(not unused, f"the algorithm '{CHOSEN}' has no parameters: leave out {unused}.")
+        require(
+            not unused,
+            f"the algorithm '{CHOSEN}' has no parameters: leave out {unused}.",
+        )
         return None
     return make_algorithm(kind, parameters, allow_imports=allow_imports)
 
 
 def _engine(given: Section, over: Section) -> dict[str, Any]:
     """Return the kind of a real engine and its given arguments; `make_engine` builds it later."""
-    require(not given or "kind" in given, f"[engine] needs a kind: one of {', '.join(REAL_ENGINES)}.")
+    require(
+        not given or "kind" in given,
+        f"[engine] needs a kind: one of {', '.join(REAL_ENGINES)}.",
+    )
     kind = over.get("kind", given.get("kind", DEFAULT_ENGINE))
-    require(kind in REAL_ENGINES, f"there is no engine {kind!r}; there are {', '.join(REAL_ENGINES)}.")
+    require(
+        kind in REAL_ENGINES,
+        f"there is no engine {kind!r}; there are {', '.join(REAL_ENGINES)}.",
+    )
     said = {**(given if kind == given.get("kind") else {}), **over}
     said.pop("kind", None)
     if not said:
-        return {"kind": kind}  # without importing its class, which may need an optional package
+        return {
+            "kind": kind
+        }  # without importing its class, which may need an optional package
     # From here on the class is imported, because only its signature knows which arguments exist.
     known = parameters_of(engine_class(kind))
     for name in [name for name in said if name not in known]:
-        require(name != "workers", "under MPI, mpiexec -n sets the number of workers: leave workers out.")
+        require(
+            name != "workers",
+            "under MPI, mpiexec -n sets the number of workers: leave workers out.",
+        )
         # A key of another engine is a likelier mistake than a misspelling, and deserves its own sentence.
-        takers = [other for other in REAL_ENGINES if name in parameters_of(engine_class(other))]
+        takers = [
+            other
+            for other in REAL_ENGINES
+            if name in parameters_of(engine_class(other))
+        ]
         require(
             not takers,
             f"{name} is for the engine {' or '.join(takers)}, not {kind}: leave it out, or choose that one.",
         )
-    return {"kind": kind, **arguments_from_json(engine_class(kind), said, f"engine '{kind}'")}
+    return {
+        "kind": kind,
+        **arguments_from_json(engine_class(kind), said, f"engine '{kind}'"),
+    }
 
 
 def _file_schema() -> dict[str, Any]:
@@ -334,7 +403,9 @@ def _file_schema() -> dict[str, Any]:
     kinds = [kind for kind, model in MODELS.items() if hasattr(model, "from_file")]
     described = msgspec.json.schema(file_type(MODELS[kinds[0]].from_file))
     (section,) = described["$defs"].values()
-    section["description"] = "A problem whose rows are in a CSV, Parquet or libsvm file."
+    section["description"] = (
+        "A problem whose rows are in a CSV, Parquet or libsvm file."
+    )
     # All linear models share `from_file`, so that one schema serves them with several kinds.
     section["properties"]["kind"] = {"enum": kinds}
     section["required"] = ["kind", *section.get("required", [])]
@@ -343,7 +414,10 @@ def _file_schema() -> dict[str, Any]:
 
 def job_schema() -> dict[str, Any]:
     """Return the JSON schema of a job file, for editors that complete and check TOML."""
-    engines = {kind: partial(engine_class(kind), workers=DEFAULT_WORKERS) for kind in REAL_ENGINES}
+    engines = {
+        kind: partial(engine_class(kind), workers=DEFAULT_WORKERS)
+        for kind in REAL_ENGINES
+    }
     engines["mpi"] = partial(engine_class("mpi"))  # mpiexec sets the number of workers
     problems = {kind: maker_of(kind, {}) for kind in MODELS}
     problem, algorithm, engine = (
@@ -352,8 +426,13 @@ def job_schema() -> dict[str, Any]:
     )
     sections = {"problem": problem, "algorithm": algorithm, "engine": engine}
     sections |= {"cluster": file_type(Cluster), "run": file_type(RunOptions)}
-    fields = [(name, Union[kind, msgspec.UnsetType], msgspec.UNSET) for name, kind in sections.items()]  # noqa: UP007
-    schema = msgspec.json.schema(msgspec.defstruct("Job", fields, forbid_unknown_fields=True))
+    fields = [
+        (name, Union[kind, msgspec.UnsetType], msgspec.UNSET)  # noqa: UP007
+        for name, kind in sections.items()
+    ]
+    schema = msgspec.json.schema(
+        msgspec.defstruct("Job", fields, forbid_unknown_fields=True)
+    )
     own = {
         "type": "object",
         "description": "Your own class, for --allow-imports, with its parameters.",
@@ -368,7 +447,14 @@ def job_schema() -> dict[str, Any]:
         "additionalProperties": False,
     }
     # msgspec describes tagged unions of known kinds; the open-ended alternatives are added by hand.
-    for name, more in (("problem", [_file_schema(), own]), ("algorithm", [own, chosen])):
+    for name, more in (
+        ("problem", [_file_schema(), own]),
+        ("algorithm", [own, chosen]),
+    ):
         section = schema["$defs"]["Job"]["properties"][name]
         schema["$defs"]["Job"]["properties"][name] = {"anyOf": [section, *more]}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "asyncqn job", **schema}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "asyncqn job",
+        **schema,
+    }

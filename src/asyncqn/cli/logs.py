@@ -46,7 +46,9 @@ def logging_to(file: Path | None, level: str | None) -> Iterator[None]:
     from asyncqn.storage import open_append
 
     if level is not None and level.lower() not in LEVELS:
-        raise BadInput(f"--log-level must be one of {', '.join(LEVELS)}, not '{level}'.")
+        raise BadInput(
+            f"--log-level must be one of {', '.join(LEVELS)}, not '{level}'."
+        )
     chosen = getattr(logging, (level or "info").upper())
     # With a file, --log-level belongs to the file, and stderr keeps to warnings.
     stderr = Stderr(chosen if level is not None and file is None else logging.WARNING)

@@ -15,7 +15,15 @@ import warnings
 from functools import partial
 from typing import Any
 
-from asyncqn.cli.ending import BAD_INPUT, ENDINGS, INTERRUPTED, Terminated, clean, complain, hearing
+from asyncqn.cli.ending import (
+    BAD_INPUT,
+    ENDINGS,
+    INTERRUPTED,
+    Terminated,
+    clean,
+    complain,
+    hearing,
+)
 from asyncqn.errors import AsyncqnError, StabilityWarning
 
 
@@ -60,7 +68,9 @@ def run_commands(package: str, name: str, arguments: list[str] | None = None) ->
     sentence, code = "", 0
     # A second Ctrl-C while the interpreter exits would print the traceback of whatever it interrupts.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
-    under_mpi = "OMPI_COMM_WORLD_RANK" in os.environ  # there mpiexec reports SIGTERM and ends all ranks
+    under_mpi = (
+        "OMPI_COMM_WORLD_RANK" in os.environ
+    )  # there mpiexec reports SIGTERM and ends all ranks
     try:
         with (
             warnings.catch_warnings(),
@@ -87,7 +97,9 @@ def _fail(sentence: str, arguments: list[str]) -> None:
         print(json.dumps({"error": clean(sentence)}), flush=True)
 
 
-def _warn(message: Warning | str, category: type[Warning], *rest: object, **more: object) -> None:
+def _warn(
+    message: Warning | str, category: type[Warning], *rest: object, **more: object
+) -> None:
     # Without the file and line of Python's own format, which mean nothing to a user of the program.
     print(f"asyncqn: warning: {clean(str(message))}", file=sys.stderr)
 
@@ -98,7 +110,9 @@ def _call(arguments: list[str], name: str, package: str) -> tuple[str, int]:
 
     from asyncqn.cli.program import program, typed_command
 
-    usage: type[Exception] = typer.BadParameter.__bases__[0]  # typer exports only this subclass of it
+    usage: type[Exception] = typer.BadParameter.__bases__[
+        0
+    ]  # typer exports only this subclass of it
     try:
         # In standalone mode typer would print errors in its own form and end the process itself.
         code = program(package).main(arguments, prog_name=name, standalone_mode=False)
@@ -110,7 +124,10 @@ def _call(arguments: list[str], name: str, package: str) -> tuple[str, int]:
         return str(error), BAD_INPUT
     except usage as error:
         if os.environ.get("OMPI_COMM_WORLD_RANK", "0") != "0":
-            return "", 0  # every rank of an MPI job has this command line; rank 0 alone reports the error
+            return (
+                "",
+                0,
+            )  # every rank of an MPI job has this command line; rank 0 alone reports the error
         return usage_sentence(error, typed_command(arguments, name, package)), BAD_INPUT
     # typer raises Abort where standard input ends inside a prompt; that counts as an interruption.
     except typer.Abort:
@@ -151,9 +168,15 @@ def _mistake(error: Exception, said: str) -> str:
     option = getattr(error, "option_name", None)
     # `nearest` is the one rule for suggestions in the whole program, so typer's own are replaced.
     if option and said.startswith("no such option"):
-        known = [name.lstrip("-") for name in getattr(error, "possibilities", None) or ()]
+        known = [
+            name.lstrip("-") for name in getattr(error, "possibilities", None) or ()
+        ]
         near = [f"--{name}" for name in nearest(option.lstrip("-"), known)]
-        return f"there is no option {option}" + (f": did you mean {' or '.join(near)}?" if near else "")
-    if wanted := re.match(r"invalid value for '(.+)': Input should be a valid (integer|number)\b", said):
+        return f"there is no option {option}" + (
+            f": did you mean {' or '.join(near)}?" if near else ""
+        )
+    if wanted := re.match(
+        r"invalid value for '(.+)': Input should be a valid (integer|number)\b", said
+    ):
         return f"{wanted[1]} must be {'an integer' if wanted[2] == 'integer' else 'a number'}"
     return said

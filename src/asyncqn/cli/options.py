@@ -28,12 +28,18 @@ if TYPE_CHECKING:
 AllowImports = Annotated[
     bool,
     typer.Option(
-        "--allow-imports", help='Import your own classes, named as "module:Class"; this runs their code.'
+        "--allow-imports",
+        help='Import your own classes, named as "module:Class"; this runs their code.',
     ),
 ]
-Save = Annotated[Path | None, typer.Option(help="Save the run in this folder.", metavar="DIR")]
+Save = Annotated[
+    Path | None, typer.Option(help="Save the run in this folder.", metavar="DIR")
+]
 CheckpointEvery = Annotated[
-    float, typer.Option(help="Seconds between two checkpoints.", rich_help_panel="Checkpoints")
+    float,
+    typer.Option(
+        help="Seconds between two checkpoints.", rich_help_panel="Checkpoints"
+    ),
 ]
 
 
@@ -45,7 +51,16 @@ def option(panel: str, help_: str, *names: str, metavar: str | None = None) -> A
 _SECTIONS: dict[str, tuple[str, ...]] = {
     "problem": ("dim", "n_data", "noise_var"),
     "cluster": ("workers", "worker_mean", "worker_std", "message", "master"),
-    "run": ("commits", "seed", "evaluate", "tol", "max_passes", "max_time", "target", "metric"),
+    "run": (
+        "commits",
+        "seed",
+        "evaluate",
+        "tol",
+        "max_passes",
+        "max_time",
+        "target",
+        "metric",
+    ),
 }
 """The options that have the same name as an entry of a job file, by section."""
 _WHEN, _PROBLEM, _ALGORITHM, _CLUSTER = "When to end", "Problem", "Algorithm", "Cluster"
@@ -57,7 +72,9 @@ class SettingOptions:
 
     job: Annotated[
         Path | None,
-        typer.Argument(help="TOML file with sections problem, algorithm, cluster, run and engine."),
+        typer.Argument(
+            help="TOML file with sections problem, algorithm, cluster, run and engine."
+        ),
     ] = None
     parameter: Annotated[
         list[str] | None,
@@ -69,20 +86,39 @@ class SettingOptions:
             metavar="KEY=VALUE",
         ),
     ] = None
-    max_time: Annotated[float | None, option(_WHEN, "End after this time on the run's clock.")] = None
-    target: Annotated[float | None, option(_WHEN, "End when the metric is at or below this.")] = None
-    metric: Annotated[
-        str | None, option(_WHEN, "Column of the metric table for --target; fun if not given.")
+    max_time: Annotated[
+        float | None, option(_WHEN, "End after this time on the run's clock.")
     ] = None
-    dim: Annotated[int | None, option(_PROBLEM, "Number of parameters in theta.")] = None
+    target: Annotated[
+        float | None, option(_WHEN, "End when the metric is at or below this.")
+    ] = None
+    metric: Annotated[
+        str | None,
+        option(_WHEN, "Column of the metric table for --target; fun if not given."),
+    ] = None
+    dim: Annotated[int | None, option(_PROBLEM, "Number of parameters in theta.")] = (
+        None
+    )
     n_data: Annotated[int | None, option(_PROBLEM, "Number of observations.")] = None
-    noise_var: Annotated[float | None, option(_PROBLEM, "Variance of an observation.")] = None
-    problem_seed: Annotated[int | None, option(_PROBLEM, "Seed of the problem's data.")] = None
+    noise_var: Annotated[
+        float | None, option(_PROBLEM, "Variance of an observation.")
+    ] = None
+    problem_seed: Annotated[
+        int | None, option(_PROBLEM, "Seed of the problem's data.")
+    ] = None
     workers: Annotated[int | None, option(_CLUSTER, "Number of workers.")] = None
-    worker_mean: Annotated[float | None, option(_CLUSTER, "Mean time of a computation.")] = None
-    worker_std: Annotated[float | None, option(_CLUSTER, "Standard deviation of that time.")] = None
-    message: Annotated[float | None, option(_CLUSTER, "Time of a message to the master and back.")] = None
-    master: Annotated[float | None, option(_CLUSTER, "Time that the master takes for a commit.")] = None
+    worker_mean: Annotated[
+        float | None, option(_CLUSTER, "Mean time of a computation.")
+    ] = None
+    worker_std: Annotated[
+        float | None, option(_CLUSTER, "Standard deviation of that time.")
+    ] = None
+    message: Annotated[
+        float | None, option(_CLUSTER, "Time of a message to the master and back.")
+    ] = None
+    master: Annotated[
+        float | None, option(_CLUSTER, "Time that the master takes for a commit.")
+    ] = None
     cluster: Annotated[
         list[str] | None,
         option(
@@ -92,8 +128,12 @@ class SettingOptions:
             metavar="KEY=VALUE",
         ),
     ] = None
-    seed: Annotated[int | None, typer.Option(help="Seed of minibatches, noise, delays and start.")] = None
-    evaluate: Annotated[int | None, typer.Option(help="Commits between two rows of metrics.")] = None
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of minibatches, noise, delays and start.")
+    ] = None
+    evaluate: Annotated[
+        int | None, typer.Option(help="Commits between two rows of metrics.")
+    ] = None
     allow_imports: AllowImports = False
 
     def overrides(self) -> dict[str, dict[str, Any]]:
@@ -117,19 +157,29 @@ class SettingOptions:
 class JobOptions(SettingOptions):
     """The options of a job that is run."""
 
-    algorithm: Annotated[str | None, option(_ALGORITHM, "default (minimize chooses), {algorithms}.")] = None
+    algorithm: Annotated[
+        str | None, option(_ALGORITHM, "default (minimize chooses), {algorithms}.")
+    ] = None
     commits: Annotated[int | None, option(_WHEN, "Largest number of commits.")] = None
-    tol: Annotated[float | None, option(_WHEN, "Tolerance at which an exact method has converged.")] = None
-    max_passes: Annotated[float | None, option(_WHEN, "Largest number of passes over the data.")] = None
+    tol: Annotated[
+        float | None, option(_WHEN, "Tolerance at which an exact method has converged.")
+    ] = None
+    max_passes: Annotated[
+        float | None, option(_WHEN, "Largest number of passes over the data.")
+    ] = None
     checkpoint: Annotated[
-        Path | None, option("Checkpoints", "Keep checkpoints in this folder.", metavar="DIR")
+        Path | None,
+        option("Checkpoints", "Keep checkpoints in this folder.", metavar="DIR"),
     ] = None
     checkpoint_every: CheckpointEvery = 30.0
     save: Save = None
 
     def checkpoints(self) -> dict[str, Any]:
         """Return folder and interval of checkpoints, as arguments of `minimize`."""
-        return {"checkpoint": self.checkpoint, "checkpoint_every": self.checkpoint_every}
+        return {
+            "checkpoint": self.checkpoint,
+            "checkpoint_every": self.checkpoint_every,
+        }
 
 
 @dataclass(frozen=True)
@@ -137,10 +187,16 @@ class ViewOptions:
     """The options that draw runs to files."""
 
     plot: Annotated[
-        Path | None, typer.Option(help="Also draw a figure to this .png or .svg file.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            help="Also draw a figure to this .png or .svg file.", metavar="FILE"
+        ),
     ] = None
     html: Annotated[
-        Path | None, typer.Option(help="Also write an interactive page that works offline.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            help="Also write an interactive page that works offline.", metavar="FILE"
+        ),
     ] = None
 
     def check(self) -> None:
@@ -150,7 +206,9 @@ class ViewOptions:
         if self.plot is not None:
             check_ending(self.plot)
 
-    def write(self, draw: Callable[[], Figure], runs: Mapping[str, Seen], out: Output) -> None:
+    def write(
+        self, draw: Callable[[], Figure], runs: Mapping[str, Seen], out: Output
+    ) -> None:
         """Write the requested files: the figure that `draw` makes, and the page of these runs."""
         from asyncqn.view.page import write_page
         from asyncqn.view.plots import save_picture
@@ -168,43 +226,57 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """
     # With the extras, because the help texts are in the annotations.
     hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    groups: dict[str, Any] = {
+        name: kind for name, kind in hints.items() if is_dataclass(kind)
+    }
     parameters = inspect.signature(command).parameters.items()
     shown = []
     # The sort is stable, so that only `Output` changes its place.
-    for name, own in sorted(parameters, key=lambda parameter: hints[parameter[0]] is Output):
+    for name, own in sorted(
+        parameters, key=lambda parameter: hints[parameter[0]] is Output
+    ):
         members = fields(groups[name]) if name in groups else ()
         kinds = get_type_hints(groups[name], include_extras=True) if members else {}
-        shown += [own.replace(name=f.name, default=f.default, annotation=kinds[f.name]) for f in members]
+        shown += [
+            own.replace(name=f.name, default=f.default, annotation=kinds[f.name])
+            for f in members
+        ]
         # Annotations are texts in these files; typer needs the types themselves.
         shown += [] if members else [own.replace(annotation=hints[name])]
     # typer requires that parameters with defaults come last, unless all are keyword-only.
-    shown = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in shown]
+    shown = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in shown
+    ]
 
     @wraps(command)
     def called(**given: Any) -> None:
         made = {
-            name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()
+            name: kind(**{f.name: given.pop(f.name) for f in fields(kind)})
+            for name, kind in groups.items()
         }
         # Log records are configured here, so that no command has to do it.
-        out = next((value for value in made.values() if isinstance(value, Output)), Output())
+        out = next(
+            (value for value in made.values() if isinstance(value, Output)), Output()
+        )
         with logging_to(out.log, out.log_level):
             command(**made, **given)
 
     # typer reads both: the signature for the order, the annotations for the types.
     called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    called.__annotations__ = {
+        parameter.name: parameter.annotation for parameter in shown
+    }
     return called
 
 
 def parse_cluster(pairs: list[str]) -> dict[str, Any]:
     """Parse KEY=VALUE texts whose values are written as in a TOML file."""
-    advice = (
-        "a field of the cluster is written key=value with a value as in TOML, as in --cluster link=2.0 or "
-    )
+    advice = "a field of the cluster is written key=value with a value as in TOML, as in --cluster link=2.0 or "
     advice += "--cluster 'deaths={3=500.0}'"
     # The value is parsed as the value of a TOML key, because TOML has no parser for a bare value.
-    return _parsed(pairs, lambda text: tomllib.loads(f"value = {text}")["value"], advice)
+    return _parsed(
+        pairs, lambda text: tomllib.loads(f"value = {text}")["value"], advice
+    )
 
 
 def parse_parameters(pairs: list[str]) -> dict[str, Any]:
@@ -212,7 +284,9 @@ def parse_parameters(pairs: list[str]) -> dict[str, Any]:
     return _parsed(pairs, _value, "a parameter is written key=value, as in -p h=1e-3")
 
 
-def _parsed(pairs: list[str], meaning: Callable[[str], Any], advice: str) -> dict[str, Any]:
+def _parsed(
+    pairs: list[str], meaning: Callable[[str], Any], advice: str
+) -> dict[str, Any]:
     values = {}
     for pair in pairs:
         key, _, text = pair.partition("=")

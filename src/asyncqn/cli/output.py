@@ -36,12 +36,20 @@ class Output:
     """The output options; people read `say` and `show`, and with --json scripts read `result`."""
 
     json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on stdout, all else on stderr.")
+        bool,
+        typer.Option(
+            "--json", help="Print one JSON object on stdout, all else on stderr."
+        ),
     ] = False
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks.")] = False
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks.")
+    ] = False
     log: Annotated[
         Path | None,
-        typer.Option(help="Append events such as lost workers and checkpoints to this file.", metavar="FILE"),
+        typer.Option(
+            help="Append events such as lost workers and checkpoints to this file.",
+            metavar="FILE",
+        ),
     ] = None
     log_level: Annotated[
         str | None,
@@ -96,7 +104,9 @@ class Output:
         try:
             yield
         except (KeyboardInterrupt, Terminated) as ending:
-            sentence, code = ENDINGS[SIGTERM if isinstance(ending, Terminated) else SIGINT]
+            sentence, code = ENDINGS[
+                SIGTERM if isinstance(ending, Terminated) else SIGINT
+            ]
             complain(sentence)
             sys.exit(code)
 
@@ -114,7 +124,9 @@ class Output:
         def make() -> Bar | Lines:
             if self.console.is_terminal:
                 return Bar(label, total, self.console)
-            return Lines(label.rstrip(), total, self.console.print, SECONDS_BETWEEN_LINES)
+            return Lines(
+                label.rstrip(), total, self.console.print, SECONDS_BETWEEN_LINES
+            )
 
         with displayed(make) as advance:
             yield advance

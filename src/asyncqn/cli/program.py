@@ -49,12 +49,17 @@ WORDS = {"int": "N", "float": "X", "path": "PATH", "str": "TEXT"}
 def command_modules(package: str = COMMANDS) -> dict[str, str]:
     """Return the module of each command of a package, by name, in the order of the help."""
     # The pattern leaves out `__init__.py`.
-    found = {path.stem: f"{package}.{path.stem}" for path in _folder(package).glob("[a-z]*.py")}
+    found = {
+        path.stem: f"{package}.{path.stem}"
+        for path in _folder(package).glob("[a-z]*.py")
+    }
     if package == COMMANDS:
         # A plug-in may replace a command of ours, as any later entry of a dictionary does.
         found |= {entry.name: entry.value for entry in entry_points(group=PLUGINS)}
     grouped = [name for names in GROUPS.values() for name in names if name in found]
-    return {name: found[name] for name in [*grouped, *sorted(found.keys() - set(grouped))]}
+    return {
+        name: found[name] for name in [*grouped, *sorted(found.keys() - set(grouped))]
+    }
 
 
 def _folder(package: str) -> Path:
@@ -66,7 +71,9 @@ def _file(module: str) -> Path:
     spec = find_spec(module)
     # A package that was uninstalled may leave its entry points behind.
     if spec is None or spec.origin is None:
-        raise BadInput(f"a plug-in needs the module {module}, which is not installed: reinstall the plug-in.")
+        raise BadInput(
+            f"a plug-in needs the module {module}, which is not installed: reinstall the plug-in."
+        )
     return Path(spec.origin)
 
 
@@ -96,7 +103,10 @@ class Command(TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         # The usage line names arguments in the same form as the section "Arguments" below it.
-        return ["[OPTIONS]", *(_argument(param) for param in self.params if _is_argument(param))]
+        return [
+            "[OPTIONS]",
+            *(_argument(param) for param in self.params if _is_argument(param)),
+        ]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
@@ -132,12 +142,18 @@ class Program(TyperGroup):
         # A command is built once, although typer asks for it several times.
         if cmd_name not in self.commands:
             module = self.modules[cmd_name]
-            self.commands[cmd_name] = _group(module, cmd_name) if _is_group(module) else _command(module)
+            self.commands[cmd_name] = (
+                _group(module, cmd_name) if _is_group(module) else _command(module)
+            )
         return self.commands[cmd_name]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         # typer's shell completion parses incomplete lines, which are not mistakes.
-        if args[0] not in self.modules and not ctx.resilient_parsing and not args[0].startswith("-"):
+        if (
+            args[0] not in self.modules
+            and not ctx.resilient_parsing
+            and not args[0].startswith("-")
+        ):
             raise BadInput(self._unknown(args[0], ctx.command_path))
         return super().resolve_command(ctx, args)
 
@@ -145,7 +161,11 @@ class Program(TyperGroup):
         """Return the sentence for a command that does not exist or was renamed."""
         if self.package == COMMANDS and word in MOVED:
             return f"'{path} {word}' is now '{path} {MOVED[word]}'."
-        moved = getattr(import_module(self.package), "MOVED", {}) if self.package != COMMANDS else {}
+        moved = (
+            getattr(import_module(self.package), "MOVED", {})
+            if self.package != COMMANDS
+            else {}
+        )
         # Values of a group close the quotation themselves, so that they can add a remark behind it.
         if word in moved:
             return f"'{path} {word}' is now '{path} {moved[word]}."
@@ -154,24 +174,35 @@ class Program(TyperGroup):
             if _is_group(module) and word in command_modules(module):
                 return f"'{path} {word}' is now '{path} {name} {word}'."
         near = nearest(word, list(self.modules))
-        meant = f"did you mean {' or '.join(near)}?" if near else f"see {path} --help for all commands."
+        meant = (
+            f"did you mean {' or '.join(near)}?"
+            if near
+            else f"see {path} --help for all commands."
+        )
         return f"there is no command '{word}': {meant}"
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         self.format_commands(ctx, formatter)
         with formatter.section("Options"):
-            formatter.write_dl([(_option(param), _help(param)) for param in self.get_params(ctx)], col_max=26)
+            formatter.write_dl(
+                [(_option(param), _help(param)) for param in self.get_params(ctx)],
+                col_max=26,
+            )
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         grouped = {name for names in GROUPS.values() for name in names}
         more = tuple(name for name in self.modules if name not in grouped)
         width = max(map(len, self.modules))
         # The sections are those of the main program; a group has too few commands to be divided.
-        titles = {**GROUPS, "More": more} if self.package == COMMANDS else {"Commands": more}
+        titles = (
+            {**GROUPS, "More": more} if self.package == COMMANDS else {"Commands": more}
+        )
         # Empty sections are left out, as for a package with a single group.
         for title, names in titles.items():
             rows = [
-                (f"{name:<{width}}", summary(self.modules[name])) for name in names if name in self.modules
+                (f"{name:<{width}}", summary(self.modules[name]))
+                for name in names
+                if name in self.modules
             ]
             if rows:
                 with formatter.section(title):
@@ -181,7 +212,9 @@ class Program(TyperGroup):
 def _command(module: str) -> Any:
     """Return the command that a file defines."""
     # `rich_markup_mode=None` also prevents typer from replacing `format_options` by its boxes.
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app = typer.Typer(
+        add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+    )
     name = module.rpartition(".")[2]
     app.command(name, cls=Command)(grouped(getattr(import_module(module), name)))
     return get_command(app)
@@ -207,7 +240,10 @@ def _program(package: str, name: str, callback: Any) -> Program:
         add_completion=package == COMMANDS,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        context_settings={
+            "help_option_names": ["-h", "--help"],
+            "max_content_width": 100,
+        },
     )
     app.callback(epilog="COMMAND --help shows the options of a command.")(callback)
     # typer builds the group itself; the package is stored on it afterwards, because its constructor takes no
@@ -221,7 +257,9 @@ def _program(package: str, name: str, callback: Any) -> Program:
 def _help_without_command(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
-        raise typer.Exit(BAD_INPUT)  # a command is missing, as with typer's `no_args_is_help`
+        raise typer.Exit(
+            BAD_INPUT
+        )  # a command is missing, as with typer's `no_args_is_help`
 
 
 def _version(wanted: bool) -> None:
@@ -235,7 +273,10 @@ def _version(wanted: bool) -> None:
 def _asyncqn(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Asynchronous stochastic quasi-Newton optimization, simulated and real, replayed bit for bit."""
@@ -244,10 +285,16 @@ def _asyncqn(
 
 def program(package: str = COMMANDS) -> Program:
     """Return the program, or the group of commands of another package."""
-    return _program(COMMANDS, "asyncqn", _asyncqn) if package == COMMANDS else _group(package, package)
+    return (
+        _program(COMMANDS, "asyncqn", _asyncqn)
+        if package == COMMANDS
+        else _group(package, package)
+    )
 
 
-def typed_command(arguments: list[str], name: str = "asyncqn", package: str = COMMANDS) -> str:
+def typed_command(
+    arguments: list[str], name: str = "asyncqn", package: str = COMMANDS
+) -> str:
     """Return the command that a command line names, as far as it exists: "asyncqn recommender fit"."""
     # Only command names lead further; the first option or argument ends the search.
     for word in arguments:
@@ -293,7 +340,9 @@ def _help(param: Any) -> str:
     text = param.help or ""
     for word, (module, registry) in NAMES.items():
         if word in text:
-            text = text.replace(word, ", ".join(getattr(import_module(module), registry)))
+            text = text.replace(
+                word, ", ".join(getattr(import_module(module), registry))
+            )
     usual = param.default
     if getattr(param, "is_flag", False) and usual is not None:
         chosen = param.opts if usual else param.secondary_opts

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from asyncqn.view.progress import Advance
 
 
-def output_of_rank(out: Output, mpi: bool) -> tuple[Output, Callable[[], AbstractContextManager[None]]]:
+def output_of_rank(
+    out: Output, mpi: bool
+) -> tuple[Output, Callable[[], AbstractContextManager[None]]]:
     """Return this process's output, and a context that merges the errors of all MPI ranks into one
     sentence."""
     if not mpi:
@@ -86,7 +88,11 @@ def show_run(
     label = "simulate" if simulated else "run"
     # A run with checkpoints handles signals itself; workers of real runs receive those of the terminal, too.
     signals = ending_at_signals(simulated and not checkpoint)
-    with out.progress(label, commits) as advance, mistakes_at_rank_0(), signals as heard:
+    with (
+        out.progress(label, commits) as advance,
+        mistakes_at_rank_0(),
+        signals as heard,
+    ):
         run = go(callback=_live(advance, heard, simulated), progress=False)
     if run is None:
         return 0
@@ -94,7 +100,11 @@ def show_run(
     if heard and run.status is Outcome.STOPPED:
         word = Outcome.TERMINATED if heard[0] == signal.SIGTERM else Outcome.INTERRUPTED
         kept = "" if save is None else f"; what was computed is in {save}"
-        run = replace(run, status=word, message=f"{word} after {run.nit} of {commits} commits{kept}.")
+        run = replace(
+            run,
+            status=word,
+            message=f"{word} after {run.nit} of {commits} commits{kept}.",
+        )
     if save is not None:
         run.save(save)
     # Seconds and lost workers exist only for real runs.
@@ -103,13 +113,18 @@ def show_run(
     numbers = {**numbers, **further(run), "run": None if save is None else str(save)}
     code = exit_code(run)
     if code:
-        said = run.status in (Outcome.INTERRUPTED, Outcome.TERMINATED)  # their messages start with the status
+        said = run.status in (
+            Outcome.INTERRUPTED,
+            Outcome.TERMINATED,
+        )  # their messages start with the status
         out.fail(run.message if said else f"{run.status}: {run.message}")
     # The numbers of a run that diverged say no more than the error, which was printed above.
     if not (out.quiet and run.status is Outcome.DIVERGED):
         for name, value in numbers.items():
             if value is not None and not (code and name == "message"):
-                out.show(f"{name:<18} {f'{value:.6g}' if isinstance(value, float) else value}")
+                out.show(
+                    f"{name:<18} {f'{value:.6g}' if isinstance(value, float) else value}"
+                )
     out.result(numbers)
     # `typer.Exit` with 130 would reach `main` as typer's own reaction to Ctrl-C.
     if code in (INTERRUPTED, TERMINATED):
@@ -135,7 +150,9 @@ def real_summary(run: Run) -> dict[str, Any]:
     }
 
 
-def _live(advance: Advance, heard: list[int], simulated: bool) -> Callable[[Progress], None]:
+def _live(
+    advance: Advance, heard: list[int], simulated: bool
+) -> Callable[[Progress], None]:
     """Return the callback of a run that shows progress and ends at a signal."""
     from asyncqn.view.progress import as_callback
 

@@ -40,7 +40,13 @@ def compile_ahead(which: str, out: Output) -> None:
         with listening() as compiled:
             work()
         seconds = time.process_time() - began
-        parts.append({"name": name, "seconds": seconds, "kernels": [row._asdict() for row in compiled]})
+        parts.append(
+            {
+                "name": name,
+                "seconds": seconds,
+                "kernels": [row._asdict() for row in compiled],
+            }
+        )
         out.show(f"{name:<28} {seconds:6.2f} s, {len(compiled)} compiled")
     out.show(f"the compiled code is in {cache_folder()}")
     out.result({"parts": parts, "folder": str(cache_folder())})
@@ -62,12 +68,20 @@ def jobs(everything: bool) -> list[tuple[str, Callable[[], Any]]]:
         # enough.
         x = np.random.default_rng(0).standard_normal((400, 5))
         minimize(
-            LogisticRegression(x, (x[:, 0] > 0.1 * x[:, 1]).astype(float)), engine=Threads(1), progress=False
+            LogisticRegression(x, (x[:, 0] > 0.1 * x[:, 1]).astype(float)),
+            engine=Threads(1),
+            progress=False,
         )
 
     def simulate() -> None:
         job = load_job(None, {"run": {"commits": 300}})
-        minimize(job.problem, job.algorithm, engine=Simulator(job.cluster), commits=300, progress=False)
+        minimize(
+            job.problem,
+            job.algorithm,
+            engine=Simulator(job.cluster),
+            commits=300,
+            progress=False,
+        )
         # The default method has other kernels than the algorithm of the default job.
         minimize(job.problem, engine=Simulator(Cluster(workers=4)), progress=False)
 
@@ -95,6 +109,12 @@ def examples() -> list[tuple[str, Callable[[], Any]]]:
         algorithm = model.example(problem)
         workers = extra(algorithm, "max_workers") or 2
         # Enough commits that L-BFGS methods form pairs and compile their products with H.
-        minimize(problem, algorithm, engine=Simulator(Cluster(workers=workers)), commits=40, progress=False)
+        minimize(
+            problem,
+            algorithm,
+            engine=Simulator(Cluster(workers=workers)),
+            commits=40,
+            progress=False,
+        )
 
     return [(kind, partial(run, kind)) for kind in ALGORITHMS]

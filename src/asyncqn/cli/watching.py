@@ -41,7 +41,9 @@ def follow(folder: Path, out: Output, every: float, once: bool) -> None:
         owner = held_by(folder)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a generation that is being written is not damage
+                warnings.simplefilter(
+                    "ignore"
+                )  # a generation that is being written is not damage
                 saved = load_checkpoint(folder)
         except BadInput:
             if owner is None or once:
@@ -76,7 +78,11 @@ def state(saved: Saved, living: bool) -> dict[str, Any]:
     # Simulated workers cannot be lost by accident, so their number is that of the cluster.
     wanted, simulated = int(engine.get("workers", 0)), engine.get("kind") == "simulator"
     return {
-        **{key: value for key, value in numbers.items() if key not in ("status", "message")},
+        **{
+            key: value
+            for key, value in numbers.items()
+            if key not in ("status", "message")
+        },
         "living": living,
         "engine": engine.get("kind"),
         "workers": wanted if simulated else len(saved.document["workers"]),
@@ -96,7 +102,9 @@ def line(now: dict[str, Any]) -> str:
     what = f"error {now['error']:.4g}" if "error" in now else f"U {now['fun']:.6g}"
     slope = f", |grad U| {now['grad_norm']:.3g}" if "grad_norm" in now else ""
     begun = f"commit {now['commits']:,} of {now['commits_wanted']:,} ({share:.0%}), time {now['time']:.5g}: "
-    if now["engine"] == "simulator":  # its checkpoints omit the schedule, which is simulated again
+    if (
+        now["engine"] == "simulator"
+    ):  # its checkpoints omit the schedule, which is simulated again
         return f"{begun}{what}{slope}, {now['workers']} simulated workers"
     there = headcount(now["workers"], now["workers_wanted"], now["workers_lost"])
     return f"{begun}{what}{slope}, staleness {now['staleness_recent']:.1f}, {there}"

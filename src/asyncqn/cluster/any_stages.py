@@ -83,7 +83,9 @@ class _Simulation:
         """When the master is free."""
         self.stage = stage_at(stages, 0)
         self.handout = HandOut(stages, seed) if stages[0].parts is not None else None
-        self.waiting = WaitingUpdates(stages, self.handout, None, self.half, lambda update: update)
+        self.waiting = WaitingUpdates(
+            stages, self.handout, None, self.half, lambda update: update
+        )
         self.waiting.open_round(self.stage, 0.0)
         self.members: dict[int, _Member] = {}
         self.rows = _Rows()
@@ -91,7 +93,9 @@ class _Simulation:
         self.times: list[list[float]] = [[] for _ in range(cluster.workers)]
         self.events: list[tuple[float, int, int]] = []
         for worker in range(cluster.workers):
-            heapq.heappush(self.events, (cluster.joins.get(worker, 0.0), worker, _JOINS))
+            heapq.heappush(
+                self.events, (cluster.joins.get(worker, 0.0), worker, _JOINS)
+            )
         for worker, time in cluster.deaths.items():
             heapq.heappush(self.events, (time, worker, _DIES))
 
@@ -154,7 +158,9 @@ class _Simulation:
         self.free = now + self.cluster.master
         self.version += 1
         for arrival in arrivals:
-            self.rows.add(arrival, self.version if arrival.counts else DROPPED, self.free)
+            self.rows.add(
+                arrival, self.version if arrival.counts else DROPPED, self.free
+            )
         self.stage = stage_at(self.stages, self.version)
         if self.handout is not None:
             self.handout.opened(self.version)
@@ -168,7 +174,9 @@ class _Simulation:
             self._commit(ready, now)
 
     def _assign_waiting(self, now: float) -> None:
-        for worker in [worker for worker, member in self.members.items() if member.waiting]:
+        for worker in [
+            worker for worker, member in self.members.items() if member.waiting
+        ]:
             self._assign(worker, now)
 
     def _hand_out(self, now: float) -> None:
@@ -184,14 +192,22 @@ class _Simulation:
             return
         stage = self.stage
         # In a synchronous round a worker contributes once per version.
-        if stage.closes is ROUND and stage.updates is None and member.last_read == self.version:
+        if (
+            stage.closes is ROUND
+            and stage.updates is None
+            and member.last_read == self.version
+        ):
             member.waiting = True
         else:
             self._assign(worker, now)
 
     def _assign(self, worker: int, now: float) -> None:
         member = self.members[worker]
-        part = None if self.handout is None else self.handout.choose(worker, self.version, now)
+        part = (
+            None
+            if self.handout is None
+            else self.handout.choose(worker, self.version, now)
+        )
         # Nothing is left to compute at this version, so the worker waits for the next one.
         member.waiting = self.handout is not None and part is None
         if member.waiting:
@@ -202,7 +218,9 @@ class _Simulation:
         member.read = member.last_read = self.version
         member.part, member.since, member.finish = part, now, now + self.half + time
         # A computation that ends after the worker's death never arrives; after a recovery the death is past.
-        if member.finish <= self.cluster.deaths.get(worker, math.inf) or self._came_back(worker, now):
+        if member.finish <= self.cluster.deaths.get(
+            worker, math.inf
+        ) or self._came_back(worker, now):
             heapq.heappush(self.events, (member.finish + self.half, worker, _ARRIVES))
 
     def _came_back(self, worker: int, now: float) -> bool:
@@ -214,7 +232,9 @@ class _Simulation:
         if k == len(drawn):
             # Times are redrawn from the start, so that those already used stay the same.
             count = 4 * k or _TIMES_AT_FIRST
-            self.times[worker] = drawn = self.cluster.compute_times(self.seed, worker, count).tolist()
+            self.times[worker] = drawn = self.cluster.compute_times(
+                self.seed, worker, count
+            ).tolist()
         self.computed[worker] = k + 1
         return drawn[k]
 
@@ -225,7 +245,11 @@ class _Simulation:
             member.leaves = True
         elif member is not None:
             self._remove(worker, now)
-            if self.handout is not None and member.read is not None and member.part is not None:
+            if (
+                self.handout is not None
+                and member.read is not None
+                and member.part is not None
+            ):
                 # The part must be handed out again, or the version would never close.
                 self.handout.lost(worker, member.part, member.read, self.version)
             self._close_round(now)

@@ -15,10 +15,25 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.cluster.laws import Law, TimeLaw, draw_times, law_to_json, mean_of, stretched
+from asyncqn.cluster.laws import (
+    Law,
+    TimeLaw,
+    draw_times,
+    law_to_json,
+    mean_of,
+    stretched,
+)
 from asyncqn.errors import require
 from asyncqn.kernels.random import DELAYS, fill_normals
-from asyncqn.parameters import Checked, Kind, Refused, Workers, brief, checked, parameter
+from asyncqn.parameters import (
+    Checked,
+    Kind,
+    Refused,
+    Workers,
+    brief,
+    checked,
+    parameter,
+)
 from asyncqn.published import SETTINGS, VARIANCE, PaperName, timing
 from asyncqn.storage.serialise import Json, to_json
 
@@ -31,7 +46,9 @@ _ONE_OR_EACH = "one finite number of at least 0, or one per worker"
 
 def _run(value: Any) -> Any:
     """Validate a `Run` by its attributes: its class lives in a higher room, which this one may not import."""
-    if not (hasattr(value, "manifest") and hasattr(value, "schedule")) or isinstance(value, type):
+    if not (hasattr(value, "manifest") and hasattr(value, "schedule")) or isinstance(
+        value, type
+    ):
         raise Refused
     return value
 
@@ -99,37 +116,62 @@ class Cluster(Checked):
     """
 
     workers: Workers
-    worker_mean: Annotated[PerWorker, parameter("mu_w: mean time of a computation", words=_ONE_OR_EACH)] = 1.0
-    worker_std: Annotated[PerWorker, parameter("sigma_w: its standard deviation", words=_ONE_OR_EACH)] = 0.0
-    message: Annotated[
-        float, parameter("tau: time of a message to the master and back", unit="of time", ge=0.0)
+    worker_mean: Annotated[
+        PerWorker, parameter("mu_w: mean time of a computation", words=_ONE_OR_EACH)
+    ] = 1.0
+    worker_std: Annotated[
+        PerWorker, parameter("sigma_w: its standard deviation", words=_ONE_OR_EACH)
     ] = 0.0
-    master: Annotated[float, parameter("mu_m: service time of a commit", unit="of time", ge=0.0)] = 0.0
+    message: Annotated[
+        float,
+        parameter(
+            "tau: time of a message to the master and back", unit="of time", ge=0.0
+        ),
+    ] = 0.0
+    master: Annotated[
+        float, parameter("mu_m: service time of a commit", unit="of time", ge=0.0)
+    ] = 0.0
     deaths: Annotated[
-        Mapping[Worker, Annotated[float, parameter("A time", unit="of time", ge=0.0, infinite=True)]],
+        Mapping[
+            Worker,
+            Annotated[
+                float, parameter("A time", unit="of time", ge=0.0, infinite=True)
+            ],
+        ],
         parameter("Time of death by worker"),
     ] = field(default_factory=dict)
-    joins: Annotated[Moments, parameter("Time at which a worker joins, by worker")] = field(
-        default_factory=dict
+    joins: Annotated[Moments, parameter("Time at which a worker joins, by worker")] = (
+        field(default_factory=dict)
     )
     times: Annotated[
-        Law | Sequence[Law] | None, parameter("Law of the computation times, or one per worker")
+        Law | Sequence[Law] | None,
+        parameter("Law of the computation times, or one per worker"),
     ] = None
-    recoveries: Annotated[Moments, parameter("Time at which a dead worker comes back, by worker")] = field(
-        default_factory=dict
-    )
+    recoveries: Annotated[
+        Moments, parameter("Time at which a dead worker comes back, by worker")
+    ] = field(default_factory=dict)
     link: Annotated[
-        float, parameter("Time for which a message occupies the master's link", unit="of time", ge=0.0)
+        float,
+        parameter(
+            "Time for which a message occupies the master's link",
+            unit="of time",
+            ge=0.0,
+        ),
     ] = 0.0
     sending: Annotated[
-        Literal["each", "tree", "free"], parameter("What the messages that the master sends cost it")
+        Literal["each", "tree", "free"],
+        parameter("What the messages that the master sends cost it"),
     ] = "each"
     rows: Annotated[
-        float | None, parameter("Number of rows that the times refer to; None: any", unit="rows", gt=0.0)
+        float | None,
+        parameter(
+            "Number of rows that the times refer to; None: any", unit="rows", gt=0.0
+        ),
     ] = None
-    fixed: Annotated[float, parameter("Time that every computation takes on top", unit="of time", ge=0.0)] = (
-        0.0
-    )
+    fixed: Annotated[
+        float,
+        parameter("Time that every computation takes on top", unit="of time", ge=0.0),
+    ] = 0.0
 
     @classmethod
     @checked
@@ -137,11 +179,16 @@ class Cluster(Checked):
         cls,
         name: PaperName = "linear-gaussian",
         algorithm: Annotated[
-            Literal["as-lbfgs", "mb-lbfgs", "async-sgd"], parameter("Whose row of the table")
+            Literal["as-lbfgs", "mb-lbfgs", "async-sgd"],
+            parameter("Whose row of the table"),
         ] = "as-lbfgs",
         *,
-        workers: Annotated[int | None, parameter("W; None: the paper's", ge=1, le=1_000_000)] = None,
-        variance: Annotated[float, parameter("sigma_w^2 of the workers' times", ge=0.0)] = VARIANCE,
+        workers: Annotated[
+            int | None, parameter("W; None: the paper's", ge=1, le=1_000_000)
+        ] = None,
+        variance: Annotated[
+            float, parameter("sigma_w^2 of the workers' times", ge=0.0)
+        ] = VARIANCE,
     ) -> Cluster:
         """Return the simulated cluster of the paper.
 
@@ -169,7 +216,9 @@ class Cluster(Checked):
         (40, 70.0, 10.0, 10.0, 0.0)
         """
         times: dict[str, Any] = timing(name, algorithm)
-        return cls(workers or SETTINGS[name].workers, worker_std=math.sqrt(variance), **times)
+        return cls(
+            workers or SETTINGS[name].workers, worker_std=math.sqrt(variance), **times
+        )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -177,7 +226,8 @@ class Cluster(Checked):
         if self.times is not None:
             self._check_laws()
         require(
-            self.times is not None or bool(self.means().min() + self.message + self.master + self.link > 0),
+            self.times is not None
+            or bool(self.means().min() + self.message + self.master + self.link > 0),
             "an update must take some time: worker_mean, message and master are all zero for some worker.",
         )
         self._check_presence()
@@ -213,7 +263,10 @@ class Cluster(Checked):
         W = self.workers
         for name in ("deaths", "joins", "recoveries"):
             for worker in getattr(self, name):
-                require(worker < W, f"{name} names worker {worker}, but workers are numbered 0 to {W - 1}.")
+                require(
+                    worker < W,
+                    f"{name} names worker {worker}, but workers are numbered 0 to {W - 1}.",
+                )
         for worker, time in self.recoveries.items():
             require(
                 self.deaths.get(worker, math.inf) < time,
@@ -231,9 +284,12 @@ class Cluster(Checked):
         run: Annotated[Any, RUN, parameter("Run on a real engine, or simulated")],
         *,
         workers: Annotated[
-            Workers | None, parameter("Workers of the cluster; None: as many as the run had")
+            Workers | None,
+            parameter("Workers of the cluster; None: as many as the run had"),
         ] = None,
-        per_worker: Annotated[bool, parameter("Whether every worker has a law of its own")] = False,
+        per_worker: Annotated[
+            bool, parameter("Whether every worker has a law of its own")
+        ] = False,
     ) -> Cluster:
         """Fit a cluster to a run.
 
@@ -281,11 +337,15 @@ class Cluster(Checked):
         plain: Json = {}
         for each in dataclasses.fields(self):
             value = getattr(self, each.name)
-            if (each.name in newer and not value) or value == unsaid.get(each.name, dataclasses.MISSING):
+            if (each.name in newer and not value) or value == unsaid.get(
+                each.name, dataclasses.MISSING
+            ):
                 continue
             if each.name == "times":
                 value = (
-                    [law_to_json(law) for law in value] if isinstance(value, tuple) else law_to_json(value)
+                    [law_to_json(law) for law in value]
+                    if isinstance(value, tuple)
+                    else law_to_json(value)
                 )
             plain[each.name] = to_json(value)
         return plain
@@ -294,7 +354,9 @@ class Cluster(Checked):
         """Return the law of every worker, or None where `worker_mean` and `worker_std` describe the times."""
         if self.times is None:
             return None
-        return self.times if isinstance(self.times, tuple) else (self.times,) * self.workers  # type: ignore[return-value]
+        if isinstance(self.times, tuple):
+            return self.times
+        return (self.times,) * self.workers  # type: ignore[return-value]
 
     def scaled(self, by: float) -> Cluster:
         """Return the cluster with computation times multiplied by `by`."""
@@ -302,17 +364,29 @@ class Cluster(Checked):
             return self
         if self.times is not None:
             # One law per worker, even if one served all: a user's law may scale only by a wrapper.
-            return dataclasses.replace(self, times=tuple(stretched(law, by) for law in self.laws() or ()))
-        mean, std = (by * self._per_worker(name) for name in ("worker_mean", "worker_std"))
-        return dataclasses.replace(self, worker_mean=tuple(mean.tolist()), worker_std=tuple(std.tolist()))
+            return dataclasses.replace(
+                self, times=tuple(stretched(law, by) for law in self.laws() or ())
+            )
+        mean, std = (
+            by * self._per_worker(name) for name in ("worker_mean", "worker_std")
+        )
+        return dataclasses.replace(
+            self, worker_mean=tuple(mean.tolist()), worker_std=tuple(std.tolist())
+        )
 
     def _per_worker(self, name: str) -> npt.NDArray[np.float64]:
-        return np.broadcast_to(np.asarray(getattr(self, name), np.float64), (self.workers,)).copy()
+        return np.broadcast_to(
+            np.asarray(getattr(self, name), np.float64), (self.workers,)
+        ).copy()
 
     def means(self) -> npt.NDArray[np.float64]:
         """Return mu_w of every worker."""
         laws = self.laws()
-        return self._per_worker("worker_mean") if laws is None else np.array([mean_of(law) for law in laws])
+        return (
+            self._per_worker("worker_mean")
+            if laws is None
+            else np.array([mean_of(law) for law in laws])
+        )
 
     def stds(self) -> npt.NDArray[np.float64]:
         """Return sigma_w of every worker, where `worker_mean` and `worker_std` describe the times."""
@@ -329,7 +403,9 @@ class Cluster(Checked):
         s2 = np.log1p((std / safe) ** 2)
         return np.where(s2 > 0, np.log(safe) - s2 / 2, mean), np.sqrt(s2)
 
-    def compute_times(self, seed: int, worker: int, count: int) -> npt.NDArray[np.float64]:
+    def compute_times(
+        self, seed: int, worker: int, count: int
+    ) -> npt.NDArray[np.float64]:
         """Return the times of a worker's first `count` computations, a function of the seed and the
         worker."""
         laws = self.laws()

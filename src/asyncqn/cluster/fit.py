@@ -45,7 +45,9 @@ def fit(run: Run, workers: int | None, per_worker: bool) -> Cluster:
             "the run has no measured computation times (an older version recorded it): record it again."
         )
     if run.algorithm is None:
-        raise BadInput("the run's algorithm is unknown: pass it to load_run(algorithm=...).")
+        raise BadInput(
+            "the run's algorithm is unknown: pass it to load_run(algorithm=...)."
+        )
     laws = _laws(measured["workers"], per_worker)
     # A worker counts by its computations: one that joined late says little.
     counts = np.array([w["computations"] for w in measured["workers"].values()], float)
@@ -57,10 +59,14 @@ def fit(run: Run, workers: int | None, per_worker: bool) -> Cluster:
         times=laws if per_worker else laws[0],
         master=master,
         link=link,
-        rows=rows_stated(run.algorithm, run.schedule.commits, int(run.manifest["problem"]["n_data"])),
+        rows=rows_stated(
+            run.algorithm, run.schedule.commits, int(run.manifest["problem"]["n_data"])
+        ),
         fixed=float((counts * fixed).sum() / counts.sum()),
     )
-    fitted = replace(bare, message=_message(bare, run.schedule.commit_times(), run.algorithm.stages))
+    fitted = replace(
+        bare, message=_message(bare, run.schedule.commit_times(), run.algorithm.stages)
+    )
     return fitted if workers is None else with_workers(fitted, workers)
 
 
@@ -72,10 +78,19 @@ def with_workers(cluster: Cluster, workers: int) -> Cluster:
 
     def again(value: Any) -> Any:
         # A tuple has one entry per worker; a single value serves all.
-        return [value[w % len(value)] for w in range(workers)] if isinstance(value, tuple) else value
+        return (
+            [value[w % len(value)] for w in range(workers)]
+            if isinstance(value, tuple)
+            else value
+        )
 
-    speeds = {name: again(getattr(cluster, name)) for name in ("times", "worker_mean", "worker_std")}
-    return replace(cluster, workers=workers, **speeds, deaths={}, joins={}, recoveries={})
+    speeds = {
+        name: again(getattr(cluster, name))
+        for name in ("times", "worker_mean", "worker_std")
+    }
+    return replace(
+        cluster, workers=workers, **speeds, deaths={}, joins={}, recoveries={}
+    )
 
 
 def _laws(workers: dict[str, Any], per_worker: bool) -> list[LogNormal]:
@@ -87,16 +102,24 @@ def _laws(workers: dict[str, Any], per_worker: bool) -> list[LogNormal]:
         mean = float((counts * means).sum() / counts.sum())
         # With one law for all, the differences between workers are part of the spread.
         between = np.log(means / mean)
-        spread = math.sqrt(float((counts * (spreads**2 + between**2)).sum() / counts.sum()))
+        spread = math.sqrt(
+            float((counts * (spreads**2 + between**2)).sum() / counts.sum())
+        )
         means, spreads = np.array([mean]), np.array([spread])
     # std = mean sqrt(exp(s^2) - 1) for a log-normal variable whose logarithm has the standard deviation s.
-    return [LogNormal(float(m), float(m * math.sqrt(math.expm1(s * s)))) for m, s in zip(means, spreads)]
+    return [
+        LogNormal(float(m), float(m * math.sqrt(math.expm1(s * s))))
+        for m, s in zip(means, spreads)
+    ]
 
 
 def _master(measured: dict[str, Any]) -> tuple[float, float]:
     """Return (link, master): an update without a commit is two messages; a commit takes the rest."""
     # Manifests of earlier versions call an update an answer.
-    update, commit = measured.get("update", measured.get("answer")), measured.get("commit")
+    update, commit = (
+        measured.get("update", measured.get("answer")),
+        measured.get("commit"),
+    )
     exchange = update["mean"] if update else 0.0
     service = commit["mean"] if commit else 0.0
     return exchange / 2.0, max(0.0, service - exchange)
@@ -112,24 +135,33 @@ def rows_stated(algorithm: Any, version: int, n_data: int) -> float | None:
         return None
     stages = algorithm.stages
     parts = stage_at(stages, version).parts
-    part = np.array([-1], np.int32) if parts is None else np.arange(parts, dtype=np.int32)
+    part = (
+        np.array([-1], np.int32) if parts is None else np.arange(parts, dtype=np.int32)
+    )
     rows = rows_of(n_data, np.full(part.size, version, np.int32), part)
     return float(np.mean(rows)) / time_share(stages, version)
 
 
-def stretched_to(cluster: Cluster, algorithm: Any, commits: int, n_data: int) -> Cluster:
+def stretched_to(
+    cluster: Cluster, algorithm: Any, commits: int, n_data: int
+) -> Cluster:
     """Return the cluster with its times scaled to the rows that the algorithm uses."""
     if cluster.rows is None:
         return cluster
     rows, name = rows_stated(algorithm, commits, n_data), type(algorithm).__name__
     if rows is None:
-        raise BadInput(f"a cluster with rows needs an algorithm with rows_of, unlike {name}: leave rows out.")
+        raise BadInput(
+            f"a cluster with rows needs an algorithm with rows_of, unlike {name}: leave rows out."
+        )
     return cluster.scaled(rows / cluster.rows)
 
 
 def _message(bare: Cluster, times: npt.NDArray[np.float64], stages: Stages) -> float:
     """Return the message time at which the cluster makes commits at the rate of a run."""
-    require(times.size >= 2, "the run is too short for a fit: it has fewer than two commits.")
+    require(
+        times.size >= 2,
+        "the run is too short for a fit: it has fewer than two commits.",
+    )
     commits = min(times.size, _COMMITS)
     wanted = float(times[-1]) / times.size
 

@@ -32,7 +32,9 @@ class HandOut:
         stage = stage_at(self.stages, version)
         last, self._last = self._last, stage
         # Pieces of an earlier version are of no use any more.
-        self._own: dict[int, tuple[int, int]] = {}  # the pieces in a worker's hand: next and last
+        self._own: dict[
+            int, tuple[int, int]
+        ] = {}  # the pieces in a worker's hand: next and last
         if stage.closes is not Closes.ALL_PARTS:
             if last is not stage:
                 self._order = stage.part_order()
@@ -54,7 +56,9 @@ class HandOut:
         each = stage.closes is Closes.EACH_UPDATE
         # A run may have changed its rule: only the computations of the present one count.
         asked = [stage_at(self.stages, read) for read in schedule.read.tolist()]
-        mine = np.array([s is stage if each else s.closes is stage.closes for s in asked], bool)
+        mine = np.array(
+            [s is stage if each else s.closes is stage.closes for s in asked], bool
+        )
         kept = mine & (schedule.commit != DROPPED)
         part, read = schedule.part[kept], schedule.read[kept]
         if each:
@@ -75,7 +79,9 @@ class HandOut:
             return math.inf
         part = self._parts.part
         out = (part["copies"] > 0) & (part["done"] == 0)
-        return float(part["handed"][out].min(initial=math.inf)) + self._help_after(self._last)
+        return float(part["handed"][out].min(initial=math.inf)) + self._help_after(
+            self._last
+        )
 
     def _help_after(self, stage: Stage) -> float:
         return float(block_rule.help_after(self._parts.times, stage.backup_after))
@@ -91,7 +97,11 @@ class HandOut:
             # Each worker begins with a block of its own, so that it computes the same rows at every version
             # and finds them in its cache.
             home = worker % stage.blocks
-            following = int(block_rule.choose(self._parts, home, now, self._help_after(stage), stage.pieces))
+            following = int(
+                block_rule.choose(
+                    self._parts, home, now, self._help_after(stage), stage.pieces
+                )
+            )
             # No part is worth computing now: the worker waits for the next version or for a backup.
             if following < 0:
                 return None
@@ -112,7 +122,9 @@ class HandOut:
             block_rule.note_time(self._parts.times, took * stage.pieces)
         # An earlier version closed with all its parts; this one may be cut into others.
         # A duplicate of a piece that has arrived already is dropped.
-        return read == version and bool(block_rule.deliver(self._parts, part, read, stage.pieces))
+        return read == version and bool(
+            block_rule.deliver(self._parts, part, read, stage.pieces)
+        )
 
     def lost(self, worker: int, part: int, read: int, version: int) -> None:
         """Return to the pool the parts of the open version that a lost worker held."""
@@ -125,5 +137,7 @@ class HandOut:
         # The worker's current part and the pieces of its block that it had not begun.
         for q in {part, *range(following, last + 1)}:
             self._parts.part["copies"][q] -= 1
-            self._parts.part["handed"][q] = -math.inf  # overdue at once, so that any idle worker takes it
+            self._parts.part["handed"][
+                q
+            ] = -math.inf  # overdue at once, so that any idle worker takes it
             block_rule.settle(self._parts, q // stage.pieces, stage.pieces)

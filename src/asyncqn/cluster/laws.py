@@ -25,7 +25,14 @@ import numpy.typing as npt
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels.random import DELAYS, fill_normals, fill_upper_tails
 from asyncqn.parameters import REAL, Checked, Kind, Refused, from_json, parameter
-from asyncqn.storage.serialise import Json, is_own, make_own, own_kind, own_parameters, to_json
+from asyncqn.storage.serialise import (
+    Json,
+    is_own,
+    make_own,
+    own_kind,
+    own_parameters,
+    to_json,
+)
 
 Times = npt.NDArray[np.float64]
 
@@ -85,7 +92,10 @@ class LogNormal(Checked):
 
     kind: ClassVar[str] = "log-normal"
     mean: Mean
-    std: Annotated[float, parameter("Standard deviation of a computation's time", unit="of time", ge=0.0)]
+    std: Annotated[
+        float,
+        parameter("Standard deviation of a computation's time", unit="of time", ge=0.0),
+    ]
 
     def times(self, z: Times) -> Times:
         s2 = math.log1p((self.std / self.mean) ** 2)
@@ -142,7 +152,10 @@ class Pareto(Checked):
 
     kind: ClassVar[str] = "pareto"
     mean: Mean
-    shape: Annotated[float, parameter("P(time > t) falls as t^-shape; the mean is finite above 1", gt=1.0)]
+    shape: Annotated[
+        float,
+        parameter("P(time > t) falls as t^-shape; the mean is finite above 1", gt=1.0),
+    ]
 
     def times(self, z: Times) -> Times:
         # The scale that gives a Pareto variable this mean.
@@ -195,13 +208,19 @@ class Trace(Checked):
     """
 
     kind: ClassVar[str] = "trace"
-    recorded: Annotated[Sequence[float], REAL, parameter("Recorded times in their order", unit="of time")]
+    recorded: Annotated[
+        Sequence[float],
+        REAL,
+        parameter("Recorded times in their order", unit="of time"),
+    ]
 
     def __post_init__(self) -> None:
         super().__post_init__()
         values = np.asarray(self.recorded, np.float64)
         require(
-            values.ndim == 1 and values.size > 0 and bool((np.isfinite(values) & (values > 0)).all()),
+            values.ndim == 1
+            and values.size > 0
+            and bool((np.isfinite(values) & (values > 0)).all()),
             "Trace: recorded must be a list of at least one time, all positive and finite.",
         )
         object.__setattr__(self, "recorded", tuple(values.tolist()))
@@ -246,7 +265,9 @@ def stretched(law: TimeLaw, by: float) -> TimeLaw:
     return Stretched(law, by)
 
 
-LAWS: dict[str, type[Any]] = {law.kind: law for law in (LogNormal, Exponential, Pareto, Constant, Trace)}
+LAWS: dict[str, type[Any]] = {
+    law.kind: law for law in (LogNormal, Exponential, Pareto, Constant, Trace)
+}
 """Every law by the name that files give it."""
 
 
@@ -264,7 +285,10 @@ def draw_times(law: TimeLaw, seed: int, worker: int, count: int) -> Times:
     times = np.asarray(law.times(z), np.float64)
     name = type(law).__name__
     # A user's law is checked at every draw: a bad time would otherwise surface as an impossible schedule.
-    require(times.shape == (count,), f"{name}.times must give one time per normal, not {times.shape}.")
+    require(
+        times.shape == (count,),
+        f"{name}.times must give one time per normal, not {times.shape}.",
+    )
     require(
         bool((np.isfinite(times) & (times > 0)).all()),
         f"{name}.times must return positive and finite times.",
@@ -275,7 +299,11 @@ def draw_times(law: TimeLaw, seed: int, worker: int, count: int) -> Times:
 def mean_of(law: TimeLaw) -> float:
     """Return the law's own `mean`, or the mean of `_DRAWS_FOR_MEAN` draws."""
     mean = getattr(law, "mean", None)
-    return float(mean) if mean is not None else float(draw_times(law, 0, 0, _DRAWS_FOR_MEAN).mean())
+    return (
+        float(mean)
+        if mean is not None
+        else float(draw_times(law, 0, 0, _DRAWS_FOR_MEAN).mean())
+    )
 
 
 def law_to_json(law: TimeLaw) -> Json:
@@ -293,12 +321,17 @@ def law_from_json(data: Any, *, allow_imports: bool = False) -> TimeLaw:
         raise BadInput(
             f"a law is a table such as {{kind = 'pareto', mean = 40.0, shape = 1.5}}, not {data!r}."
         )
-    kind, parameters = data.get("kind"), {name: value for name, value in data.items() if name != "kind"}
+    kind, parameters = (
+        data.get("kind"),
+        {name: value for name, value in data.items() if name != "kind"},
+    )
     if is_own(kind):
         law: TimeLaw = make_own(str(kind), parameters, "law", allow_imports)
         return law
     if kind not in LAWS:
-        raise BadInput(f"there is no law of kind {kind!r}; there are {', '.join(LAWS)}.")
+        raise BadInput(
+            f"there is no law of kind {kind!r}; there are {', '.join(LAWS)}."
+        )
     made: TimeLaw = from_json(LAWS[kind], parameters, f"law '{kind}'")
     return made
 
@@ -312,4 +345,6 @@ def _law(value: Any) -> TimeLaw:
     return value
 
 
-Law = Annotated[TimeLaw, Kind(("a law such as LogNormal(mean=1.0, std=0.2)",), _law, None)]
+Law = Annotated[
+    TimeLaw, Kind(("a law such as LogNormal(mean=1.0, std=0.2)",), _law, None)
+]

@@ -32,7 +32,9 @@ use this bit, so both parts have streams of their own."""
 @checked
 def simulate(
     cluster: Annotated[Cluster, parameter("Cluster whose times are drawn")],
-    stages: Annotated[Stages | Stage, parameter("Stages of an algorithm, or one stage")],
+    stages: Annotated[
+        Stages | Stage, parameter("Stages of an algorithm, or one stage")
+    ],
     commits: Annotated[int, parameter("Number of commits", ge=1, le=2**31 - 1)],
     seed: Seed,
 ) -> Schedule:
@@ -71,7 +73,11 @@ def simulate(
     check_stages(stages, "the algorithm")
     first, rest, timing = stages[0], stages[1:], _Clocks(cluster, seed)
     # A warm-up on batches, then exact passes: two queues, joined.
-    if first.closes is Closes.EACH_UPDATE and first.blocks is not None and _are_blocks(rest):
+    if (
+        first.closes is Closes.EACH_UPDATE
+        and first.blocks is not None
+        and _are_blocks(rest)
+    ):
         return _batches_then_blocks(cluster, first, rest, commits, seed)
     if _are_blocks(stages):
         return _blocks(timing, stages, commits, seed)
@@ -102,12 +108,20 @@ class _Clocks:
         # Log-normal times are drawn inside the queue: m and s are mean and standard deviation of their
         # logarithm, and a constant time has s = 0 and m itself.
         m, s = cluster.time_law()
-        worker["m"] = np.where(s > 0, m + np.log(longer), m * longer) if longer != 1.0 else m
+        worker["m"] = (
+            np.where(s > 0, m + np.log(longer), m * longer) if longer != 1.0 else m
+        )
         worker["s"] = s
-        worker["birth"] = [cluster.joins.get(w, 0.0) for w in range(W)] if birth is None else birth
+        worker["birth"] = (
+            [cluster.joins.get(w, 0.0) for w in range(W)] if birth is None else birth
+        )
         # The queue's clock begins at `since`, so moments of the cluster's clock are shifted.
-        worker["death"] = np.array([cluster.deaths.get(w, np.inf) for w in range(W)]) - since
-        worker["rebirth"] = np.array([cluster.recoveries.get(w, np.inf) for w in range(W)]) - since
+        worker["death"] = (
+            np.array([cluster.deaths.get(w, np.inf) for w in range(W)]) - since
+        )
+        worker["rebirth"] = (
+            np.array([cluster.recoveries.get(w, np.inf) for w in range(W)]) - since
+        )
         self.timing = Timing(
             worker,
             float(cluster.message),
@@ -129,7 +143,8 @@ class _Clocks:
 
     def _draw(self, counts: np.ndarray) -> None:
         drawn = [
-            self._longer * self._cluster.compute_times(self._seed, w, int(n)) for w, n in enumerate(counts)
+            self._longer * self._cluster.compute_times(self._seed, w, int(n))
+            for w, n in enumerate(counts)
         ]
         self._counts = counts
         worker, ends = self.timing.worker, np.cumsum(counts)
@@ -151,25 +166,40 @@ class _Clocks:
 
 def _are_blocks(stages: Stages) -> bool:
     """Return whether all stages close with all parts and cut the data in the same way."""
-    cuts = {(stage.closes, stage.blocks, stage.pieces, stage.backup_after) for stage in stages}
+    cuts = {
+        (stage.closes, stage.blocks, stage.pieces, stage.backup_after)
+        for stage in stages
+    }
     return len(cuts) == 1 and stages[0].closes is Closes.ALL_PARTS
 
 
-def _asynchronous(clocks: _Clocks, stage: Stage, commits: int, seed: int) -> tuple[Schedule, np.ndarray]:
+def _asynchronous(
+    clocks: _Clocks, stage: Stage, commits: int, seed: int
+) -> tuple[Schedule, np.ndarray]:
     """Return the schedule, and the part that each worker was computing at its end."""
     # Fresh rounds are the same queue with a delay of 0: an update must have read the current version.
-    oldest, updates = (stage.max_delay, 1) if stage.updates is None else (0, stage.updates)
+    oldest, updates = (
+        (stage.max_delay, 1) if stage.updates is None else (0, stage.updates)
+    )
     # Dropped updates take rows too; twice the delivered ones is a guess that the loop corrects.
     capacity = commits * updates * (1 if oldest is None else 2)
     while capacity > 0:
-        order, columns = None if stage.blocks is None else stage.part_order(), _columns(capacity)
-        delay, at_work = commits if oldest is None else oldest, events.all_at_work(clocks.timing, commits)
+        order, columns = (
+            None if stage.blocks is None else stage.part_order(),
+            _columns(capacity),
+        )
+        delay, at_work = (
+            commits if oldest is None else oldest,
+            events.all_at_work(clocks.timing, commits),
+        )
         n, rows, returned = events.asynchronous(
             clocks.timing, seed, commits, updates, delay, order, at_work, columns
         )
         capacity = clocks.capacity(capacity, returned)
     worker, read, commit, time, part = (column[:rows] for column in columns)
-    schedule = Schedule(worker, read, commit, time, None if stage.blocks is None else part)
+    schedule = Schedule(
+        worker, read, commit, time, None if stage.blocks is None else part
+    )
     return schedule.until(n), at_work.hand["part"]
 
 
@@ -197,14 +227,18 @@ def _in_order_of_time(columns: Columns, rows: int, *, with_parts: bool) -> Sched
     # keep their order of summation.
     if (time[1:] < time[:-1]).any():
         order = np.argsort(time, kind="stable")
-        worker, read, commit, time, part = (c[order] for c in (worker, read, commit, time, part))
+        worker, read, commit, time, part = (
+            c[order] for c in (worker, read, commit, time, part)
+        )
     return Schedule(worker, read, commit, time, part if with_parts else None)
 
 
 def _blocks(clocks: _Clocks, stages: Stages, commits: int, seed: int) -> Schedule:
     """Simulate versions one after the other; the cluster's times are those of a block of all rows."""
     stage, shares = stages[-1], np.ones(commits)
-    early = np.repeat([s.share for s in stages[:-1]], [s.commits or 0 for s in stages[:-1]])[:commits]
+    early = np.repeat(
+        [s.share for s in stages[:-1]], [s.commits or 0 for s in stages[:-1]]
+    )[:commits]
     # Versions on samples come first, each with its share of the time.
     shares[: early.size] = early
     assert stage.blocks is not None
@@ -226,7 +260,9 @@ def _blocks(clocks: _Clocks, stages: Stages, commits: int, seed: int) -> Schedul
     return _in_order_of_time(columns, rows, with_parts=True).until(n)
 
 
-def _batches_then_blocks(cluster: Cluster, stage: Stage, rest: Stages, commits: int, seed: int) -> Schedule:
+def _batches_then_blocks(
+    cluster: Cluster, stage: Stage, rest: Stages, commits: int, seed: int
+) -> Schedule:
     """Simulate a warm-up on batches and then blocks; the cluster's times are those of a batch.
 
     A block takes longer than a batch in the ratio of their sizes.  A worker takes its first block when it has
@@ -252,21 +288,35 @@ def _batches_then_blocks(cluster: Cluster, stage: Stage, rest: Stages, commits: 
         second = Schedule.serial(0)
     # What was under way when the warm-up ended arrives later and is dropped.
     dropped = np.array(under_way, np.float64).reshape(-1, 3)
-    worker = np.concatenate([first.worker, dropped[:, 0], second.worker]).astype(np.int32)
-    read = np.concatenate([first.read, dropped[:, 1], second.read + warm]).astype(np.int32)
+    worker = np.concatenate([first.worker, dropped[:, 0], second.worker]).astype(
+        np.int32
+    )
+    read = np.concatenate([first.read, dropped[:, 1], second.read + warm]).astype(
+        np.int32
+    )
     after = np.where(second.commit == DROPPED, DROPPED, second.commit + warm)
-    commit = np.concatenate([first.commit, np.zeros(len(dropped)), after]).astype(np.int32)
+    commit = np.concatenate([first.commit, np.zeros(len(dropped)), after]).astype(
+        np.int32
+    )
     time = np.concatenate([first.time, dropped[:, 2], second.time + end])
     part = np.zeros(worker.size, np.int32)
     warming = len(first) + len(dropped)
-    if stage.order is Order.IN_TURN and stage.growth is None:  # in the order in which computations begin
-        part[np.argsort(read[:warming], kind="stable")] = np.arange(warming) % stage.blocks
+    if (
+        stage.order is Order.IN_TURN and stage.growth is None
+    ):  # in the order in which computations begin
+        part[np.argsort(read[:warming], kind="stable")] = (
+            np.arange(warming) % stage.blocks
+        )
     elif first.part is not None:
-        part[:warming] = np.concatenate([first.part, in_hand[dropped[:, 0].astype(np.int64)]])
+        part[:warming] = np.concatenate(
+            [first.part, in_hand[dropped[:, 0].astype(np.int64)]]
+        )
     if second.part is not None:
         part[warming:] = second.part
     order = np.argsort(time, kind="stable")
-    whole = Schedule(worker[order], read[order], commit[order], time[order], part[order])
+    whole = Schedule(
+        worker[order], read[order], commit[order], time[order], part[order]
+    )
     return whole.until(whole.commits)
 
 
@@ -282,8 +332,16 @@ def _under_way(
     under_way: list[tuple[int, int, float]] = []
     for w in range(cluster.workers):
         mine = np.flatnonzero(first.worker == w)
-        begun = float(first.time[mine[-1]]) if mine.size else float(timing.worker["birth"][w])
-        version = int(first.commit[mine[-1]]) if mine.size else int((first.time <= begun).sum())
+        begun = (
+            float(first.time[mine[-1]])
+            if mine.size
+            else float(timing.worker["birth"][w])
+        )
+        version = (
+            int(first.commit[mine[-1]])
+            if mine.size
+            else int((first.time <= begun).sum())
+        )
         # A worker whose update made the last version of the warm-up, or that joins later, computes nothing
         # now.
         if version >= warm or begun > end:

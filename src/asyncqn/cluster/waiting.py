@@ -52,7 +52,12 @@ class WaitingUpdates:
         reach: float,
         copied: Callable[[Any], Any],
     ) -> None:
-        self.stages, self.handout, self.max_staleness, self.reach = stages, handout, max_staleness, reach
+        self.stages, self.handout, self.max_staleness, self.reach = (
+            stages,
+            handout,
+            max_staleness,
+            reach,
+        )
         self._copied = copied
         self.arrivals: list[Arrival] = []
         self.lasting = False
@@ -60,7 +65,9 @@ class WaitingUpdates:
         self.round_ends = math.inf
         """Time at which the open round may close although some workers are missing."""
 
-    def add(self, arrival: Arrival, stage: Stage, version: int, took: float) -> list[Arrival] | None:
+    def add(
+        self, arrival: Arrival, stage: Stage, version: int, took: float
+    ) -> list[Arrival] | None:
         """Return the updates to commit now, [] while this one waits, or None where it is dropped.
 
         Parameters
@@ -89,10 +96,18 @@ class WaitingUpdates:
         self.arrivals.append(arrival)
         return []
 
-    def _by_itself(self, arrival: Arrival, asked: Stage, stage: Stage, version: int) -> list[Arrival] | None:
+    def _by_itself(
+        self, arrival: Arrival, asked: Stage, stage: Stage, version: int
+    ) -> list[Arrival] | None:
         """Return the update alone, or None where its stage is over or it is too old."""
-        delay, most, stage_most = version - arrival.read, self.max_staleness, asked.max_delay
-        young = (most is None or delay <= most) and (stage_most is None or delay <= stage_most)
+        delay, most, stage_most = (
+            version - arrival.read,
+            self.max_staleness,
+            asked.max_delay,
+        )
+        young = (most is None or delay <= most) and (
+            stage_most is None or delay <= stage_most
+        )
         # An update of an earlier stage must not reach a stage with other rules.
         kept = young and stage is asked
         if self.handout is not None and arrival.part is not None and stage is asked:
@@ -114,7 +129,9 @@ class WaitingUpdates:
             return []
         return [*self.take(), arrival]
 
-    def _fresh(self, arrival: Arrival, version: int, enough: int) -> list[Arrival] | None:
+    def _fresh(
+        self, arrival: Arrival, version: int, enough: int
+    ) -> list[Arrival] | None:
         """Return all waiting updates once `enough` of them were computed at the current version."""
         fresh = arrival.read == version
         if not fresh and not self.arrivals:
@@ -122,9 +139,15 @@ class WaitingUpdates:
         # The worker continues and may overwrite the arrays; a stale update keeps its place but carries
         # nothing.
         self.arrivals.append(
-            arrival._replace(update=self._copied(arrival.update) if fresh else None, counts=fresh)
+            arrival._replace(
+                update=self._copied(arrival.update) if fresh else None, counts=fresh
+            )
         )
-        return self.take() if sum(waiting.counts for waiting in self.arrivals) == enough else []
+        return (
+            self.take()
+            if sum(waiting.counts for waiting in self.arrivals) == enough
+            else []
+        )
 
     def take(self) -> list[Arrival]:
         """Return all waiting updates, and clear the list."""
@@ -138,7 +161,9 @@ class WaitingUpdates:
         if stage.closes is ROUND and stage.updates is None:
             self.round_ends = now + self.reach + stage.timeout
 
-    def close_round(self, stage: Stage, members: Collection[int], now: float) -> list[Arrival]:
+    def close_round(
+        self, stage: Stage, members: Collection[int], now: float
+    ) -> list[Arrival]:
         """Return the updates to commit if the round is over, else []."""
         if stage.closes is not ROUND or stage.updates is not None:
             return []

@@ -152,5 +152,7 @@ def extra(of: Problem | Algorithm | None, name: str) -> Any:
     """Return an optional member of a problem or an algorithm, or None where it has none."""
     # A misspelt name would silently read as "not offered", so it is an error of the caller.
     if name not in _EXTRAS:
-        raise KeyError(f"'{name}' is not an optional member: declare it in asyncqn.core.algorithm")
+        raise KeyError(
+            f"'{name}' is not an optional member: declare it in asyncqn.core.algorithm"
+        )
     return getattr(of, name, None)

@@ -45,7 +45,9 @@ class Segment(NamedTuple):
 
     def begins(self, version: int, row: int) -> bool:
         """Return whether a computation of this version, in this row of the schedule, belongs to it."""
-        return version >= self.from_commit and (self.from_row is None or row >= self.from_row)
+        return version >= self.from_commit and (
+            self.from_row is None or row >= self.from_row
+        )
 
 
 class Finished(NamedTuple):
@@ -119,7 +121,9 @@ def execute(
     segments = segments or [Segment(request.problem, request.algorithm)]
     first = segments[0]
     # A resumed run begins with the first segment's algorithm, whatever the request names for its last one.
-    begun = replace(request, problem=first.problem, algorithm=first.algorithm, commits=N)
+    begun = replace(
+        request, problem=first.problem, algorithm=first.algorithm, commits=N
+    )
     master = Master(begun, max(schedule.workers, workers), kept=kept)
     loop = Loop(master, schedule, request.seed, segments)
     outcome, message, failure = Outcome.COMPLETED, f"{N} commits were made.", None
@@ -149,7 +153,9 @@ def execute(
 class Loop:
     """The numerical loop between two versions: the workers, and the updates that wait for their commit."""
 
-    def __init__(self, master: Master, schedule: Schedule, seed: int, segments: Sequence[Segment]) -> None:
+    def __init__(
+        self, master: Master, schedule: Schedule, seed: int, segments: Sequence[Segment]
+    ) -> None:
         self.master, self.schedule, self.seed = master, schedule, seed
         self.segments = list(segments)
         self.locals: dict[int, Any] = {}
@@ -169,18 +175,29 @@ class Loop:
 
     def run(self, watch: Watch | None = None) -> None:
         """Compute and commit to the end of the schedule; raises `Ended` where the run ends before."""
-        master, schedule, segments, seed = self.master, self.schedule, self.segments, self.seed
+        master, schedule, segments, seed = (
+            self.master,
+            self.schedule,
+            self.segments,
+            self.seed,
+        )
         locals_, steps, pending = self.locals, self.steps, self.pending
         # Plain lists: reading one element of a NumPy array costs more than the rest of a short step.
         worker, commit = schedule.worker.tolist(), schedule.commit.tolist()
         time, passes = schedule.commit_times().tolist(), None
         if master.stopping.max_passes is not None:
             n_data = master.problem.n_data
-            passes = np.cumsum(rows_computed(master.algorithm, schedule, n_data)) / n_data
+            passes = (
+                np.cumsum(rows_computed(master.algorithm, schedule, n_data)) / n_data
+            )
         part = None if schedule.part is None else schedule.part.tolist()
         first, N = master.version, schedule.commits
-        begins = np.argsort(schedule.read, kind="stable")  # computations in the order they begin
-        ends = np.flatnonzero(schedule.commit != DROPPED)  # and those delivered, in the order they end
+        begins = np.argsort(
+            schedule.read, kind="stable"
+        )  # computations in the order they begin
+        ends = np.flatnonzero(
+            schedule.commit != DROPPED
+        )  # and those delivered, in the order they end
         # begun[v] counts the computations that read a version up to v, and ended[v] those delivered up to
         # commit v. Two slices then say what happens between two versions.
         versions = np.arange(N + 1)
@@ -196,7 +213,9 @@ class Loop:
                 updates = list(map(pending.pop, rows))
                 if passes is not None:
                     master.passes = float(passes[rows[-1]])
-                master.commit(updates, time[version - 1], list(map(staleness.__getitem__, rows)))
+                master.commit(
+                    updates, time[version - 1], list(map(staleness.__getitem__, rows))
+                )
                 if watch is not None:
                     watch.committed(self)
             # ... then run every computation that reads it, although the schedule lets it end later.
@@ -206,11 +225,16 @@ class Loop:
                 w = worker[row]
                 # Workers may join late: their state is created when they first compute.
                 if w not in locals_:
-                    locals_[w], steps[w] = master.algorithm.init_worker(work.problem, master.theta0), 0
+                    locals_[w], steps[w] = (
+                        master.algorithm.init_worker(work.problem, master.theta0),
+                        0,
+                    )
                 k, local, iterate = steps[w], locals_[w], master.iterate
                 # k counts the worker's own steps, so its random numbers do not depend on what others do.
                 stream = new_tuple(Stream, (seed, w, k))
-                task = new_tuple(Task, (w, version, stream, None if part is None else part[row]))
+                task = new_tuple(
+                    Task, (w, version, stream, None if part is None else part[row])
+                )
                 steps[w] = k + 1
                 update = work.compute(iterate, local, task)
                 locals_[w] = work.learn(iterate, local, task, update)
@@ -236,7 +260,10 @@ class Loop:
                 "delays": (master.delays, master.delayed),
                 "best": master.best,
             },
-            {worker: (local, self.steps[worker]) for worker, local in self.locals.items()},
+            {
+                worker: (local, self.steps[worker])
+                for worker, local in self.locals.items()
+            },
             self.pending,
         )
         return deepcopy(whole)
@@ -247,8 +274,16 @@ class Loop:
         for worker, (local, steps) in state.workers.items():
             self.locals[worker], self.steps[worker] = local, steps
         self.pending.update(state.pending)
-        read, commit, first = self.schedule.read, self.schedule.commit, self.master.version
+        read, commit, first = (
+            self.schedule.read,
+            self.schedule.commit,
+            self.master.version,
+        )
         # Exactly the computations that were begun before this version and end after it wait for their
         # commit.
-        if set(self.pending) != set(np.flatnonzero((read < first) & (commit > first)).tolist()):
-            raise DamagedFile("the checkpoint is damaged: it lacks updates that its schedule waits for.")
+        if set(self.pending) != set(
+            np.flatnonzero((read < first) & (commit > first)).tolist()
+        ):
+            raise DamagedFile(
+                "the checkpoint is damaged: it lacks updates that its schedule waits for."
+            )

@@ -90,7 +90,11 @@ class Master:
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
         kept: KeptRows | None = None,
     ) -> None:
-        self.theta0, self.stopping, self.callback = request.theta0, request.stopping, request.callback
+        self.theta0, self.stopping, self.callback = (
+            request.theta0,
+            request.stopping,
+            request.callback,
+        )
         self._stop = request.stop
         self.go_on_with(request.algorithm, request.problem)
         self.iterate = request.algorithm.init(self.theta0)
@@ -102,7 +106,9 @@ class Master:
         self._every = request.evaluate or sys.maxsize
         self._last = request.commits if self.evaluates else 0
         self.pause, self.workers, self.alive, self.lost = pause, workers, workers, 0
-        self.best = None if self.stopping.patience is None else Best(self.stopping.patience)
+        self.best = (
+            None if self.stopping.patience is None else Best(self.stopping.patience)
+        )
         # max_passes is a limit for exact methods, but the whole task of a stochastic run without `commits`.
         self._ends_by_passes = (
             Outcome.COMPLETED
@@ -130,7 +136,9 @@ class Master:
         self._apply = algorithm.apply
         self.value: Callable[[Array], float] = lambda theta: float(asked.value(theta))
         """U over all data."""
-        self._standing: Callable[[Any], Standing | None] | None = extra(algorithm, "standing")
+        self._standing: Callable[[Any], Standing | None] | None = extra(
+            algorithm, "standing"
+        )
         self._stood: tuple[Standing | None] | None = None
         """The standing of this version, once it was asked for."""
         self._knows_u = self._standing is not None and extra(problem, "metrics") is None
@@ -139,8 +147,12 @@ class Master:
         made = extra(problem, "inverse_metric_from")
         self._inverse_metric_from = None if made is None else Remembered(made)
         rule = self.stopping
-        by_slope = self._standing is not None and (rule.tol is not None or self._stop is not None)
-        self._finished: Callable[[Any], str | None] | None = extra(algorithm, "finished")
+        by_slope = self._standing is not None and (
+            rule.tol is not None or self._stop is not None
+        )
+        self._finished: Callable[[Any], str | None] | None = extra(
+            algorithm, "finished"
+        )
         # Computed here, so that `commit` skips the test where no rule can apply.
         limited = rule.max_passes is not None or rule.max_time is not None
         self._may_end = by_slope or limited or self._finished is not None
@@ -148,9 +160,13 @@ class Master:
     def _view_theta(self) -> None:
         """Renew the two views of theta that `inspect` reads, after the algorithm has replaced theta."""
         self._theta = self.iterate.theta
-        self._words = self._theta.view(np.uint64 if self._theta.itemsize == 8 else np.uint32)
+        self._words = self._theta.view(
+            np.uint64 if self._theta.itemsize == 8 else np.uint32
+        )
 
-    def commit(self, updates: Sequence[Any | None], time: float, staleness: Sequence[int]) -> None:
+    def commit(
+        self, updates: Sequence[Any | None], time: float, staleness: Sequence[int]
+    ) -> None:
         """Apply one update, or the updates of a round, as the next version; `staleness` has l_n of each.
 
         The method raises `Ended` if the run ends with this commit.
@@ -162,7 +178,11 @@ class Master:
         # number, so that the schedule, which knows nothing of numbers, stays valid.
         good: Sequence[Any] = updates
         if None in updates:
-            kept = [(update, l_n) for update, l_n in zip(updates, staleness) if update is not None]
+            kept = [
+                (update, l_n)
+                for update, l_n in zip(updates, staleness)
+                if update is not None
+            ]
             good, staleness = [update for update, _ in kept], [l_n for _, l_n in kept]
             self.rejected += len(updates) - len(good)
             self.rejected_in_a_row += len(updates)
@@ -185,7 +205,10 @@ class Master:
             raise Ended(Outcome.DIVERGED, f"the iterate exploded at commit {version}")
         if self.rejected_in_a_row >= self.most_rejected:
             many = self.rejected_in_a_row
-            raise Ended(Outcome.DIVERGED, f"{many} updates in a row were not finite, up to commit {version}")
+            raise Ended(
+                Outcome.DIVERGED,
+                f"{many} updates in a row were not finite, up to commit {version}",
+            )
         if self.kept is not None and version % self.keep == 0:
             self.kept.append(self._theta)
         known = self._every_version and self._knows_u
@@ -219,12 +242,19 @@ class Master:
                 self._ask(self._stop, standing)
             if (ended := rule.ends_at(standing)) is not None:
                 raise self._ended(ended.outcome, str(ended))
-        if self._finished is not None and (why := self._finished(self.iterate)) is not None:
+        if (
+            self._finished is not None
+            and (why := self._finished(self.iterate)) is not None
+        ):
             raise self._ended(Outcome.COMPLETED, why)
         if rule.max_passes is not None and self.passes >= rule.max_passes:
-            raise self._ended(self._ends_by_passes, f"max_passes = {rule.max_passes:g} was reached")
+            raise self._ended(
+                self._ends_by_passes, f"max_passes = {rule.max_passes:g} was reached"
+            )
         if rule.max_time is not None and self.time >= rule.max_time:
-            raise self._ended(Outcome.STOPPED, f"max_time = {rule.max_time:g} has passed")
+            raise self._ended(
+                Outcome.STOPPED, f"max_time = {rule.max_time:g} has passed"
+            )
 
     def _ask(self, stop: StoppingRule, standing: Standing) -> None:
         """Raise `Ended` where the caller's own rule says so."""
@@ -256,7 +286,9 @@ class Master:
         optimum = extra(self.problem, "optimum")
         if optimum is not None:
             # Relative to |U*|, and absolute where U* is zero.
-            record["error"] = (fun - optimum) / abs(optimum) if optimum else fun - optimum
+            record["error"] = (
+                (fun - optimum) / abs(optimum) if optimum else fun - optimum
+            )
         return record
 
     def _note_standing(self, *, only_at_target: bool = False) -> bool:
@@ -271,9 +303,13 @@ class Master:
         known = self.version, self.time, standing.value, standing.grad_norm
         rule = self.stopping
         # A metric other than `fun` cannot be compared without making the row.
-        far = rule.target is None or (rule.metric == "fun" and standing.value > rule.target)
+        far = rule.target is None or (
+            rule.metric == "fun" and standing.value > rule.target
+        )
         watched = self.callback is not None or self.best is not None
-        if far and not watched:  # the usual case, at every version: a dictionary would show
+        if (
+            far and not watched
+        ):  # the usual case, at every version: a dictionary would show
             if not only_at_target:
                 self._known.append(known)
             return not only_at_target
@@ -313,14 +349,19 @@ class Master:
         self._known.clear()
         metrics = extra(self._asked, "metrics")
         if metrics is not None:
-            record.update({name: float(value) for name, value in metrics(theta).items()})
+            record.update(
+                {name: float(value) for name, value in metrics(theta).items()}
+            )
         if self._standing is not None and "grad_norm" not in record:
             standing = self.standing()
             record["grad_norm"] = math.nan if standing is None else standing.grad_norm
         self._append(record)
         if not np.isfinite(fun) and (self._standing is None or self.version == 0):
             # Else theta is a trial, from which the method turns back by itself.
-            raise Ended(Outcome.DIVERGED, f"the objective is not finite at commit {self.version}")
+            raise Ended(
+                Outcome.DIVERGED,
+                f"the objective is not finite at commit {self.version}",
+            )
         impatient = self._is_impatient(record, theta)
         if self.callback is not None:
             self._call_back(theta, record)
@@ -333,7 +374,9 @@ class Master:
         self._require_metric(self.best.rule.metric, "to watch", record)
         return self.best.sees(record, theta)
 
-    def _stop_at(self, record: dict[str, float], reached: bool, impatient: bool) -> None:
+    def _stop_at(
+        self, record: dict[str, float], reached: bool, impatient: bool
+    ) -> None:
         """Raise `Ended` where a row has reached the target, or where the patience has run out."""
         if reached:
             raise self._ended(Outcome.CONVERGED, self._target_reached(record))
@@ -347,7 +390,9 @@ class Master:
         self.delays = self.delayed = 0
         row, workers = dict(record), (self.alive, self.lost)
         # Copies: the callback may keep or change what it gets.
-        progress = Progress(self.version, record["time"], theta.copy(), row, delay, *workers)
+        progress = Progress(
+            self.version, record["time"], theta.copy(), row, delay, *workers
+        )
         try:
             self.callback(progress)
         except StopIteration:

@@ -108,16 +108,24 @@ def check_members(problem: Any) -> None:
     # Missing members come first: a class in the place of an object also has them, and gets its own message
     # below.
     for member in ("dim", "n_data", "value", "grad"):
-        require(hasattr(problem, member), f"{name} is not a problem: it has no '{member}'.")
+        require(
+            hasattr(problem, member), f"{name} is not a problem: it has no '{member}'."
+        )
     require(
         not isinstance(problem, type),
         f"the problem is the class {name}: make an object of it, {name}(...).",
     )
     for member in ("value", "grad"):
-        require(callable(getattr(problem, member)), f"'{member}' of the problem must be a method.")
+        require(
+            callable(getattr(problem, member)),
+            f"'{member}' of the problem must be a method.",
+        )
     for member in ("dim", "n_data"):
         count = getattr(problem, member)
-        require(is_count(count), f"{name} has {member} = {count!r}: it must be an integer of at least 1.")
+        require(
+            is_count(count),
+            f"{name} has {member} = {count!r}: it must be an integer of at least 1.",
+        )
 
 
 _OF_THETA = ("value", "metrics", "curvature_diagonal")
@@ -166,7 +174,9 @@ class ReadOnly:
         return getattr(self._problem, name)
 
 
-def _guarded(method: Callable[..., Any], name: str, with_rows: bool) -> Callable[..., Any]:
+def _guarded(
+    method: Callable[..., Any], name: str, with_rows: bool
+) -> Callable[..., Any]:
     """Return a method of a problem that is called with read-only views until it turns out to refuse them.
 
     Code compiled for writable arrays alone (Cython, a numba signature) refuses views.  Such a call is

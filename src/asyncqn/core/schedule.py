@@ -91,14 +91,17 @@ class Schedule(Checked):
 
     worker: Annotated[Ints, REAL, parameter("Number of the worker, from 0")]
     read: Annotated[Ints, REAL, parameter("Version that was read")]
-    commit: Annotated[Ints, REAL, parameter("Commit that delivered the update; 0: dropped")]
+    commit: Annotated[
+        Ints, REAL, parameter("Commit that delivered the update; 0: dropped")
+    ]
     time: Annotated[
         npt.NDArray[np.float64],
         REAL,
         parameter("Time of the commit, or of the drop", unit="of the engine's clock"),
     ]
     part: Annotated[
-        Annotated[Ints, REAL] | None, parameter("Part of the data; None: workers choose their rows")
+        Annotated[Ints, REAL] | None,
+        parameter("Part of the data; None: workers choose their rows"),
     ] = None
     """The part of the data that each computation used, where the algorithm assigns parts."""
 
@@ -120,17 +123,28 @@ class Schedule(Checked):
             )
         if n == 0:
             return
-        require(bool((self.worker >= 0).all()), "schedule: worker numbers must not be negative.")
-        require(bool((self.read >= 0).all()), "schedule: a computation cannot read a version before 0.")
-        require(bool(np.isfinite(self.time).all()), "schedule: every time must be finite.")
-        require(bool((np.diff(self.time) >= 0).all()), "schedule: times must not decrease.")
+        require(
+            bool((self.worker >= 0).all()),
+            "schedule: worker numbers must not be negative.",
+        )
+        require(
+            bool((self.read >= 0).all()),
+            "schedule: a computation cannot read a version before 0.",
+        )
+        require(
+            bool(np.isfinite(self.time).all()), "schedule: every time must be finite."
+        )
+        require(
+            bool((np.diff(self.time) >= 0).all()), "schedule: times must not decrease."
+        )
         delivered = self.commit != DROPPED
         commits = self.commit[delivered]
         # Rows stand in the order in which computations ended, so commit numbers never decrease and never
         # skip one.
         steps = np.diff(commits, prepend=0)
         require(
-            bool(((steps == 0) | (steps == 1)).all()) and (commits.size == 0 or commits[0] == 1),
+            bool(((steps == 0) | (steps == 1)).all())
+            and (commits.size == 0 or commits[0] == 1),
             "schedule: commits must be numbered 1, 2, 3, ... in order, without gaps.",
         )
         require(
@@ -143,8 +157,14 @@ class Schedule(Checked):
         read, commit = self.read[order], self.commit[order]
         # A worker may compute several blocks of one version, or contribute twice to a round; otherwise it
         # waits for its own commit.
-        again = (read[1:] == read[:-1]) & ((commit[1:] == commit[:-1]) | (commit[1:] == DROPPED))
-        free = np.where(again, read[:-1], (np.maximum(commit, read) if self.part is None else read)[:-1])
+        again = (read[1:] == read[:-1]) & (
+            (commit[1:] == commit[:-1]) | (commit[1:] == DROPPED)
+        )
+        free = np.where(
+            again,
+            read[:-1],
+            (np.maximum(commit, read) if self.part is None else read)[:-1],
+        )
         require(
             bool((read[1:][same] >= free[same]).all()),
             "schedule: a worker started a computation before its previous one was committed.",
@@ -157,7 +177,9 @@ class Schedule(Checked):
         if not isinstance(other, Schedule):
             return NotImplemented
         mine, others = self.arrays(), other.arrays()
-        return mine.keys() == others.keys() and all(np.array_equal(mine[n], others[n]) for n in mine)
+        return mine.keys() == others.keys() and all(
+            np.array_equal(mine[n], others[n]) for n in mine
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -225,7 +247,9 @@ class Schedule(Checked):
         # must count them.
         begun = last + np.flatnonzero(self.read[last:] < commit)
         rows = np.concatenate([np.arange(last), begun])
-        ended = np.concatenate([self.commit[:last], np.full(begun.size, DROPPED, np.int32)])
+        ended = np.concatenate(
+            [self.commit[:last], np.full(begun.size, DROPPED, np.int32)]
+        )
         time = self.time[rows]
         time[last:] = time[last - 1] if last else 0.0
         part = None if self.part is None else self.part[rows]
@@ -250,11 +274,16 @@ class Schedule(Checked):
         commit = np.where(self.commit == DROPPED, DROPPED, number[self.commit])
         part = None if self.part is None else self.part[kept]
         read = number[np.minimum(self.read, self.commits)]
-        return Schedule(self.worker[kept], read[kept], commit[kept], self.time[kept], part)
+        return Schedule(
+            self.worker[kept], read[kept], commit[kept], self.time[kept], part
+        )
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the columns by name, for storage."""
-        columns = {name: getattr(self, name) for name in ("worker", "read", "commit", "time", "part")}
+        columns = {
+            name: getattr(self, name)
+            for name in ("worker", "read", "commit", "time", "part")
+        }
         return {name: column for name, column in columns.items() if column is not None}
 
     @classmethod
@@ -262,7 +291,11 @@ class Schedule(Checked):
         """Build a schedule from the columns of `arrays`."""
         try:
             return cls(
-                columns["worker"], columns["read"], columns["commit"], columns["time"], columns.get("part")
+                columns["worker"],
+                columns["read"],
+                columns["commit"],
+                columns["time"],
+                columns.get("part"),
             )
         except KeyError as error:
             raise BadInput(f"schedule: the column {error} is missing.") from None
@@ -272,7 +305,9 @@ class Schedule(Checked):
         """Build a schedule from recorded rows, of dtype `ROW` or `ROW_OF_PART`."""
         # The two lowest bits say how the computation ended; the worker's number is above them.
         kind = rows["worker"] & 3
-        commit = np.where(kind == IN_VAIN, DROPPED, np.cumsum(kind == NEW_COMMIT)).astype(np.int32)
+        commit = np.where(
+            kind == IN_VAIN, DROPPED, np.cumsum(kind == NEW_COMMIT)
+        ).astype(np.int32)
         part = rows["part"] if rows.dtype == ROW_OF_PART else None
         return cls(rows["worker"] >> 2, rows["read"], commit, rows["time"], part)
 
@@ -281,7 +316,9 @@ class Schedule(Checked):
         if len(self) == 0 or stages[0].parts is None:
             return
         if self.part is None:
-            raise BadInput("schedule: the algorithm assigns parts of the data, so give the column 'part'.")
+            raise BadInput(
+                "schedule: the algorithm assigns parts of the data, so give the column 'part'."
+            )
         stage = np.searchsorted(last_versions(stages), self.read, "right")
         most = np.array([s.parts or 0 for s in stages])[stage]
         require(
@@ -296,8 +333,12 @@ class Schedule(Checked):
         return cls(np.zeros(commits, np.int32), n - 1, n, n.astype(np.float64))  # type: ignore[arg-type]
 
 
-def rows_computed(algorithm: Any, schedule: Schedule, n_data: int) -> npt.NDArray[np.int64]:
+def rows_computed(
+    algorithm: Any, schedule: Schedule, n_data: int
+) -> npt.NDArray[np.int64]:
     """Return the number of rows in the gradient of each computation of a schedule."""
-    part = np.full(len(schedule), -1, np.int32) if schedule.part is None else schedule.part
+    part = (
+        np.full(len(schedule), -1, np.int32) if schedule.part is None else schedule.part
+    )
     rows: npt.NDArray[np.int64] = algorithm.rows_of(n_data, schedule.read, part)
     return rows

@@ -66,7 +66,9 @@ class Growth(NamedTuple):
     def updates(self, parts: int) -> int:
         """Return the number of updates after which all parts are active."""
         quick = parts if self.quick is None else min(self.quick, parts)
-        return self.rounds * self.first + self.each * (quick - self.first) + parts - quick
+        return (
+            self.rounds * self.first + self.each * (quick - self.first) + parts - quick
+        )
 
 
 @dataclass(frozen=True)
@@ -187,14 +189,23 @@ def batches(
     max_delay: int | None = None,
 ) -> Stage:
     """Return a stage in which each update is a commit, and belongs to one of n parts of the data."""
-    return Stage(Closes.EACH_UPDATE, commits, n, order=order, growth=growth, max_delay=max_delay)
+    return Stage(
+        Closes.EACH_UPDATE, commits, n, order=order, growth=growth, max_delay=max_delay
+    )
 
 
 def blocks(
-    n: int, backup_after: float, pieces: int = 1, *, share: float = 1.0, commits: int | None = None
+    n: int,
+    backup_after: float,
+    pieces: int = 1,
+    *,
+    share: float = 1.0,
+    commits: int | None = None,
 ) -> Stage:
     """Return a stage whose versions need n blocks of `pieces` pieces each, on a share of the rows."""
-    return Stage(Closes.ALL_PARTS, commits, n, pieces, share, backup_after=float(backup_after))
+    return Stage(
+        Closes.ALL_PARTS, commits, n, pieces, share, backup_after=float(backup_after)
+    )
 
 
 def stage_index(stages: Stages, version: int) -> int:
@@ -225,14 +236,22 @@ def time_share(stages: Stages, version: int) -> float:
     # cluster states the time for the cut of the first stage.
     longer = 1.0
     # A pass in 4 blocks after batches of a hundredth: each block has 25 times the rows of a batch.
-    if stage.closes is not first.closes and stage.blocks is not None and first.blocks is not None:
+    if (
+        stage.closes is not first.closes
+        and stage.blocks is not None
+        and first.blocks is not None
+    ):
         longer = first.blocks / stage.blocks
     return stage.share / stage.pieces * longer
 
 
 def last_versions(stages: Stages) -> list[float]:
     """Return the version with which each stage ends; infinite for a stage without an end."""
-    return list(accumulate(math.inf if stage.commits is None else stage.commits for stage in stages))
+    return list(
+        accumulate(
+            math.inf if stage.commits is None else stage.commits for stage in stages
+        )
+    )
 
 
 def check_stages(stages: object, name: str) -> None:
@@ -246,7 +265,10 @@ def check_stages(stages: object, name: str) -> None:
         _check_stage(stage, name)
     # A stage without an end would make all later ones unreachable.
     ends = [stage.commits is not None for stage in stages]
-    require(all(ends[:-1]) and not ends[-1], f"{name}.stages: the last stage, and no other, has no end.")
+    require(
+        all(ends[:-1]) and not ends[-1],
+        f"{name}.stages: the last stage, and no other, has no end.",
+    )
     require(
         len({stage.parts is None for stage in stages}) == 1,
         f"{name}.stages: either every stage cuts the data into parts, or none does.",
@@ -266,7 +288,8 @@ def _check_stage(stage: Stage, name: str) -> None:
         f"{name}.stages: updates must be at least 1 and needs a stage of rounds, not {stage!r}.",
     )
     require(
-        (stage.blocks is None) <= (stage.closes is not Closes.ALL_PARTS) and not (round_ and stage.blocks),
+        (stage.blocks is None) <= (stage.closes is not Closes.ALL_PARTS)
+        and not (round_ and stage.blocks),
         f"{name}.stages: blocks need a stage that commits each update or all parts, not {stage!r}.",
     )
     require(

@@ -47,18 +47,26 @@ class EndedByCallback(Ended):
 
 
 Tolerance = Annotated[
-    float | None, parameter("Tolerance at which an exact method has converged; None: never", gt=0.0)
+    float | None,
+    parameter("Tolerance at which an exact method has converged; None: never", gt=0.0),
 ]
 MaxPasses = Annotated[
-    float | None, parameter("Largest number of passes over the data; None: any number", gt=0.0)
+    float | None,
+    parameter("Largest number of passes over the data; None: any number", gt=0.0),
 ]
 MaxTime = Annotated[
-    float | None, parameter("Longest duration of a run", unit="of the engine's clock", gt=0.0)
+    float | None,
+    parameter("Longest duration of a run", unit="of the engine's clock", gt=0.0),
 ]
 Target = Annotated[
-    float | None, parameter("Value of the metric at which a run ends; None: no target", infinite=True)
+    float | None,
+    parameter(
+        "Value of the metric at which a run ends; None: no target", infinite=True
+    ),
 ]
-Metric = Annotated[str, parameter("Column of the metric table that the target refers to")]
+Metric = Annotated[
+    str, parameter("Column of the metric table that the target refers to")
+]
 
 
 @dataclass(frozen=True)
@@ -97,9 +105,15 @@ class Patience(Checked):
     ('completed', True, True)
     """
 
-    metric: Annotated[str, parameter("Column of the metric table that is watched")] = "fun"
-    evaluations: Annotated[int, parameter("Rows without improvement after which the run ends", ge=1)] = 10
-    keep_best: Annotated[bool, parameter("Whether the run reports the best point that was evaluated")] = True
+    metric: Annotated[str, parameter("Column of the metric table that is watched")] = (
+        "fun"
+    )
+    evaluations: Annotated[
+        int, parameter("Rows without improvement after which the run ends", ge=1)
+    ] = 10
+    keep_best: Annotated[
+        bool, parameter("Whether the run reports the best point that was evaluated")
+    ] = True
     maximize: Annotated[bool, parameter("Whether larger is better")] = False
 
 
@@ -120,7 +134,9 @@ class Best:
         rule, value = self.rule, record[self.rule.metric]
         lower = not rule.maximize
         # The first finite row is the best so far, whatever its value.
-        better = self.commit < 0 or (value < self.value if lower else value > self.value)
+        better = self.commit < 0 or (
+            value < self.value if lower else value > self.value
+        )
         if math.isfinite(value) and better:
             self.value, self.fun, self.commit, self.rows_since = (
                 value,
@@ -139,9 +155,7 @@ class Best:
         rows, metric = self.rule.evaluations, self.rule.metric
         if self.commit < 0:
             return f"{metric} was not finite in {rows} evaluations"
-        return (
-            f"{metric} has not improved on {self.value:.6g}, of commit {self.commit}, in {rows} evaluations"
-        )
+        return f"{metric} has not improved on {self.value:.6g}, of commit {self.commit}, in {rows} evaluations"
 
 
 @dataclass(frozen=True)
@@ -169,7 +183,9 @@ class Stopping(Checked):
     max_time: MaxTime = None
     target: Target = None
     metric: Metric = "fun"
-    patience: Annotated[Patience | None, parameter("How long a metric may fail to improve")] = None
+    patience: Annotated[
+        Patience | None, parameter("How long a metric may fail to improve")
+    ] = None
 
     def ends_at(self, standing: Standing) -> Ended | None:
         """Return how the run ends at this standing, or None to continue."""
@@ -179,7 +195,10 @@ class Stopping(Checked):
             return Ended(Outcome.CONVERGED, slope_of(standing))
         # Convergence is tested first: a method that cannot move any more may well be at the minimum.
         if standing.stalled:
-            return Ended(Outcome.STALLED, f"no step lowers the objective any more, but {slope_of(standing)}")
+            return Ended(
+                Outcome.STALLED,
+                f"no step lowers the objective any more, but {slope_of(standing)}",
+            )
         return None
 
 
@@ -203,4 +222,6 @@ def converged(standing: Standing, tol: float) -> bool:
     length = math.sqrt(sum_of_squares(standing.point))
     # |g| |theta| has the unit of U; the two max(1, ...) keep the test meaningful near theta = 0 and U = 0.
     flat = g * max(1.0, length) <= t * max(1.0, size)
-    return flat and (g <= t * standing.first_grad_norm or standing.decrease <= _ROUNDING * eps * size)
+    return flat and (
+        g <= t * standing.first_grad_norm or standing.decrease <= _ROUNDING * eps * size
+    )

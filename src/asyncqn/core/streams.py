@@ -32,7 +32,11 @@ _SHARDS = "shards-"
 def shards_in(sampling: str) -> int | None:
     """Return the K of `"shards-K"`, or None for any other word."""
     number = sampling.removeprefix(_SHARDS) if sampling.startswith(_SHARDS) else ""
-    return int(number) if number.isascii() and number.isdigit() and int(number) >= 1 else None
+    return (
+        int(number)
+        if number.isascii() and number.isdigit() and int(number) >= 1
+        else None
+    )
 
 
 class Stream(NamedTuple):
@@ -51,7 +55,9 @@ class Stream(NamedTuple):
         assert shards is not None
         # More shards than rows would leave shards empty, so there are at most n_data of them.
         shard = self.worker % min(shards, n_data)
-        first, last = (each * n_data // min(shards, n_data) for each in (shard, shard + 1))
+        first, last = (
+            each * n_data // min(shards, n_data) for each in (shard, shard + 1)
+        )
         # Rows are drawn from 0 to the shard's length and then shifted to its first row.
         random.fill_rows(self.seed, self.k, self.worker, last - first, out)
         out += out.dtype.type(first)
@@ -65,4 +71,6 @@ class Stream(NamedTuple):
     def generator(self) -> np.random.Generator:
         """Return a NumPy generator for this stream, for anything else that an algorithm may draw."""
         # The key packs the worker's number and the step into one 64-bit word beside the seed.
-        return np.random.Generator(np.random.Philox(key=[self.seed, (self.worker << 32) | self.k]))
+        return np.random.Generator(
+            np.random.Philox(key=[self.seed, (self.worker << 32) | self.k])
+        )

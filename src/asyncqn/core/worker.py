@@ -29,10 +29,14 @@ def explosion_limit(theta0: Array) -> float:
     return EXPLOSION * (1.0 + float(np.abs(theta0).max(initial=0.0)))
 
 
-def sample_update(algorithm: Algorithm, problem: Problem, theta0: Array, seed: int) -> Any:
+def sample_update(
+    algorithm: Algorithm, problem: Problem, theta0: Array, seed: int
+) -> Any:
     """Compute one step with throw-away states; it shows the shape of updates, and compiles the kernels."""
     task = Task(0, 0, Stream(seed, 0, 0), algorithm.stages[0].first_part)
-    return algorithm.step(algorithm.init(theta0), algorithm.init_worker(problem, theta0), problem, task)
+    return algorithm.step(
+        algorithm.init(theta0), algorithm.init_worker(problem, theta0), problem, task
+    )
 
 
 class WorkerSteps:
@@ -44,7 +48,11 @@ class WorkerSteps:
 
     def __init__(self, algorithm: Algorithm, problem: Problem, limit: float) -> None:
         self.problem = read_only(problem)
-        self._step, self._learn, self._forget = algorithm.step, algorithm.learn, algorithm.forget
+        self._step, self._learn, self._forget = (
+            algorithm.step,
+            algorithm.learn,
+            algorithm.forget,
+        )
 
         # A method with exact gradients detects numbers that are not finite, and its safeguard takes back a
         # bad trial.
@@ -69,8 +77,14 @@ class WorkerSteps:
                 return update if sum_of_squares(a) <= self._bound * a.size else None
         elif len(update) == 2:
             a, b = update
-            if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.shape == b.shape:
-                return update if sum_of_two_squares(a, b) <= self._bound * a.size else None
+            if (
+                isinstance(a, np.ndarray)
+                and isinstance(b, np.ndarray)
+                and a.shape == b.shape
+            ):
+                return (
+                    update if sum_of_two_squares(a, b) <= self._bound * a.size else None
+                )
         return update if _sound(update, self._bound) else None
 
     def learn(self, view: Any, local: Any, task: Task, update: Any | None) -> Any:
@@ -108,7 +122,9 @@ def rounded(message: Any, fields: tuple[str, ...] | None = None) -> Any:
     with np.errstate(over="ignore"):
         if fields is None:
             return _rounded(message)
-        return message._replace(**{name: _rounded(getattr(message, name)) for name in fields})
+        return message._replace(
+            **{name: _rounded(getattr(message, name)) for name in fields}
+        )
 
 
 def _rounded(tree: Any) -> Any:

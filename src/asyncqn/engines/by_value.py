@@ -49,7 +49,9 @@ def pickled(value: Any, buffers: list[pickle.PickleBuffer] | None = None) -> byt
         except Exception as error:
             raise NotPicklable(_first_words(error)) from error
         return content
-    raise NotPicklable(_first_words(cause) if cause else "it is defined in the script itself") from cause
+    raise NotPicklable(
+        _first_words(cause) if cause else "it is defined in the script itself"
+    ) from cause
 
 
 def _first_words(error: Exception) -> str:

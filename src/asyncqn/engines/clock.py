@@ -28,8 +28,14 @@ class Clock:
         self._zero = time.perf_counter() - start * self.unit
 
     def now(self) -> float:
-        frozen = self._frozen  # read once: another thread may end the pause between two reads
-        return frozen if frozen is not None else (time.perf_counter() - self._zero) / self.unit
+        frozen = (
+            self._frozen
+        )  # read once: another thread may end the pause between two reads
+        return (
+            frozen
+            if frozen is not None
+            else (time.perf_counter() - self._zero) / self.unit
+        )
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -45,9 +51,13 @@ class Clock:
 
     def remaining(self, until: float) -> float:
         """Return the seconds until then, not negative."""
-        return max(0.0, (until - self.now()) * self.unit) if until < math.inf else math.inf
+        return (
+            max(0.0, (until - self.now()) * self.unit) if until < math.inf else math.inf
+        )
 
-    def sleep_until(self, until: float, unless: Callable[[], bool] = lambda: False) -> bool:
+    def sleep_until(
+        self, until: float, unless: Callable[[], bool] = lambda: False
+    ) -> bool:
         """Sleep until the clock shows `until`; return False, and early, once `unless()` is true."""
         while (seconds := self.remaining(until)) > 0.0:
             if unless():

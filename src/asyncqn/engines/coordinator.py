@@ -109,10 +109,18 @@ class Coordinator:
         check_stages(algorithm.stages, type(algorithm).__name__)
         self.request = request
         self.master = Master(request, workers, pause, rows_to_keep(request))
-        self.problem, self.algorithm, self.theta0 = request.problem, algorithm, request.theta0
+        self.problem, self.algorithm, self.theta0 = (
+            request.problem,
+            algorithm,
+            request.theta0,
+        )
         self.commits, self.seed, self.workers = request.commits, request.seed, workers
         self.stages, self.stopping = algorithm.stages, request.stopping
-        self.handout = HandOut(self.stages, self.seed) if self.stages[0].parts is not None else None
+        self.handout = (
+            HandOut(self.stages, self.seed)
+            if self.stages[0].parts is not None
+            else None
+        )
         self.engine = to_json(dict(engine))
         # Computed once: the manifest is written with every checkpoint.
         self._data = data_digest(request.problem)
@@ -126,7 +134,9 @@ class Coordinator:
         self.done, self.outcome, self.message = False, Outcome.STOPPED, ""
         self.failure: BaseException | None = None
         self.lost_workers = self.joined_later = 0
-        self.rows = 0  # rows of all computations so far; counted where `max_passes` asks for it
+        self.rows = (
+            0  # rows of all computations so far; counted where `max_passes` asks for it
+        )
         self.silent: list[int] = []
         """Workers that did not respond after the end, and were given up."""
         self.resumed_from: int | None = None
@@ -137,7 +147,9 @@ class Coordinator:
         self.checkpoints = request.checkpoints
         self.start = None if self.checkpoints is None else self.checkpoints.start
         """The checkpoint that the run continues from."""
-        self.snapshots = Snapshots(None if self.checkpoints is None else self.checkpoints.due)
+        self.snapshots = Snapshots(
+            None if self.checkpoints is None else self.checkpoints.due
+        )
         self.stage = self.stages[0]
         """The stage that computes on the current version."""
         # With one stage the share is the same for every version and need not be computed at every update.
@@ -147,7 +159,9 @@ class Coordinator:
         """Time that a broadcast needs to reach the workers."""
         self.service = 0.0 if timing_model is None else timing_model.master
         """Time that a commit takes: the engine waits until `time` before it carries out orders."""
-        self.waiting = WaitingUpdates(self.stages, self.handout, max_staleness, self.reach, copied)
+        self.waiting = WaitingUpdates(
+            self.stages, self.handout, max_staleness, self.reach, copied
+        )
         # Stages that wait have timeouts or backups; others need no clock between two updates.
         self.timed = self.stages[-1].waits or give_up_after < math.inf
         """Whether `tick` has anything to do."""
@@ -156,7 +170,9 @@ class Coordinator:
         if self.start is not None:
             self._restore(self.start)
             self.stage = stage_at(self.stages, self.version)
-            self._guarded(self.master.stop_where_due)  # the checkpoint may be that of the end
+            self._guarded(
+                self.master.stop_where_due
+            )  # the checkpoint may be that of the end
         self.waiting.open_round(self.stage, self.time)
 
     def _restore(self, start: Saved) -> None:
@@ -172,9 +188,14 @@ class Coordinator:
         # A number that the schedule names must not be given to another worker: it stands for a random
         # stream.
         self.gone = set(schedule.worker.tolist()) - set(self.steps_made)
-        self.lost_workers, self.joined_later = int(document["lost"]), int(document["joined"])
+        self.lost_workers, self.joined_later = (
+            int(document["lost"]),
+            int(document["joined"]),
+        )
         self.resumed_from = self.version
-        self.segments = segments_after(start, self.manifest(), self.version, len(schedule))
+        self.segments = segments_after(
+            start, self.manifest(), self.version, len(schedule)
+        )
         if self.stopping.max_passes is not None:
             self._add_rows(rows_computed(self.algorithm, schedule, self.problem.n_data))
         if self.version >= self.commits:
@@ -194,9 +215,13 @@ class Coordinator:
     @property
     def deadline(self) -> float:
         """The time by which `tick` must be called."""
-        ends = self.waiting.round_ends if self.waiting.round_ends > self.time else math.inf
+        ends = (
+            self.waiting.round_ends if self.waiting.round_ends > self.time else math.inf
+        )
         # A backup is due only if somebody is free to compute it.
-        if self.handout is not None and any(member.waiting for member in self.members.values()):
+        if self.handout is not None and any(
+            member.waiting for member in self.members.values()
+        ):
             ends = self.handout.next_backup
         if self.give_up_after < math.inf:
             busy = [m.since for m in self.members.values() if m.read is not None]
@@ -211,7 +236,11 @@ class Coordinator:
     def sent(self) -> tuple[Array, ...]:
         """Return the arrays of the iterate that workers read, in the order of `sent_fields`."""
         iterate: tuple[Array, ...] = self.master.iterate
-        return iterate if self._all_sent else tuple([getattr(iterate, name) for name in self._sent])
+        return (
+            iterate
+            if self._all_sent
+            else tuple([getattr(iterate, name) for name in self._sent])
+        )
 
     def worker_state(self, worker: int, arrays: Arrays) -> Any:
         """Return a worker's state from the arrays that `state_arrays` made of it."""
@@ -239,7 +268,12 @@ class Coordinator:
         # Workers that return with a checkpoint have not joined late.
         if self.version > 0 and self.version != self.resumed_from:
             self.joined_later += 1
-            _log.info("worker %d joined after commit %d: %s", worker, self.version, self.headcount)
+            _log.info(
+                "worker %d joined after commit %d: %s",
+                worker,
+                self.version,
+                self.headcount,
+            )
         return worker
 
     def ask(self, worker: int, now: float) -> list[Assign]:
@@ -252,7 +286,11 @@ class Coordinator:
         self._advance(now)
         stage = self.stage
         # In a synchronous round a worker contributes once per version.
-        if stage.closes is ROUND and stage.updates is None and member.last_read == self.version:
+        if (
+            stage.closes is ROUND
+            and stage.updates is None
+            and member.last_read == self.version
+        ):
             member.waiting = True
             return []
         return self._assign(worker, member)
@@ -280,10 +318,14 @@ class Coordinator:
         read, member.read = member.read, None
         if timed:
             took = self.time - member.since if spent is None else spent
-            self.measured.computed(worker, took, self._time_share or time_share(self.stages, read))
+            self.measured.computed(
+                worker, took, self._time_share or time_share(self.stages, read)
+            )
         arrival = new_tuple(Arrival, (worker, read, member.part, update, True))
         # None: dropped; empty: it waits; otherwise the updates that make this commit.
-        ready = self.waiting.add(arrival, self.stage, self.version, self.time - member.since)
+        ready = self.waiting.add(
+            arrival, self.stage, self.version, self.time - member.since
+        )
         orders: list[Assign] = []
         if ready is None:
             self._drop(arrival)
@@ -315,10 +357,20 @@ class Coordinator:
         self.lost_workers += 1
         # For the callback, which sees how many workers there are.
         self.master.alive, self.master.lost = len(self.members), self.lost_workers
-        _log.warning("worker %d was lost after commit %d: %s.", worker, self.version, self.headcount)
+        _log.warning(
+            "worker %d was lost after commit %d: %s.",
+            worker,
+            self.version,
+            self.headcount,
+        )
         self.snapshots.forget(worker)
         orders = self._close_round()
-        if self.handout is not None and gone.read is not None and gone.part is not None and not self.done:
+        if (
+            self.handout is not None
+            and gone.read is not None
+            and gone.part is not None
+            and not self.done
+        ):
             # Somebody else must compute its part, or the version never closes.
             self.handout.lost(worker, gone.part, gone.read, self.version)
             orders = self._assign_waiting()
@@ -335,7 +387,10 @@ class Coordinator:
         if self.give_up_after < math.inf:
             # A copy, because `lost` removes members.
             for worker, member in list(self.members.items()):
-                if member.read is not None and self.time - member.since >= self.give_up_after:
+                if (
+                    member.read is not None
+                    and self.time - member.since >= self.give_up_after
+                ):
                     orders += self.lost(worker, now)
         orders += self._close_round()
         if self.handout is not None and not self.done:
@@ -357,7 +412,9 @@ class Coordinator:
                 return []
         # k is taken here and not by the worker: a computation that is lost has still used its random
         # numbers.
-        order = new_tuple(Assign, (worker, version, member.k, part, worker in self.snapshots.owed))
+        order = new_tuple(
+            Assign, (worker, version, member.k, part, worker in self.snapshots.owed)
+        )
         member.k += 1
         # `read` is cleared when the update arrives; `last_read` stays, for rounds.
         member.read = member.last_read = version
@@ -370,7 +427,9 @@ class Coordinator:
 
     def _close_round(self) -> list[Assign]:
         """Commit the round if it is over; the next broadcast goes to those who wait for it."""
-        if self.done or not (ready := self.waiting.close_round(self.stage, self.members, self.time)):
+        if self.done or not (
+            ready := self.waiting.close_round(self.stage, self.members, self.time)
+        ):
             return []
         self._commit(ready)
         if self.done:
@@ -410,7 +469,10 @@ class Coordinator:
 
     def _count_passes(self, arrivals: list[Arrival]) -> None:
         read = np.array([arrival.read for arrival in arrivals], np.int32)
-        part = np.array([-1 if arrival.part is None else arrival.part for arrival in arrivals], np.int32)
+        part = np.array(
+            [-1 if arrival.part is None else arrival.part for arrival in arrivals],
+            np.int32,
+        )
         rows = cast(Any, self.algorithm).rows_of(self.problem.n_data, read, part)
         self._add_rows(rows)
 
@@ -440,7 +502,10 @@ class Coordinator:
 
     def stop_without_workers(self) -> None:
         """End the run because no worker is left."""
-        self.stop(Outcome.STOPPED, f"every worker was gone after {self.version} of {self.commits} commits.")
+        self.stop(
+            Outcome.STOPPED,
+            f"every worker was gone after {self.version} of {self.commits} commits.",
+        )
 
     def stop_where_interrupted(self) -> None:
         """End the run after a signal."""
@@ -485,10 +550,15 @@ class Coordinator:
 
     def under_way(self) -> list[tuple[int, int, int | None]]:
         """Return (worker, version, part) of every update that waits and of every computation under way."""
-        arrived = [(arrival.worker, arrival.read, arrival.part) for arrival in self.waiting.arrivals]
+        arrived = [
+            (arrival.worker, arrival.read, arrival.part)
+            for arrival in self.waiting.arrivals
+        ]
         # Sorted, so that the rows of a checkpoint do not depend on the order of joining.
         computing = sorted(self.members.items())
-        return arrived + [(w, m.read, m.part) for w, m in computing if m.read is not None]
+        return arrived + [
+            (w, m.read, m.part) for w, m in computing if m.read is not None
+        ]
 
     def finish(self, states: Mapping[int, Any]) -> Run:
         """Return the run, from the states of the workers that are still there."""
@@ -500,5 +570,7 @@ class Coordinator:
             member.read = None
         # By number, as a replay has them.
         locals_ = [states[w] for w in sorted(states)]
-        ended = Finished(self.master, self.recorder.schedule(), locals_, self.outcome, self.message)
+        ended = Finished(
+            self.master, self.recorder.schedule(), locals_, self.outcome, self.message
+        )
         return conclude(ended, self.manifest())

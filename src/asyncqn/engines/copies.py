@@ -14,7 +14,11 @@ import numpy as np
 
 def leaves(tree: Any) -> list[Any]:
     """Return the arrays and numbers of a tree, in order."""
-    return [leaf for child in tree for leaf in leaves(child)] if isinstance(tree, tuple) else [tree]
+    return (
+        [leaf for child in tree for leaf in leaves(child)]
+        if isinstance(tree, tuple)
+        else [tree]
+    )
 
 
 def rebuilt(tree: Any, new: Iterator[Any]) -> Any:
@@ -27,7 +31,13 @@ def rebuilt(tree: Any, new: Iterator[Any]) -> Any:
 
 def copied(tree: Any) -> Any:
     """Return a tree with copies of the arrays."""
-    return rebuilt(tree, (np.array(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves(tree)))
+    return rebuilt(
+        tree,
+        (
+            np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
+            for leaf in leaves(tree)
+        ),
+    )
 
 
 def copied_into(places: Any, tree: Any) -> Any:
@@ -47,7 +57,9 @@ class View:
 
     def __init__(self, iterate: Any, sent: Sequence[str]) -> None:
         fields = iterate._fields
-        self._state = iterate._make([copied(getattr(iterate, f)) if f in sent else None for f in fields])
+        self._state = iterate._make(
+            [copied(getattr(iterate, f)) if f in sent else None for f in fields]
+        )
         # Positions instead of names: `take` runs at every step of every worker.
         self._at = [fields.index(name) for name in sent]
         self._all_arrays = all(type(self._state[i]) is np.ndarray for i in self._at)

@@ -24,7 +24,10 @@ from asyncqn.runs.run import Run
 from asyncqn.types import extra
 
 StartTimeout = Annotated[
-    float, parameter("Time within which workers must be ready", unit="s", gt=0.0, infinite=True)
+    float,
+    parameter(
+        "Time within which workers must be ready", unit="s", gt=0.0, infinite=True
+    ),
 ]
 POLLING_INTERVAL = 0.1
 """Polling interval of a master, in seconds: it waits no longer for a message before it checks deadlines and
@@ -44,8 +47,14 @@ class ElasticMaster(ABC):
         Seconds within which workers must be ready.
     """
 
-    def __init__(self, coordinator: Coordinator, clock: Clock, start_timeout: float) -> None:
-        self.coordinator, self.clock, self.start_timeout = coordinator, clock, start_timeout
+    def __init__(
+        self, coordinator: Coordinator, clock: Clock, start_timeout: float
+    ) -> None:
+        self.coordinator, self.clock, self.start_timeout = (
+            coordinator,
+            clock,
+            start_timeout,
+        )
         self.at: dict[int, Any] = {}
         """The record of each worker, by its number."""
         self.wanted: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -66,7 +75,9 @@ class ElasticMaster(ABC):
         finally:
             self._end_all()
         # A worker that was lost at the very end has no place in the last checkpoint.
-        states = {w: state for w, state in self.states.items() if w in coordinator.members}
+        states = {
+            w: state for w, state in self.states.items() if w in coordinator.members
+        }
         return concluded(coordinator, states)
 
     def _join_workers(self) -> None:
@@ -97,7 +108,11 @@ class ElasticMaster(ABC):
     def _turn(self) -> None:
         """Serve the messages that have arrived, and do what time demands."""
         coordinator = self.coordinator
-        wait = self.clock.remaining(coordinator.deadline) if coordinator.timed else POLLING_INTERVAL
+        wait = (
+            self.clock.remaining(coordinator.deadline)
+            if coordinator.timed
+            else POLLING_INTERVAL
+        )
         self._serve(min(wait, POLLING_INTERVAL))
         # `add` may be called from any thread; it leaves a wish here, which this thread fulfils.
         while not coordinator.done and not self.wanted.empty():
@@ -168,7 +183,9 @@ class RunsUnderWay:
     @property
     def newest(self) -> ElasticMaster:
         """The master of the run that began last; raises `BadInput` where there is none."""
-        require(bool(self._masters), "workers can be added only while a run is under way.")
+        require(
+            bool(self._masters), "workers can be added only while a run is under way."
+        )
         return self._masters[-1]
 
     @contextmanager
@@ -185,7 +202,9 @@ class RunsUnderWay:
 class ElasticEngine(RealEngine):
     """A real engine to whose run workers can be added."""
 
-    under_way: RunsUnderWay = field(default_factory=RunsUnderWay, init=False, repr=False, compare=False)
+    under_way: RunsUnderWay = field(
+        default_factory=RunsUnderWay, init=False, repr=False, compare=False
+    )
 
     @checked
     def add(self, n: Workers = 1) -> None:

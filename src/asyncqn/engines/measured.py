@@ -57,8 +57,17 @@ class Measured:
         logs = np.log(np.maximum(times, 1e-12))
         for share in np.unique(shares):
             mine = shares == share
-            found = np.array([mine.sum(), times[mine].sum(), logs[mine].sum(), (logs[mine] ** 2).sum()])
-            self._computed[worker][float(share)] = found + self._computed[worker].get(float(share), 0.0)
+            found = np.array(
+                [
+                    mine.sum(),
+                    times[mine].sum(),
+                    logs[mine].sum(),
+                    (logs[mine] ** 2).sum(),
+                ]
+            )
+            self._computed[worker][float(share)] = found + self._computed[worker].get(
+                float(share), 0.0
+            )
         self._new[worker] = []
 
     def slowest(self) -> float:
@@ -68,7 +77,11 @@ class Measured:
         """
         for worker in self._new:
             self._add_up(worker)
-        sums = [np.sum(list(sizes.values()), axis=0) for sizes in self._computed.values() if sizes]
+        sums = [
+            np.sum(list(sizes.values()), axis=0)
+            for sizes in self._computed.values()
+            if sizes
+        ]
         return max((float(total / n) for n, total, *_ in sums), default=0.0)
 
     def served(self, time: float, *, commit: bool) -> None:
@@ -81,9 +94,15 @@ class Measured:
         """Return counts, means, deviations of the logarithm and fixed times, for the manifest."""
         for worker in self._new:
             self._add_up(worker)
-        workers = {str(worker): _summary(sums) for worker, sums in sorted(self._computed.items())}
+        workers = {
+            str(worker): _summary(sums)
+            for worker, sums in sorted(self._computed.items())
+        }
         served = {kind: sums for kind, sums in self._served.items() if sums[0] > 0}
-        master = {kind: {"count": int(n), "mean": total / n} for kind, (n, total) in served.items()}
+        master = {
+            kind: {"count": int(n), "mean": total / n}
+            for kind, (n, total) in served.items()
+        }
         return {"workers": workers, "master": master}
 
 

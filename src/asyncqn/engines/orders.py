@@ -33,7 +33,9 @@ class Assign(NamedTuple):
     def task(self, seed: int) -> Task:
         # `new_tuple`, because this runs at every step.
         worker, read, k, part, _ = self
-        return new_tuple(Task, (worker, read, new_tuple(Stream, (seed, worker, k)), part))
+        return new_tuple(
+            Task, (worker, read, new_tuple(Stream, (seed, worker, k)), part)
+        )
 
 
 @dataclass(slots=True)

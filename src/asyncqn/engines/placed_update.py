@@ -33,7 +33,11 @@ class PlacedUpdate:
         slots = self.frame.slots
         # The first update shows which arrays of the state it consists of; they move into the message.
         if self._placed is None:
-            arrays = [(v, slot) for v, slot in zip(leaves(tuple(update)), slots) if isinstance(v, np.ndarray)]
+            arrays = [
+                (v, slot)
+                for v, slot in zip(leaves(tuple(update)), slots)
+                if isinstance(v, np.ndarray)
+            ]
             local = moved(local, {id(v): slot for v, slot in arrays})
             self._placed = True
         # This algorithm allocates new arrays after all: give its state arrays of its own again, and copy

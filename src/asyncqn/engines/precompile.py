@@ -36,16 +36,24 @@ class FewRows:
         return lambda theta, rows, *rest: found(theta, rows[:_WARM_UP_ROWS], *rest)
 
 
-def precompile(problem: Problem, algorithm: Algorithm, theta0: Array, seed: int) -> None:
+def precompile(
+    problem: Problem, algorithm: Algorithm, theta0: Array, seed: int
+) -> None:
     """Compute, learn and commit in states that are discarded; all functions are pure, so no trace is left.
 
     An error is left to the worker that will meet it again and can name its step.
     """
     stage = stage_at(algorithm.stages, 0)
-    parts = range(stage.parts or 1) if stage.closes is Closes.ALL_PARTS else [stage.first_part]
+    parts = (
+        range(stage.parts or 1)
+        if stage.closes is Closes.ALL_PARTS
+        else [stage.first_part]
+    )
     few: Any = FewRows(problem)
     try:
-        master = Master(Request(few, algorithm, theta0, commits=_COMMITS, evaluate=None), workers=1)
+        master = Master(
+            Request(few, algorithm, theta0, commits=_COMMITS, evaluate=None), workers=1
+        )
         steps = WorkerSteps(algorithm, few, master.limit)
         local = algorithm.init_worker(steps.problem, theta0)
         for k in range(_COMMITS):

@@ -44,15 +44,26 @@ class RealEngine(Checked):
     """
 
     timing_model: Annotated[
-        Cluster | None, parameter("Cluster whose drawn times every computation is stretched to")
+        Cluster | None,
+        parameter("Cluster whose drawn times every computation is stretched to"),
     ] = None
-    time_unit: Annotated[float, parameter("Length of one unit of time", unit="s", gt=0.0)] = 1.0
+    time_unit: Annotated[
+        float, parameter("Length of one unit of time", unit="s", gt=0.0)
+    ] = 1.0
     max_staleness: Annotated[
-        int | None, parameter("Age beyond which an update is dropped; None: never", unit="commits", ge=0)
+        int | None,
+        parameter(
+            "Age beyond which an update is dropped; None: never", unit="commits", ge=0
+        ),
     ] = None
     give_up_after: Annotated[
         float,
-        parameter("Silence after which a worker counts as lost", unit="time_unit", gt=0.0, infinite=True),
+        parameter(
+            "Silence after which a worker counts as lost",
+            unit="time_unit",
+            gt=0.0,
+            infinite=True,
+        ),
     ] = math.inf
 
     def check_options(self, workers: int | None, *, mortal: bool = False) -> None:
@@ -81,7 +92,9 @@ class RealEngine(Checked):
         Measured by a short run with one worker: with more of them, they would compete for processors here,
         where they only exchange messages, and not in a run, where they compute most of the time.
         """
-        alone: Any = dataclasses.replace(self, workers=1, timing_model=None, time_unit=1.0)  # type: ignore[call-arg]
+        alone: Any = dataclasses.replace(
+            self, workers=1, timing_model=None, time_unit=1.0
+        )  # type: ignore[call-arg]
         return round_trip_seconds(alone, theta0)
 
     def agreed(self, numbers: Sequence[float]) -> Sequence[float]:
@@ -93,11 +106,20 @@ class RealEngine(Checked):
         if self.timing_model is None:
             return None
         return stretched_to(
-            self.timing_model, request.algorithm, request.commits, int(request.problem.n_data)
+            self.timing_model,
+            request.algorithm,
+            request.commits,
+            int(request.problem.n_data),
         )
 
     def coordinator(
-        self, request: Request, kind: str, workers: int, clock: Clock, *, gives_up: bool = True
+        self,
+        request: Request,
+        kind: str,
+        workers: int,
+        clock: Clock,
+        *,
+        gives_up: bool = True,
     ) -> Coordinator:
         """Return the master's state machine, with its checkpoint folder prepared.
 

@@ -64,16 +64,22 @@ class Echo:
     def init_worker(self, problem: Problem, theta0: Array) -> Update:
         return Update(np.zeros_like(theta0), np.zeros_like(theta0))
 
-    def step(self, view: Iterate, local: Update, problem: Problem, task: Task) -> Update:
+    def step(
+        self, view: Iterate, local: Update, problem: Problem, task: Task
+    ) -> Update:
         return local
 
-    def learn(self, view: Iterate, local: Update, problem: Problem, task: Task) -> Update:
+    def learn(
+        self, view: Iterate, local: Update, problem: Problem, task: Task
+    ) -> Update:
         return local
 
     def forget(self, local: Update) -> Update:
         return local
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+    def apply(
+        self, iterate: Iterate, updates: Sequence[Update], commit: Commit
+    ) -> Iterate:
         return iterate
 
     def counters(self, iterate: Iterate, locals_: Sequence[Any]) -> dict[str, int]:
@@ -104,6 +110,8 @@ def round_trip_seconds(engine: Engine, theta0: Array) -> float | None:
     # Each commit is one update here, so the rows of the schedule are the commits in their order.
     when, who = run.schedule.commit_times(), run.schedule.worker[: run.schedule.commits]
     # From one commit of a worker to its next: a message there and one back.
-    gaps = np.concatenate([np.diff(when[who == worker]) for worker in range(engine.workers)])
+    gaps = np.concatenate(
+        [np.diff(when[who == worker]) for worker in range(engine.workers)]
+    )
     # The shortest, because whatever else runs on the machine can only make an exchange longer.
     return float(gaps.min())

@@ -14,7 +14,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.schedule import DROPPED, IN_VAIN, NEW_COMMIT, ROW, ROW_OF_PART, SAME_COMMIT, Schedule
+from asyncqn.core.schedule import (
+    DROPPED,
+    IN_VAIN,
+    NEW_COMMIT,
+    ROW,
+    ROW_OF_PART,
+    SAME_COMMIT,
+    Schedule,
+)
 from asyncqn.storage import Log
 
 
@@ -23,12 +31,19 @@ class ScheduleRecorder:
 
     def __init__(self) -> None:
         # `array` and not lists: 4 or 8 bytes per entry, and an append as fast.
-        self._worker, self._read, self._time, self._part = array("i"), array("i"), array("d"), array("i")
+        self._worker, self._read, self._time, self._part = (
+            array("i"),
+            array("i"),
+            array("d"),
+            array("i"),
+        )
 
     def __len__(self) -> int:
         return len(self._read)
 
-    def delivered(self, rows: Iterable[tuple[int, int, int | None, Any, bool]], time: float) -> None:
+    def delivered(
+        self, rows: Iterable[tuple[int, int, int | None, Any, bool]], time: float
+    ) -> None:
         """Record the next commit; rows are (worker, read, part, _, whether it counts), in the order of
         summation.
 
@@ -45,7 +60,9 @@ class ScheduleRecorder:
             if counts:
                 kind = SAME_COMMIT
 
-    def dropped(self, worker: int, read: int, time: float, part: int | None = None) -> None:
+    def dropped(
+        self, worker: int, read: int, time: float, part: int | None = None
+    ) -> None:
         """Record a computation whose update was dropped."""
         self.delivered([(worker, read, part, None, False)], time)
 
@@ -71,7 +88,11 @@ class ScheduleRecorder:
         recorder = cls()
         # Dropped rows have commit 0; the running maximum skips them.
         steps = np.diff(np.maximum.accumulate(schedule.commit), prepend=0)
-        kind = np.where(schedule.commit == DROPPED, IN_VAIN, np.where(steps > 0, NEW_COMMIT, SAME_COMMIT))
+        kind = np.where(
+            schedule.commit == DROPPED,
+            IN_VAIN,
+            np.where(steps > 0, NEW_COMMIT, SAME_COMMIT),
+        )
         recorder._worker.extend((schedule.worker << 2 | kind).tolist())
         recorder._read.extend(schedule.read.tolist())
         recorder._time.extend(schedule.time.tolist())

@@ -57,7 +57,10 @@ class Simulator(Checked):
 
     cluster: Annotated[
         Cluster,
-        parameter("Cluster whose times are drawn", words="a Cluster, as in Simulator(Cluster(workers=4))"),
+        parameter(
+            "Cluster whose times are drawn",
+            words="a Cluster, as in Simulator(Cluster(workers=4))",
+        ),
     ]
 
     @property
@@ -65,15 +68,25 @@ class Simulator(Checked):
         return self.cluster.workers
 
     def minimize(self, request: Request) -> Run:
-        engine = {"kind": "simulator", "workers": self.workers, "cluster": to_json(self.cluster)}
+        engine = {
+            "kind": "simulator",
+            "workers": self.workers,
+            "cluster": to_json(self.cluster),
+        }
         algorithm = request.algorithm
-        cluster = stretched_to(self.cluster, algorithm, request.commits, int(request.problem.n_data))
+        cluster = stretched_to(
+            self.cluster, algorithm, request.commits, int(request.problem.n_data)
+        )
         with listening_for_interrupts(request.checkpoints):
             # A checkpoint refers to rows of the one schedule of the whole run, so it is simulated at once.
             if request.checkpoints is not None:
-                schedule = simulate(cluster, algorithm.stages, request.commits, request.seed)
+                schedule = simulate(
+                    cluster, algorithm.stages, request.commits, request.seed
+                )
                 return run_schedule(request, schedule, engine=engine)
-            return conclude(_in_stretches(request, cluster), run_manifest(request, engine))
+            return conclude(
+                _in_stretches(request, cluster), run_manifest(request, engine)
+            )
 
 
 def _in_stretches(request: Request, cluster: Cluster) -> Finished:
@@ -92,7 +105,11 @@ def _in_stretches(request: Request, cluster: Cluster) -> Finished:
         # The same seed draws the same times, so a longer schedule begins like the shorter one.
         handover.take_over(schedule, cluster.workers, last=length == lengths[-1])
         finished = execute(
-            replace(told, commits=length), schedule, workers=cluster.workers, kept=kept, watch=handover
+            replace(told, commits=length),
+            schedule,
+            workers=cluster.workers,
+            kept=kept,
+            watch=handover,
         )
         # The run ended before its schedule did; otherwise the next, longer one continues it.
         if finished.outcome is not Outcome.COMPLETED:
@@ -105,7 +122,9 @@ def schedule_lengths(request: Request) -> list[int]:
     rows = request.algorithm.stages[-1].rows
     lengths = [request.commits]
     while (
-        request.stopping != TO_THE_END and lengths[0] * rows > _MAX_COMPUTATIONS and lengths[0] > _MIN_STRETCH
+        request.stopping != TO_THE_END
+        and lengths[0] * rows > _MAX_COMPUTATIONS
+        and lengths[0] > _MIN_STRETCH
     ):
         # Four times as long each: the discarded stretches cost at most a third of the last one.
         lengths.insert(0, lengths[0] // 4)
@@ -165,7 +184,9 @@ def settled_version(schedule: Schedule, workers: int) -> int:
     ends = np.maximum(commit, read) if schedule.part is None else read
     last = {int(w): int(end) for w, end in zip(schedule.worker, ends)}
     delivered = int(np.flatnonzero(commit != DROPPED)[-1])
-    return min(*last.values(), int(read[delivered + 1 :].min(initial=schedule.commits - 1)))
+    return min(
+        *last.values(), int(read[delivered + 1 :].min(initial=schedule.commits - 1))
+    )
 
 
 def _begin_alike(version: int, schedule: Schedule, longer: Schedule) -> bool:

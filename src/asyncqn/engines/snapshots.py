@@ -78,7 +78,9 @@ def take(state: Coordinator) -> Saved:
     saved = save_master(state.master)
     saved.logs["schedule"] = state.recorder.log()
     rows = under_way.rows(0, len(under_way))
-    saved.arrays.update({f"under_way.{name}": rows[name].copy() for name in rows.dtype.names or ()})
+    saved.arrays.update(
+        {f"under_way.{name}": rows[name].copy() for name in rows.dtype.names or ()}
+    )
     saved.document.update(
         time=state.time,
         next=state.next_worker,
@@ -93,7 +95,9 @@ def take(state: Coordinator) -> Saved:
 def last_checkpoint(state: Coordinator, states: Mapping[int, Any]) -> Saved:
     """Return the checkpoint of the end, after `finish`; workers without a state are left out."""
     saved = take(state)
-    saved.document["workers"] = {w: k for w, k in saved.document["workers"].items() if int(w) in states}
+    saved.document["workers"] = {
+        w: k for w, k in saved.document["workers"].items() if int(w) in states
+    }
     for worker in map(int, saved.document["workers"]):
         saved.arrays.update(state_arrays(worker, states[worker]))
     return saved

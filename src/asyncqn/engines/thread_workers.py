@@ -39,7 +39,11 @@ class ThreadWorkers:
     """Runs `coordinator` with one thread per worker; see the top of this file."""
 
     def __init__(self, coordinator: Coordinator, clock: Clock) -> None:
-        self.coordinator, self.clock, self.timing_model = coordinator, clock, coordinator.timing_model
+        self.coordinator, self.clock, self.timing_model = (
+            coordinator,
+            clock,
+            coordinator.timing_model,
+        )
         self.lock = threading.Lock()
         # Wakes the watching thread, which must never wait for the lock alone.
         self.alert = threading.Event()
@@ -55,7 +59,10 @@ class ThreadWorkers:
         self.failure: BaseException | None = None
         # A single worker reads the master's own iterate without a copy: nobody else commits while it
         # computes. In a round the commit comes later, so it needs a copy there.
-        self.alone = coordinator.workers == 1 and coordinator.stages[0].closes is not Closes.ROUND
+        self.alone = (
+            coordinator.workers == 1
+            and coordinator.stages[0].closes is not Closes.ROUND
+        )
         self.alarm = 0.0
 
     # -- the watching thread
@@ -65,7 +72,12 @@ class ThreadWorkers:
         coordinator = self.coordinator
         coordinator.begin()
         threads = {
-            w: threading.Thread(target=self._life, args=(w, joins), daemon=True, name=f"asyncqn worker {w}")
+            w: threading.Thread(
+                target=self._life,
+                args=(w, joins),
+                daemon=True,
+                name=f"asyncqn worker {w}",
+            )
             for w, joins in self._join_workers().items()
         }
         with written_beside(coordinator) as write_whole:
@@ -81,7 +93,11 @@ class ThreadWorkers:
             if self.failure is not None:
                 raise self.failure
         # A thread that still computes writes to its state, which cannot be part of a checkpoint then.
-        states = {w: self.loops[w].local for w in coordinator.members if not threads[w].is_alive()}
+        states = {
+            w: self.loops[w].local
+            for w in coordinator.members
+            if not threads[w].is_alive()
+        }
         return concluded(coordinator, states)
 
     def _break_off(self, threads: dict[int, threading.Thread]) -> None:
@@ -99,7 +115,9 @@ class ThreadWorkers:
         coordinator, W = self.coordinator, self.coordinator.workers
         joins = self.timing_model.joins if self.timing_model is not None else {}
         old = coordinator.returning[:W]
-        new = list(range(coordinator.next_worker, coordinator.next_worker + W - len(old)))
+        new = list(
+            range(coordinator.next_worker, coordinator.next_worker + W - len(old))
+        )
         if self.timing_model is not None and coordinator.resumed_from is not None:
             # The others have died before the checkpoint, as the timing model says.
             new = [w for w in range(W) if joins.get(w, 0.0) > coordinator.time]
@@ -115,7 +133,11 @@ class ThreadWorkers:
             with self.lock:
                 # Remembered, so that an order with an earlier deadline wakes this thread.
                 self.alarm = coordinator.deadline
-                wait = self.clock.remaining(coordinator.deadline) if coordinator.timed else POLLING_INTERVAL
+                wait = (
+                    self.clock.remaining(coordinator.deadline)
+                    if coordinator.timed
+                    else POLLING_INTERVAL
+                )
             self.alert.wait(min(wait, POLLING_INTERVAL))
             self.alert.clear()
             with self.lock:
@@ -141,7 +163,9 @@ class ThreadWorkers:
     def _give_up_silent(self, threads: dict[int, threading.Thread]) -> None:
         """Give up workers that compute for too long after the end; a thread cannot be killed."""
         with self.lock:
-            for worker in [w for w in self.coordinator.members if threads[w].is_alive()]:
+            for worker in [
+                w for w in self.coordinator.members if threads[w].is_alive()
+            ]:
                 if not self.coordinator.hurried:
                     self.coordinator.give_up(worker, self.clock.now())
 
@@ -160,13 +184,17 @@ class ThreadWorkers:
         """Copy the iterate into the views of those who may begin, while it is still their version."""
         coordinator = self.coordinator
         if coordinator.service:
-            self.clock.sleep_until(coordinator.time)  # the service time of a slowed master
+            self.clock.sleep_until(
+                coordinator.time
+            )  # the service time of a slowed master
         for order in orders:
             if self.alone:
                 self.views[order.worker] = coordinator.master.iterate
             # A worker that computes several parts of one version keeps its copy.
             elif self.held.get(order.worker) != order.read:
-                self.views[order.worker] = self.copies[order.worker].take(coordinator.sent())
+                self.views[order.worker] = self.copies[order.worker].take(
+                    coordinator.sent()
+                )
                 self.held[order.worker] = order.read
             self.mail[order.worker] = order
             if order.worker in self.parked:
@@ -197,7 +225,9 @@ class ThreadWorkers:
             # The loop ended although the run continues: the worker dies, as the timing model says.
             if not coordinator.done:
                 now, model = self.clock.now(), self.timing_model
-                others = model is not None and any(joins > now for joins in model.joins.values())
+                others = model is not None and any(
+                    joins > now for joins in model.joins.values()
+                )
                 self.send_orders(coordinator.lost(worker, now, replacing=others))
 
     def _loop(self, worker: int) -> WorkerLoop:
@@ -233,7 +263,11 @@ class ThreadLink:
 
     def __init__(self, workers: ThreadWorkers, worker: int) -> None:
         self.all, self.worker = workers, worker
-        self.coordinator, self.clock, self.lock = workers.coordinator, workers.clock, workers.lock
+        self.coordinator, self.clock, self.lock = (
+            workers.coordinator,
+            workers.clock,
+            workers.lock,
+        )
         model = workers.timing_model
         self.messages = model.message if model is not None else 0.0
         self.asking = 0.0
@@ -266,13 +300,19 @@ class ThreadLink:
         if seconds is None:
             with self.lock:
                 now = self.clock.now()
-                all_.send_orders(coordinator.deliver(self.worker, update, now, ask=False, timed=False))
+                all_.send_orders(
+                    coordinator.deliver(
+                        self.worker, update, now, ask=False, timed=False
+                    )
+                )
             return local
         # A timing model's messages are part of the stretched computation, but not of its measured time.
         spent = max(0.0, seconds / self.clock.unit - self.messages)
         with self.lock:
             now, version = self.clock.now(), coordinator.version
-            all_.send_orders(coordinator.deliver(self.worker, update, now, ask=False, spent=spent))
+            all_.send_orders(
+                coordinator.deliver(self.worker, update, now, ask=False, spent=spent)
+            )
             coordinator.served(now - self.asking, self.clock.now(), version)
             self.asking = 0.0
         return local

@@ -49,7 +49,8 @@ class Threads(RealEngine):
     """
 
     workers: Annotated[
-        int, parameter("Number of workers; 0: that of the timing model", ge=0, le=1_000_000)
+        int,
+        parameter("Number of workers; 0: that of the timing model", ge=0, le=1_000_000),
     ] = 0
 
     def __post_init__(self) -> None:

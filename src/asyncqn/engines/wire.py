@@ -47,27 +47,40 @@ class Frame:
     """
 
     def __init__(
-        self, sample: tuple[Any, ...], narrow: bool = False, room: npt.NDArray[np.uint8] | None = None
+        self,
+        sample: tuple[Any, ...],
+        narrow: bool = False,
+        room: npt.NDArray[np.uint8] | None = None,
     ) -> None:
         # Numbers travel as arrays of one entry; their types are restored on arrival.
-        kinds = [None if isinstance(value, np.ndarray) else type(value) for value in leaves(sample)]
+        kinds = [
+            None if isinstance(value, np.ndarray) else type(value)
+            for value in leaves(sample)
+        ]
         self._kinds = kinds if any(kinds) else None
-        self._nested = tuple(sample) if any(isinstance(value, tuple) for value in sample) else None
+        self._nested = (
+            tuple(sample) if any(isinstance(value, tuple) for value in sample) else None
+        )
         self._narrow = narrow
         flat, dtypes, starts, end = _layout(sample, narrow)
         head = HEADER * 8
         # With shared memory only the header is sent.
         carried = head + end if room is None else head
         # Allocated as 64-bit words, so that views of float64 and int64 are aligned.
-        self.buffer: npt.NDArray[np.uint8] = np.zeros(carried // 8, np.uint64).view(np.uint8)
+        self.buffer: npt.NDArray[np.uint8] = np.zeros(carried // 8, np.uint64).view(
+            np.uint8
+        )
         self.header: npt.NDArray[np.int64] = self.buffer[:head].view(np.int64)
         body = self.buffer[head:] if room is None else room[:end]
         self.slots = [
-            body[start : start + leaf.size * dtype.itemsize].view(dtype).reshape(leaf.shape)
+            body[start : start + leaf.size * dtype.itemsize]
+            .view(dtype)
+            .reshape(leaf.shape)
             for start, leaf, dtype in zip(starts, flat, dtypes)
         ]
         self._values: list[Any] = [
-            slot if slot.dtype == leaf.dtype else np.zeros_like(leaf) for slot, leaf in zip(self.slots, flat)
+            slot if slot.dtype == leaf.dtype else np.zeros_like(leaf)
+            for slot, leaf in zip(self.slots, flat)
         ]
 
     @property
@@ -103,7 +116,10 @@ class Frame:
             # The common case, at every message: arrays only, not nested.
             return self._values
         kinds = self._kinds or [None] * len(self._values)
-        flat = [value if kind is None else kind(value[()]) for value, kind in zip(self._values, kinds)]
+        flat = [
+            value if kind is None else kind(value[()])
+            for value, kind in zip(self._values, kinds)
+        ]
         return flat if self._nested is None else list(rebuilt(self._nested, iter(flat)))
 
 
@@ -113,14 +129,21 @@ def body_bytes(sample: tuple[Any, ...], narrow: bool = False) -> int:
 
 
 def message_frames(
-    sent: tuple[Any, ...], update: tuple[Any, ...], narrow: bool, room: npt.NDArray[np.uint8] | None
+    sent: tuple[Any, ...],
+    update: tuple[Any, ...],
+    narrow: bool,
+    room: npt.NDArray[np.uint8] | None,
 ) -> tuple[Frame, Frame, Frame]:
     """Return the frames of a worker's update and of its two orders, laid out alike on both sides."""
     if room is None:
         return Frame(update, narrow), Frame(sent, narrow), Frame(sent, narrow)
     first = body_bytes(update, narrow)
     second = first + body_bytes(sent, narrow)
-    return Frame(update, narrow, room), Frame(sent, narrow, room[first:]), Frame(sent, narrow, room[second:])
+    return (
+        Frame(update, narrow, room),
+        Frame(sent, narrow, room[first:]),
+        Frame(sent, narrow, room[second:]),
+    )
 
 
 def _layout(
@@ -129,7 +152,9 @@ def _layout(
     """Return the message's leaves, the types in which they travel, the start of each, and the end of all."""
     flat = [_leaf(value) for value in leaves(tuple(sample))]
     dtypes = [
-        np.dtype(np.float32) if narrow and leaf.ndim and leaf.dtype == np.float64 else leaf.dtype
+        np.dtype(np.float32)
+        if narrow and leaf.ndim and leaf.dtype == np.float64
+        else leaf.dtype
         for leaf in flat
     ]
     starts, end = [], 0
@@ -141,7 +166,10 @@ def _layout(
 
 def _leaf(value: Any) -> npt.NDArray[Any]:
     leaf = np.asarray(value)
-    if isinstance(value, (np.ndarray, np.generic, bool, int, float)) and leaf.dtype.kind in "biuf":
+    if (
+        isinstance(value, (np.ndarray, np.generic, bool, int, float))
+        and leaf.dtype.kind in "biuf"
+    ):
         return leaf
     raise BadInput(
         f"a message cannot be sent to another process: it holds a {type(value).__name__}; "

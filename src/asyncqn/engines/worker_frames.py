@@ -29,7 +29,12 @@ class WorkerFrames:
     """
 
     def __init__(
-        self, iterate: Any, fields: tuple[str, ...], update: Any, narrow: bool, room: Room | None
+        self,
+        iterate: Any,
+        fields: tuple[str, ...],
+        update: Any,
+        narrow: bool,
+        room: Room | None,
     ) -> None:
         sent = tuple(getattr(iterate, name) for name in fields)
         self.outgoing, *self._incoming = message_frames(sent, update, narrow, room)
@@ -48,7 +53,9 @@ class WorkerFrames:
         if self._fields == self._iterate._fields:
             return self._iterate._make(values)
         arrived = dict(zip(self._fields, values))
-        return self._iterate._make([arrived.get(name) for name in self._iterate._fields])
+        return self._iterate._make(
+            [arrived.get(name) for name in self._iterate._fields]
+        )
 
     def pack(self, update: Any, local: Any) -> Any:
         """Put an update into its message; return the worker's state, whose arrays may have moved."""

@@ -71,8 +71,14 @@ class ReceivingLink(Link, Protocol):
 class Delays:
     """The drawn times of a worker's computations; a piece of a block, or a sample, takes its share of one."""
 
-    def __init__(self, cluster: Cluster, seed: int, worker: int, stages: Stages) -> None:
-        self._cluster, self._seed, self._worker = cluster, seed, worker % cluster.workers
+    def __init__(
+        self, cluster: Cluster, seed: int, worker: int, stages: Stages
+    ) -> None:
+        self._cluster, self._seed, self._worker = (
+            cluster,
+            seed,
+            worker % cluster.workers,
+        )
         self._stages = stages
         self._times: npt.NDArray[np.float64] = np.empty(0)
         self.message = cluster.message
@@ -82,8 +88,12 @@ class Delays:
         """Return the time of the k-th computation, which reads version `read`."""
         if k >= self._times.size:
             # Drawn from the start again: the times already used stay the same.
-            self._times = self._cluster.compute_times(self._seed, self._worker, max(256, 2 * k))
-        return self._cluster.fixed + float(self._times[k]) * time_share(self._stages, read)
+            self._times = self._cluster.compute_times(
+                self._seed, self._worker, max(256, 2 * k)
+            )
+        return self._cluster.fixed + float(self._times[k]) * time_share(
+            self._stages, read
+        )
 
 
 class WorkerLoop:
@@ -120,7 +130,11 @@ class WorkerLoop:
         self.local = algorithm.init_worker(self.steps.problem, theta0)
         self.order: Assign | None = None
         """The order under way, or the last one."""
-        self._seed, self._stages, self._timing_model = seed, algorithm.stages, timing_model
+        self._seed, self._stages, self._timing_model = (
+            seed,
+            algorithm.stages,
+            timing_model,
+        )
         self._delays: Delays | None = None
         self._learns_first, self._measured = learns_first, measured
         self._computation, self._timed = 0, True
@@ -133,7 +147,9 @@ class WorkerLoop:
 
     def run(self, link: ReceivingLink) -> None:
         """Work until the run is over, or the worker dies."""
-        while (received := link.receive(self._timed)) is not None and self.compute_and_send(link, *received):
+        while (
+            received := link.receive(self._timed)
+        ) is not None and self.compute_and_send(link, *received):
             self.learn()
 
     def compute_and_send(self, link: Link, order: Assign, view: Any) -> bool:
@@ -148,7 +164,9 @@ class WorkerLoop:
         try:
             self._update = self.steps.compute(view, self.local, self._task)
             if self._learns_first:
-                self.local = self.steps.learn(view, self.local, self._task, self._update)
+                self.local = self.steps.learn(
+                    view, self.local, self._task, self._update
+                )
         except Exception as error:
             # The sentence names worker, step and version, so that the failing call can be repeated.
             raise WorkerFailed(failure(order, error).sentence) from error
@@ -168,7 +186,9 @@ class WorkerLoop:
         """Learn from the update that was sent last."""
         if not self._learns_first:
             try:
-                self.local = self.steps.learn(self._view, self.local, self._task, self._update)
+                self.local = self.steps.learn(
+                    self._view, self.local, self._task, self._update
+                )
             except Exception as error:
                 assert self.order is not None
                 raise WorkerFailed(failure(self.order, error).sentence) from error
@@ -184,7 +204,9 @@ class WorkerLoop:
         assert self._timing_model is not None
         if self._delays is None:
             # Made here because a worker's number, which draws its times, comes with its first order.
-            self._delays = Delays(self._timing_model, self._seed, order.worker, self._stages)
+            self._delays = Delays(
+                self._timing_model, self._seed, order.worker, self._stages
+            )
         delays = self._delays
         computed = arrived + delays.message / 2 + delays.of(order.k, order.read)
         # The timing model lets the worker die during this computation: it sleeps until then and sends

@@ -40,15 +40,27 @@ PART = np.dtype(
 BLOCK = np.dtype(
     [
         ("missing", np.int64),  # pieces whose update has not arrived
-        ("rank", np.int64),  # the least first: untouched by age, below 0; then fewest copies, most missing
-        ("since", np.float64),  # among equals the least first: when its best piece was handed out
+        (
+            "rank",
+            np.int64,
+        ),  # the least first: untouched by age, below 0; then fewest copies, most missing
+        (
+            "since",
+            np.float64,
+        ),  # among equals the least first: when its best piece was handed out
     ],
     align=True,
 )
 NODE = np.dtype(
     [
-        ("best", np.int64),  # the block of the least rank, and then of the least number; -1: there is none
-        ("soonest", np.float64),  # when a piece without an update was handed out; -inf: it never was
+        (
+            "best",
+            np.int64,
+        ),  # the block of the least rank, and then of the least number; -1: there is none
+        (
+            "soonest",
+            np.float64,
+        ),  # when a piece without an update was handed out; -inf: it never was
     ],
     align=True,
 )
@@ -99,7 +111,9 @@ def settle(parts, b, pieces):
         part = parts.part[q]
         oldest = min(oldest, part["delivered"])
         if part["done"] == 0:
-            if part["copies"] < copies or (part["copies"] == copies and part["handed"] < handed):
+            if part["copies"] < copies or (
+                part["copies"] == copies and part["handed"] < handed
+            ):
                 best, copies, handed = q, part["copies"], part["handed"]
             soonest = min(soonest, part["handed"])
     if best < 0:
@@ -116,7 +130,9 @@ def settle(parts, b, pieces):
         best, soonest = left["best"], min(left["soonest"], right["soonest"])
         if right["best"] >= 0:
             a, c = parts.block[best], parts.block[right["best"]]
-            if c["rank"] < a["rank"] or (c["rank"] == a["rank"] and c["since"] < a["since"]):
+            if c["rank"] < a["rank"] or (
+                c["rank"] == a["rank"] and c["since"] < a["since"]
+            ):
                 best = right["best"]
         above = parts.node[node]
         if above["best"] == best != b and above["soonest"] == soonest:
@@ -160,11 +176,19 @@ def choose(parts, home, now, wait, pieces):
             best, soonest = parts.node[node]["best"], parts.node[node]["soonest"]
             if best >= 0 and not now < soonest + wait:
                 block = parts.block[best]
-                if block["rank"] < rank or (block["rank"] == rank and block["since"] < since):
-                    if node < leaves and block["rank"] >= 0 and now < block["since"] + wait:
+                if block["rank"] < rank or (
+                    block["rank"] == rank and block["since"] < since
+                ):
+                    if (
+                        node < leaves
+                        and block["rank"] >= 0
+                        and now < block["since"] + wait
+                    ):
                         node *= 2  # the best below is not overdue, but another one is: descend
                         continue
-                    found, rank, since = _best_piece(parts, best, now, wait, pieces, found, rank, since)
+                    found, rank, since = _best_piece(
+                        parts, best, now, wait, pieces, found, rank, since
+                    )
             # Go up from a right child, then to the right sibling: a depth-first walk without a stack.
             while node != root and node & 1:
                 node >>= 1

@@ -11,7 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.kernels.block_rule import Parts, choose, deliver, help_after, note_time, open_version, take_up
+from asyncqn.kernels.block_rule import (
+    Parts,
+    choose,
+    deliver,
+    help_after,
+    note_time,
+    open_version,
+    take_up,
+)
 from asyncqn.kernels.events import Columns, Timing, draw_time, no_time_left
 from asyncqn.kernels.heap import pop, push, sink
 from asyncqn.kernels.jit import kernel, strict_piece
@@ -19,14 +27,20 @@ from asyncqn.kernels.jit import kernel, strict_piece
 HAND = np.dtype(
     [
         ("busy", np.int64),
-        ("received", np.int64),  # whether the event is the end of the transfer over the link, not its start
+        (
+            "received",
+            np.int64,
+        ),  # whether the event is the end of the transfer over the link, not its start
         ("computed", np.int64),  # times drawn so far
         ("piece", np.int64),
         ("last", np.int64),  # of the pieces in hand
         ("version", np.int64),
         ("pace", np.float64),  # time of a piece
         ("finish", np.float64),  # when the piece under way is computed
-        ("since", np.float64),  # when it was handed out, or could have been without a wait
+        (
+            "since",
+            np.float64,
+        ),  # when it was handed out, or could have been without a wait
         ("birth", np.float64),
         ("death", np.float64),
     ],
@@ -42,7 +56,9 @@ class Queue(NamedTuple):
     hand: np.ndarray  # (W,) of HAND
     event: np.ndarray  # (W,) when an update reaches the master, or a worker is there
     waiting: np.ndarray  # (W,) workers with an event to come, the soonest first
-    idle: np.ndarray  # (2 W,) workers without, the least number first; some may be busy again, or gone
+    idle: (
+        np.ndarray
+    )  # (2 W,) workers without, the least number first; some may be busy again, or gone
     number: np.ndarray  # (W,) zeros: the key of those
     returning: np.ndarray  # workers that are there again after their death
     counts: np.ndarray  # (2,) how many wait, and how many are idle
@@ -60,14 +76,22 @@ def new_queue(timing: Timing, versions: int) -> Queue:
     late = again & (hand["death"] <= 0.0)
     hand["birth"][late] = np.maximum(timing.worker["rebirth"][late], 0.0)
     hand["death"][late] = np.inf
-    event, waiting, idle = hand["birth"].copy(), np.zeros(W, np.int64), np.zeros(2 * W, np.int64)
+    event, waiting, idle = (
+        hand["birth"].copy(),
+        np.zeros(W, np.int64),
+        np.zeros(2 * W, np.int64),
+    )
     later = np.flatnonzero(event > 0.0)
-    waiting[: later.size] = later[np.argsort(event[later], kind="stable")]  # a sorted array is a heap
+    waiting[: later.size] = later[
+        np.argsort(event[later], kind="stable")
+    ]  # a sorted array is a heap
     now = np.flatnonzero(event <= 0.0)
     idle[: now.size] = now
     count, returning = np.array([later.size, now.size]), np.flatnonzero(again & ~late)
     arrived, closed = np.zeros(W, np.int64), np.full(versions, np.inf)
-    return Queue(hand, event, waiting, idle, np.zeros(W), returning, count, arrived, closed)
+    return Queue(
+        hand, event, waiting, idle, np.zeros(W), returning, count, arrived, closed
+    )
 
 
 @strict_piece
@@ -138,8 +162,16 @@ def _hand_out(timing, queue, parts, seed, now, n, share, backup_after, pieces, b
             if time < 0.0:
                 return np.inf, busy, no_time_left(w)
             hand["computed"] += 1
-            hand["busy"], hand["piece"], hand["last"] = 1, q, take_up(parts, q, now, pieces)
-            hand["version"], hand["since"], hand["pace"] = n, now, timing.fixed + time * share / pieces
+            hand["busy"], hand["piece"], hand["last"] = (
+                1,
+                q,
+                take_up(parts, q, now, pieces),
+            )
+            hand["version"], hand["since"], hand["pace"] = (
+                n,
+                now,
+                timing.fixed + time * share / pieces,
+            )
             sent = now
             if timing.link > 0.0:
                 sent = busy = max(now, busy) + timing.reply
@@ -197,7 +229,16 @@ def _delay_queue(timing, queue, now):
 
 
 @kernel
-def blocks(timing: Timing, queue: Queue, parts: Parts, pieces, backup_after, seed, shares, columns: Columns):
+def blocks(
+    timing: Timing,
+    queue: Queue,
+    parts: Parts,
+    pieces,
+    backup_after,
+    seed,
+    shares,
+    columns: Columns,
+):
     """Simulate versions of blocks of `pieces` each; return (versions closed, computations, -1).
 
     Version n takes `shares[n]` of the time of a whole one; where that changes, the measured times are
@@ -206,8 +247,16 @@ def blocks(timing: Timing, queue: Queue, parts: Parts, pieces, backup_after, see
     columns are too short, the last number is the length to try again with; see also `no_time_left`.
     """
     N, hands, arrived = shares.size, queue.hand, queue.arrived
-    now, opens, link = 0.0, -1.0, 0.0  # opens >= 0: the master is busy until then, and no version is open
-    n, rows, first = np.int64(0), 0, 0  # rows before `first` have the time of their commit
+    now, opens, link = (
+        0.0,
+        -1.0,
+        0.0,
+    )  # opens >= 0: the master is busy until then, and no version is open
+    n, rows, first = (
+        np.int64(0),
+        0,
+        0,
+    )  # rows before `first` have the time of their commit
     left = parts.part.size  # parts of the open version whose update has not arrived
     open_version(parts, pieces)
     while n < N:
@@ -215,7 +264,16 @@ def blocks(timing: Timing, queue: Queue, parts: Parts, pieces, backup_after, see
         event = opens
         if opens < 0.0:
             event, link, short = _hand_out(
-                timing, queue, parts, seed, now, n, shares[n], backup_after, pieces, link
+                timing,
+                queue,
+                parts,
+                seed,
+                now,
+                n,
+                shares[n],
+                backup_after,
+                pieces,
+                link,
             )
             if short < -1:
                 return n, rows, short
@@ -240,7 +298,9 @@ def blocks(timing: Timing, queue: Queue, parts: Parts, pieces, backup_after, see
             q, v = hand["piece"], hand["version"]
             # Times on another sample would bias the estimate of what is overdue.
             if shares[v] == shares[n]:
-                note_time(parts.times, now - hand["since"] + (pieces - 1) * hand["pace"])
+                note_time(
+                    parts.times, now - hand["since"] + (pieces - 1) * hand["pace"]
+                )
             columns.worker[rows], columns.read[rows], columns.part[rows] = w, v, q
             columns.commit[rows] = 0
             if deliver(parts, q, v, pieces):

@@ -34,7 +34,9 @@ class _Listener(event.Listener):
     def on_start(self, event: Any) -> None:
         # Compilations nest: a kernel compiles the functions that it calls. The stack tells whose time it is.
         function = event.data["dispatcher"].py_func
-        self.open.append((f"{function.__module__}.{function.__qualname__}", time.process_time()))
+        self.open.append(
+            (f"{function.__module__}.{function.__qualname__}", time.process_time())
+        )
         self.inner.append(0.0)
 
     def on_end(self, event: Any) -> None:
@@ -53,4 +55,7 @@ def listening() -> Iterator[list[KernelTime]]:
     listener = _Listener()
     with event.install_listener("numba:compile", listener):
         yield rows
-    rows += [KernelTime(name, seconds, listener.times[name]) for name, seconds in listener.own.most_common()]
+    rows += [
+        KernelTime(name, seconds, listener.times[name])
+        for name, seconds in listener.own.most_common()
+    ]

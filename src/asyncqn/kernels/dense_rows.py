@@ -95,7 +95,12 @@ def sums(kind, width, X, y, weights, prior, theta, rows, out, diagonal, work, fi
         if diagonal.size:
             ha, hb, hc, he = bends[0], bends[1], bends[2], bends[3]
             for j in range(d):
-                h[j] += ha * a[j] * a[j] + hb * b[j] * b[j] + hc * c[j] * c[j] + he * e[j] * e[j]
+                h[j] += (
+                    ha * a[j] * a[j]
+                    + hb * b[j] * b[j]
+                    + hc * c[j] * c[j]
+                    + he * e[j] * e[j]
+                )
         # _FLUSH is a multiple of the four rows of a group.
         if (r + 4) % _FLUSH == 0:
             for j in range(d):
@@ -145,7 +150,12 @@ def second_moments(kind, width, X, y, weights, theta, rows, S, x):
                     roots[i] = math.sqrt(w * (weights[row] if weights.size else 1.0))
             ra, rb, rc, re = roots[0], roots[1], roots[2], roots[3]
             for j in range(d):
-                x[j, r], x[j, r + 1], x[j, r + 2], x[j, r + 3] = ra * a[j], rb * b[j], rc * c[j], re * e[j]
+                x[j, r], x[j, r + 1], x[j, r + 2], x[j, r + 3] = (
+                    ra * a[j],
+                    rb * b[j],
+                    rc * c[j],
+                    re * e[j],
+                )
             if d < D:
                 x[d, r], x[d, r + 1], x[d, r + 2], x[d, r + 3] = ra, rb, rc, re
         add_gram(x, x, S)

@@ -25,7 +25,10 @@ WORKER = np.dtype(
         ("birth", np.float64),
         ("death", np.float64),
         ("rebirth", np.float64),  # when a worker that died is there again; inf: never
-        ("first", np.int64),  # of its times in `drawn`, and the end of these; the same: it has none
+        (
+            "first",
+            np.int64,
+        ),  # of its times in `drawn`, and the end of these; the same: it has none
         ("end", np.int64),
     ],
     align=True,
@@ -65,7 +68,9 @@ def draw_time(timing, w, k, seed):
     if law["s"] == 0.0:
         return law["m"]
     if k % BLOCK == 0:
-        normals_block(timing.normals[w], k, seed, np.int64(0), w, np.int64(DELAYS))  # typed
+        normals_block(
+            timing.normals[w], k, seed, np.int64(0), w, np.int64(DELAYS)
+        )  # typed
     return np.exp(law["m"] + law["s"] * timing.normals[w, k % BLOCK])
 
 
@@ -93,7 +98,9 @@ class AtWork(NamedTuple):
     """The workers of the asynchronous queue, and its heap."""
 
     hand: np.ndarray  # (W,) of BUSY
-    event: np.ndarray  # (W,) when a worker joins, else the next time its update reaches the master
+    event: (
+        np.ndarray
+    )  # (W,) when a worker joins, else the next time its update reaches the master
     heap: np.ndarray  # (W,) workers, the soonest first
     closed: np.ndarray  # (N,) when each version came to be
 
@@ -128,7 +135,14 @@ def _leave(timing, hand, w, event):
 
 @kernel
 def asynchronous(
-    timing: Timing, seed, N, updates, max_delay, order: PartOrder | None, at_work: AtWork, columns: Columns
+    timing: Timing,
+    seed,
+    N,
+    updates,
+    max_delay,
+    order: PartOrder | None,
+    at_work: AtWork,
+    columns: Columns,
 ):
     """Simulate asynchronous updates, first come, first served; return (commits, computations, -1).
 
@@ -141,7 +155,14 @@ def asynchronous(
     """
     hands, event, heap, closed = at_work
     half, link, reply = timing.message / 2.0, timing.link, timing.reply
-    size, n, rows, waiting, first, free = heap.size, 0, 0, 0, 0, 0.0  # rows before `first` have their time
+    size, n, rows, waiting, first, free = (
+        heap.size,
+        0,
+        0,
+        0,
+        0,
+        0.0,
+    )  # rows before `first` have their time
     while n < N and size > 0:
         w = heap[0]
         hand = hands[w]
@@ -174,7 +195,10 @@ def asynchronous(
                 free = (free if hand["joined"] else max(event[w], free)) + reply
                 hand["version"], received = n, free + half
             else:
-                hand["version"], received = _version_at(closed, n, event[w]), event[w] + half
+                hand["version"], received = (
+                    _version_at(closed, n, event[w]),
+                    event[w] + half,
+                )
             hand["joined"] = True
             if order is not None:
                 hand["part"] = hand_out(order, seed)
@@ -206,10 +230,22 @@ ROUND = np.dtype(
         ("computed", np.int64),  # times drawn so far
         ("free", np.float64),  # when it can take up a broadcast
         ("finish", np.float64),  # when it will have computed on the present one
-        ("heard", np.float64),  # when the master will have received that; inf: it dies before
-        ("late", np.float64),  # when an update for a round that is over arrives; inf: none is under way
-        ("drawn", np.float64),  # the time of its next computation, drawn but not yet begun; -1: none
-        ("begun", np.float64),  # when it begins with that, unless a newer broadcast comes before
+        (
+            "heard",
+            np.float64,
+        ),  # when the master will have received that; inf: it dies before
+        (
+            "late",
+            np.float64,
+        ),  # when an update for a round that is over arrives; inf: none is under way
+        (
+            "drawn",
+            np.float64,
+        ),  # the time of its next computation, drawn but not yet begun; -1: none
+        (
+            "begun",
+            np.float64,
+        ),  # when it begins with that, unless a newer broadcast comes before
         ("death", np.float64),  # inf once a worker that died is there again
         ("reached", np.float64),  # when the broadcast reaches it
     ],
@@ -258,11 +294,16 @@ def _begin_round(timing, state, seed):
                 state[w]["computed"] += 1
             begun = state[w]["begun"] = max(state[w]["reached"], state[w]["free"])
             state[w]["finish"] = begun + (timing.fixed + state[w]["drawn"])
-            if state[w]["finish"] <= state[w]["death"] or timing.worker[w]["rebirth"] == np.inf:
+            if (
+                state[w]["finish"] <= state[w]["death"]
+                or timing.worker[w]["rebirth"] == np.inf
+            ):
                 break
             if begun < state[w]["death"]:
                 state[w]["drawn"] = -1.0  # the interrupted computation is lost
-            state[w]["free"] = max(state[w]["free"], timing.worker[w]["rebirth"] + timing.reply + half)
+            state[w]["free"] = max(
+                state[w]["free"], timing.worker[w]["rebirth"] + timing.reply + half
+            )
             state[w]["death"] = np.inf
     return -1
 
@@ -272,7 +313,11 @@ def _receive_round(timing, state, busy):
     """Compute when the master will have received each update, one after the other from time `busy` on."""
     half, W = timing.message / 2.0, state.size
     for w in range(W):
-        state[w]["heard"] = state[w]["finish"] + half if state[w]["finish"] <= state[w]["death"] else np.inf
+        state[w]["heard"] = (
+            state[w]["finish"] + half
+            if state[w]["finish"] <= state[w]["death"]
+            else np.inf
+        )
     if timing.link == 0.0:
         return
     arrivals, order = np.empty(2 * W), np.empty(2 * W, np.int64)
@@ -293,7 +338,11 @@ def _living(timing, now):
     living, until = 0, np.inf
     for w in range(timing.worker.size):
         living += _alive(timing, w, now)
-        for change in (timing.worker[w]["birth"], timing.worker[w]["death"], timing.worker[w]["rebirth"]):
+        for change in (
+            timing.worker[w]["birth"],
+            timing.worker[w]["death"],
+            timing.worker[w]["rebirth"],
+        ):
             if now < change < until:
                 until = change
     return living, until
@@ -347,7 +396,10 @@ def _close_round(timing, state, timeout, quorum, reached, senders):
             living, until = _living(timing, now)
         silent = _silent(timing, state, now, max(silent, 0))
         # The tolerance keeps 0.7 * 10 workers from asking for eight.
-        if arrived > 0 and (silent < 0 or (now >= reached + timeout and arrived >= quorum * living - 1e-9)):
+        if arrived > 0 and (
+            silent < 0
+            or (now >= reached + timeout and arrived >= quorum * living - 1e-9)
+        ):
             return now, arrived
     return -1.0, arrived
 
@@ -367,16 +419,27 @@ def rounds(timing: Timing, timeout, quorum, seed, N, state, columns: Columns):
     for w in range(W):
         birth = timing.worker[w]["birth"]
         state[w]["free"] = (birth + timing.reply if birth > 0.0 else 0.0) + half
-        state[w]["late"], state[w]["drawn"], state[w]["death"] = np.inf, -1.0, timing.worker[w]["death"]
+        state[w]["late"], state[w]["drawn"], state[w]["death"] = (
+            np.inf,
+            -1.0,
+            timing.worker[w]["death"],
+        )
     senders = np.empty(W, np.int64)
     n, rows, sent = 0, 0, _send_round(timing, state, 0.0)
-    worker, read, commit, time = columns.worker, columns.read, columns.commit, columns.time
+    worker, read, commit, time = (
+        columns.worker,
+        columns.read,
+        columns.commit,
+        columns.time,
+    )
     while n < N:
         short = _begin_round(timing, state, seed)
         if short >= 0:
             return n, rows, no_time_left(short)
         _receive_round(timing, state, sent)
-        closed, arrived = _close_round(timing, state, timeout, quorum, sent + half, senders)
+        closed, arrived = _close_round(
+            timing, state, timeout, quorum, sent + half, senders
+        )
         if closed < 0.0:
             break
         n += 1
@@ -392,10 +455,19 @@ def rounds(timing: Timing, timeout, quorum, seed, N, state, columns: Columns):
                 state[w]["late"] = np.inf
             begun = state[w]["begun"]
             # This worker missed the round: it finishes in vain, and its time is recorded as a dropped row.
-            if state[w]["drawn"] >= 0.0 and begun < state[w]["reached"] and begun < state[w]["death"]:
+            if (
+                state[w]["drawn"] >= 0.0
+                and begun < state[w]["reached"]
+                and begun < state[w]["death"]
+            ):
                 if state[w]["finish"] <= state[w]["death"]:
                     state[w]["late"] = state[w]["finish"] + half
-                    worker[rows], read[rows], commit[rows], time[rows] = w, n - 1, 0, state[w]["late"]
+                    worker[rows], read[rows], commit[rows], time[rows] = (
+                        w,
+                        n - 1,
+                        0,
+                        state[w]["late"],
+                    )
                     rows += 1
                 state[w]["free"], state[w]["drawn"] = state[w]["finish"], -1.0
     return n, rows, -1

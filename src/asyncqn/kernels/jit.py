@@ -33,7 +33,16 @@ both."""
 # Threads compute side by side without the GIL; a division by zero gives an infinity or NaN, as in NumPy,
 # which the engines test for, and not an exception in the midst of a kernel.
 _COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-_ALLOCATES = {"arange", "copy", "empty", "empty_like", "full", "ones", "zeros", "zeros_like"}
+_ALLOCATES = {
+    "arange",
+    "copy",
+    "empty",
+    "empty_like",
+    "full",
+    "ones",
+    "zeros",
+    "zeros_like",
+}
 """Functions that allocate an array; a kernel that calls one needs reference counting."""
 _PIECE: dict[str, Any] = {**_COMMON, "forceinline": True}
 
@@ -66,7 +75,9 @@ def reducing_kernel(function: F) -> F:
 
     An array that is written must not overlap another, and none may be allocated: see `ReducingCompiler`.
     """
-    return _kernel(function, pipeline_class=ReducingCompiler, fastmath=REDUCTION_FLAGS, **UNCOUNTED)
+    return _kernel(
+        function, pipeline_class=ReducingCompiler, fastmath=REDUCTION_FLAGS, **UNCOUNTED
+    )
 
 
 def strict_piece(function: F) -> F:
@@ -93,7 +104,9 @@ def reducing_call(function: F) -> F:
 
 def shared_rule(function: F) -> F:
     """Compile a strict piece of kernels that Python can also call, as plain uncompiled Python."""
-    rule: F = register_jitable(nogil=True, error_model="numpy", forceinline=True, **UNCOUNTED)(function)
+    rule: F = register_jitable(
+        nogil=True, error_model="numpy", forceinline=True, **UNCOUNTED
+    )(function)
     return rule
 
 
@@ -121,7 +134,9 @@ def drop_stale_cache(folder: Path, cache: Path) -> bool:
         sources = sorted({*folder.glob("*.py"), *Path(__file__).parent.glob("*.py")})
         state = (
             # Time and size suffice: a checkout or an installation writes new files.
-            "".join(f"{p.name} {p.stat().st_mtime_ns} {p.stat().st_size}\n" for p in sources)
+            "".join(
+                f"{p.name} {p.stat().st_mtime_ns} {p.stat().st_size}\n" for p in sources
+            )
             + "plain" * PLAIN
         )
         if stamp.exists() and stamp.read_text() == state:

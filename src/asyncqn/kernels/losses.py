@@ -29,7 +29,11 @@ def loss_and_slope(kind, width, y, z):
         # exp of a negative number cannot overflow, whatever the sign of the margin.
         small = np.exp(-abs(margin))
         # log(1 + exp(-m)) = max(-m, 0) + log(1 + exp(-|m|)).
-        return np.log1p(small), max(-margin, 0.0), -y * (1.0 if margin < 0.0 else small) / (1.0 + small)
+        return (
+            np.log1p(small),
+            max(-margin, 0.0),
+            -y * (1.0 if margin < 0.0 else small) / (1.0 + small),
+        )
     if kind == POISSON:
         rate = np.exp(z)
         # The minimum over z, at exp(z) = y: without it the loss is half the deviance, 0 for a perfect fit.

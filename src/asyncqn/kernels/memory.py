@@ -88,7 +88,9 @@ def _add_dots(p, memory, u, g, lo, hi):
     """
     m = memory.shape[1]
     for j in range(m):
-        su, sg, yu, yg = _dots(memory[0, j, lo:hi], memory[1, j, lo:hi], u[lo:hi], g[lo:hi])
+        su, sg, yu, yg = _dots(
+            memory[0, j, lo:hi], memory[1, j, lo:hi], u[lo:hi], g[lo:hi]
+        )
         p[j] += su
         p[m + j] += yu
         p[2 * m + j] += sg
@@ -191,7 +193,9 @@ def langevin_update(H, numbers, u, g_O, g_S, share, stream, update, work):
             # sqrt(2 h gamma / beta) Z of equation (6), drawn where it is added: Z is never stored as a whole.
             # A tile begins at a multiple of BLOCK, so the bits do not depend on the size of a tile.
             for first in range(lo, hi, BLOCK):
-                normals_block(z, first, seed, k, worker, np.int64(NOISE))  # not a literal
+                normals_block(
+                    z, first, seed, k, worker, np.int64(NOISE)
+                )  # not a literal
                 part = d_u[first : min(first + BLOCK, hi)]
                 _add_noise(part, noise, z)
 

@@ -169,5 +169,7 @@ def acceptance_excess(h, accepted, weight, root):
     total = 0.0
     for i in range(h.size):
         # 2 Phi(-x) = erfc(x / sqrt(2)), with x = root h^2 / 2.
-        total += weight[i] * (accepted[i] - math.erfc(root * h[i] * h[i] / math.sqrt(8.0)))
+        total += weight[i] * (
+            accepted[i] - math.erfc(root * h[i] * h[i] / math.sqrt(8.0))
+        )
     return total

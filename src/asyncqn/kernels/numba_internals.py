@@ -56,7 +56,9 @@ PLAIN = os.environ.get("ASYNCQN_PLAIN_NUMBA", "0") not in ("", "0")
 """Whether the tricks are off."""
 
 
-UNCOUNTED: dict[str, Any] = {} if PLAIN or not hasattr(CPUTargetOptions, "_nrt") else {"_nrt": False}
+UNCOUNTED: dict[str, Any] = (
+    {} if PLAIN or not hasattr(CPUTargetOptions, "_nrt") else {"_nrt": False}
+)
 """Turns reference counting off, which takes time to compile and, in a queue that reads records of its arrays,
 to run.  Such a kernel may not allocate: numba refuses to compile one that does."""
 
@@ -65,7 +67,9 @@ class Piece(CPUDispatcher):  # type: ignore[misc]
     """A function that only kernels call; a call from Python would crash the process, and is refused."""
 
     def __call__(self, *given: object, **named: object) -> Any:
-        raise TypeError(f"{self.py_func.__name__} is a piece of kernels and cannot be called from Python.")
+        raise TypeError(
+            f"{self.py_func.__name__} is a piece of kernels and cannot be called from Python."
+        )
 
 
 class _NoMachineCode:
@@ -102,7 +106,11 @@ class LinkedLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
 
     @property
     def codegen(self) -> Any:
-        return _NoMachineCode() if self._finalized and self.only_linked else super().codegen
+        return (
+            _NoMachineCode()
+            if self._finalized and self.only_linked
+            else super().codegen
+        )
 
 
 class ReducingCompiler(compiler.Compiler):  # type: ignore[misc]

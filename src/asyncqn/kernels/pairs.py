@@ -30,7 +30,9 @@ def pair_products(theta, theta_old, g, g_old):
     ss = sy = yy = 0.0
     for lo in range(0, theta.size, TILE):
         hi = min(lo + TILE, theta.size)
-        a, b, c = _difference_products(theta[lo:hi], theta_old[lo:hi], g[lo:hi], g_old[lo:hi])
+        a, b, c = _difference_products(
+            theta[lo:hi], theta_old[lo:hi], g[lo:hi], g_old[lo:hi]
+        )
         ss += a
         sy += b
         yy += c
@@ -158,5 +160,7 @@ def consider(H, rule, scaled, theta, theta_old, g, g_old, work, slots):
     if scaled:
         # The usual scaling: an estimate of the inverse curvature along the newest step.
         scale[0] = sy / yy
-    factor(gram, ring[COUNT], slot, 1.0 if diagonal.size else scale[0], middle, work, slots)
+    factor(
+        gram, ring[COUNT], slot, 1.0 if diagonal.size else scale[0], middle, work, slots
+    )
     return True

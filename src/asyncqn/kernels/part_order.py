@@ -39,12 +39,16 @@ class PartOrder(NamedTuple):
 
     kind: int
     growth: tuple[int, int, int, int]  # first, rounds, each, quick
-    age: np.ndarray  # (P,) float64: the version that the newest update read; -1: there is none
+    age: (
+        np.ndarray
+    )  # (P,) float64: the version that the newest update read; -1: there is none
     handed: np.ndarray  # (P,) the number of the last hand-out
     copies: np.ndarray  # (P,) how many compute it and are not given up
     late: np.ndarray  # (P,) how many were given up
     line: np.ndarray  # (HELD_ROUNDS P + 1,) the part of hand-out k in place k mod its size, by age only
-    heap: np.ndarray  # (P,) active parts that nobody computes, by age and then by number
+    heap: (
+        np.ndarray
+    )  # (P,) active parts that nobody computes, by age and then by number
     counts: np.ndarray  # (5,)
 
 
@@ -97,7 +101,12 @@ def hand_out(order, seed):
     if order.kind == AT_RANDOM:
         key, n = np.uint64(seed), np.uint64(active)
         x0, x1, _, _ = philox(
-            np.uint64(k), np.uint64(HAND_OUT), np.uint64(0), np.uint64(0), key & _LOW, key >> _32
+            np.uint64(k),
+            np.uint64(HAND_OUT),
+            np.uint64(0),
+            np.uint64(0),
+            key & _LOW,
+            key >> _32,
         )
         # A 64-bit multiply-shift maps 64 random bits to 0..n-1 without a division.
         return np.int64((x0 * n + ((x1 * n) >> _32)) >> _32)
@@ -137,14 +146,21 @@ def take_back(order, part, read):
 
 def new_order(kind: int, parts: int, growth: tuple[int, int, int, int]) -> PartOrder:
     """Return an order without assignments and updates; growth: the four numbers at the top of this file."""
-    age, (handed, copies, late, heap) = np.full(parts, -1.0), np.zeros((4, parts), np.int64)
+    age, (handed, copies, late, heap) = (
+        np.full(parts, -1.0),
+        np.zeros((4, parts), np.int64),
+    )
     line = np.zeros(HELD_ROUNDS * parts + 1, np.int64)
-    order = PartOrder(kind, growth, age, handed, copies, late, line, heap, np.zeros(5, np.int64))
+    order = PartOrder(
+        kind, growth, age, handed, copies, late, line, heap, np.zeros(5, np.int64)
+    )
     activate(order)
     return order
 
 
-def go_on_after(order: PartOrder, handed_out: int, part: np.ndarray, read: np.ndarray) -> None:
+def go_on_after(
+    order: PartOrder, handed_out: int, part: np.ndarray, read: np.ndarray
+) -> None:
     """Restore an order from a record: the number of assignments, and the part and version of each update."""
     np.maximum.at(order.age, part, read)
     # Computations under way at the checkpoint are lost, so no part is held by a worker.

@@ -56,7 +56,12 @@ def philox_words(c0, c1, c2, c3, k0, k1):
     for _ in range(10):
         p0 = c0 * _M0
         p1 = c2 * _M1
-        c0, c1, c2, c3 = (p1 >> _32) ^ c1 ^ k0, p1 & _LOW, (p0 >> _32) ^ c3 ^ k1, p0 & _LOW
+        c0, c1, c2, c3 = (
+            (p1 >> _32) ^ c1 ^ k0,
+            p1 & _LOW,
+            (p0 >> _32) ^ c3 ^ k1,
+            p0 & _LOW,
+        )
         k0 = (k0 + _W0) & _LOW
         k1 = (k1 + _W1) & _LOW
     return c0, c1, c2, c3
@@ -70,14 +75,21 @@ philox = strict_piece(philox_words)
 def _minus_two_log(x):
     """Return -2 ln((x + 1/2) / 2^32) for 32 bits x, by ln m = 2 atanh((m-1)/(m+1)) on [sqrt(1/2), sqrt 2)."""
     bits = _bits_of(np.float64(np.int64(x)) + 0.5)  # type: ignore[call-arg,var-annotated]
-    shifted = bits + np.uint64(0x95F6198B5E6C6)  # carries into the exponent from mantissa sqrt(2) on
+    shifted = bits + np.uint64(
+        0x95F6198B5E6C6
+    )  # carries into the exponent from mantissa sqrt(2) on
     exponent = np.int64(shifted >> np.uint64(52)) - np.int64(1023 + 32)
     mantissa = _float_of(bits - (np.uint64(exponent + np.int64(32)) << np.uint64(52)))
     s = (mantissa - 1.0) / (mantissa + 1.0)
     t = s * s
     # On that interval s^2 is below 0.03, so eight terms leave a relative error below 4e-14.
     series = 1.0 + t * (
-        1 / 3 + t * (1 / 5 + t * (1 / 7 + t * (1 / 9 + t * (1 / 11 + t * (1 / 13 + t * (1 / 15))))))
+        1 / 3
+        + t
+        * (
+            1 / 5
+            + t * (1 / 7 + t * (1 / 9 + t * (1 / 11 + t * (1 / 13 + t * (1 / 15)))))
+        )
     )
     return -2.0 * (np.float64(exponent) * 0.6931471805599453 + 2.0 * s * series)
 
@@ -88,11 +100,26 @@ def _cos_sin(x):
     quadrant = x & np.uint64(3)
     # An angle in (-pi/4, pi/4), where Taylor polynomials of degree 11 and 12 err by less than 1e-11; the
     # quadrant turns it to the whole circle.
-    a = (np.float64(np.int64(x >> np.uint64(2))) + (0.5 - 536870912.0)) * (0.7853981633974483 / 536870912.0)
+    a = (np.float64(np.int64(x >> np.uint64(2))) + (0.5 - 536870912.0)) * (
+        0.7853981633974483 / 536870912.0
+    )
     t = a * a
-    sine = a * (1.0 + t * (-1 / 6 + t * (1 / 120 + t * (-1 / 5040 + t * (1 / 362880 + t * (-1 / 39916800))))))
+    sine = a * (
+        1.0
+        + t
+        * (
+            -1 / 6
+            + t * (1 / 120 + t * (-1 / 5040 + t * (1 / 362880 + t * (-1 / 39916800))))
+        )
+    )
     cosine = 1.0 + t * (
-        -1 / 2 + t * (1 / 24 + t * (-1 / 720 + t * (1 / 40320 + t * (-1 / 3628800 + t * (1 / 479001600)))))
+        -1 / 2
+        + t
+        * (
+            1 / 24
+            + t
+            * (-1 / 720 + t * (1 / 40320 + t * (-1 / 3628800 + t * (1 / 479001600))))
+        )
     )
     c = cosine if quadrant & np.uint64(1) else sine
     s = sine if quadrant & np.uint64(1) else cosine
@@ -113,7 +140,12 @@ def normals_block(z, first, key, k, worker, purpose):
     base = np.uint64(first // 4)
     for j in range(_QUARTER):
         x0, x1, x2, x3 = philox(
-            base + np.uint64(j), np.uint64(purpose), np.uint64(k), np.uint64(worker), k0, k1
+            base + np.uint64(j),
+            np.uint64(purpose),
+            np.uint64(k),
+            np.uint64(worker),
+            k0,
+            k1,
         )
         r = np.sqrt(_minus_two_log(x0))
         c, s = _cos_sin(x1)
@@ -146,7 +178,9 @@ def fill_upper_tails(z, out):
 def _two_rows(i, key, k, worker, n):
     """Return rows 2i and 2i + 1 of a stream."""
     k0, k1 = key & _LOW, key >> _32
-    x0, x1, x2, x3 = philox(np.uint64(i), np.uint64(ROWS), np.uint64(k), np.uint64(worker), k0, k1)
+    x0, x1, x2, x3 = philox(
+        np.uint64(i), np.uint64(ROWS), np.uint64(k), np.uint64(worker), k0, k1
+    )
     # The high word of (x0 2^32 + x1) n / 2^32; n must be below 2^32, so that each product fits 64 bits.
     return (x0 * n + ((x1 * n) >> _32)) >> _32, (x2 * n + ((x3 * n) >> _32)) >> _32
 

@@ -71,7 +71,9 @@ def second_loop(pairs, own, newest, shares, v):
         i = (newest - back) % m
         if own[i] > 0.0:
             # v += (alpha_i - y_i'v / s_i'y_i) s_i, from the oldest pair to the newest.
-            a = kind(shares[i] - _add_then_dot(v, a, pairs[0], before, pairs[1], i) / own[i])
+            a = kind(
+                shares[i] - _add_then_dot(v, a, pairs[0], before, pairs[1], i) / own[i]
+            )
             before = i
     _add_then_dot(v, a, pairs[0], before, pairs[1], NO_SLOT)
 

@@ -26,9 +26,18 @@ def _pass_keys(key, epoch, worker, keys):
     key = np.uint64(key)
     k0, k1 = key & _LOW, key >> _32
     for r in range(0, _ROUNDS, 2):
-        x0, x1, x2, x3 = philox(np.uint64(r), np.uint64(ORDER), np.uint64(epoch), np.uint64(worker), k0, k1)
+        x0, x1, x2, x3 = philox(
+            np.uint64(r), np.uint64(ORDER), np.uint64(epoch), np.uint64(worker), k0, k1
+        )
         keys[r], keys[r + 1] = (x0 << _32) | x1, (x2 << _32) | x3
-    x0, x1, _, _ = philox(np.uint64(_ROUNDS), np.uint64(ORDER), np.uint64(epoch), np.uint64(worker), k0, k1)
+    x0, x1, _, _ = philox(
+        np.uint64(_ROUNDS),
+        np.uint64(ORDER),
+        np.uint64(epoch),
+        np.uint64(worker),
+        k0,
+        k1,
+    )
     return (x0 << _32) | x1
 
 
@@ -109,7 +118,12 @@ def fill_strata(seed, stride, first, n_data, out):
     start = number.astype(np.int64) * stride
     length = np.minimum(stride, n_data - start).astype(np.uint64)
     x, *_ = philox_words(
-        number & _LOW, np.uint64(SAMPLE), np.uint64(stride), number >> _32, key & _LOW, key >> _32
+        number & _LOW,
+        np.uint64(SAMPLE),
+        np.uint64(stride),
+        number >> _32,
+        key & _LOW,
+        key >> _32,
     )
     out[:] = start + ((x * length) >> _32).astype(np.int64)
 
@@ -121,5 +135,12 @@ def _fill_strata(seed, stride, first, n_data, out):
         start = (first + i) * stride
         length = np.uint64(min(stride, n_data - start))
         number = np.uint64(first + i)
-        x, _, _, _ = philox(number & _LOW, np.uint64(SAMPLE), step, number >> _32, key & _LOW, key >> _32)
+        x, _, _, _ = philox(
+            number & _LOW,
+            np.uint64(SAMPLE),
+            step,
+            number >> _32,
+            key & _LOW,
+            key >> _32,
+        )
         out[i] = start + np.int64((x * length) >> _32)

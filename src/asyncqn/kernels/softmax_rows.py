@@ -24,7 +24,12 @@ def _fits(n, d, y, theta, rows):
         row = rows[r]
         if row < 0 or row >= n or y[row] < 0.0 or y[row] >= theta.shape[0]:
             beyond += 1
-    return d <= theta.shape[1] <= d + 1 and theta.shape[0] >= 2 and rows.size > 0 and beyond == 0
+    return (
+        d <= theta.shape[1] <= d + 1
+        and theta.shape[0] >= 2
+        and rows.size > 0
+        and beyond == 0
+    )
 
 
 @reducing_piece
@@ -131,7 +136,24 @@ def _transpose(theta, columns):
 
 
 @reducing_kernel
-def sparse_sums(indptr, indices, data, d, y, weights, prior, theta, rows, out, diagonal, columns, g, h, z, p):
+def sparse_sums(
+    indptr,
+    indices,
+    data,
+    d,
+    y,
+    weights,
+    prior,
+    theta,
+    rows,
+    out,
+    diagonal,
+    columns,
+    g,
+    h,
+    z,
+    p,
+):
     """Compute the same as `dense_sums` over sparse rows; `columns`, `g` and `h` are transposed."""
     n, (K, D), m = indptr.size - 1, theta.shape, rows.size
     if not _fits(n, d, y, theta, rows):

@@ -22,7 +22,22 @@ def _dot(indices, data, first, last, theta, shift):
 
 
 @reducing_kernel
-def sums(kind, width, indptr, indices, data, d, y, weights, prior, theta, rows, out, diagonal, fine):
+def sums(
+    kind,
+    width,
+    indptr,
+    indices,
+    data,
+    d,
+    y,
+    weights,
+    prior,
+    theta,
+    rows,
+    out,
+    diagonal,
+    fine,
+):
     """Compute U, its gradient and, where there is room, the diagonal, as `dense_rows.sums` does."""
     n, D, m = indptr.size - 1, theta.size, rows.size
     if out.size != D or not fits(n, d, theta, rows):
@@ -75,7 +90,9 @@ def value(kind, width, indptr, indices, data, d, y, weights, prior, theta, rows)
 
 
 @reducing_kernel
-def second_moments(kind, width, indptr, indices, data, d, y, weights, theta, rows, places, S, at, x):
+def second_moments(
+    kind, width, indptr, indices, data, d, y, weights, theta, rows, places, S, at, x
+):
     """Add the sum over rows of weight x x' to the upper triangle of S, with ones for an intercept at the end.
 
     Column j of the data is column places[j] of S, and is left out if that is negative.  `at` and `x` must

@@ -6,7 +6,19 @@ import numpy as np
 
 from asyncqn.kernels.jit import kernel, reducing_kernel
 
-SEEN, VALUE, MOVED, RISE, SQUARES, SLOPES, BEND, CHANGES, RESPONSES, UNPAIRED, UPDATES = range(11)
+(
+    SEEN,
+    VALUE,
+    MOVED,
+    RISE,
+    SQUARES,
+    SLOPES,
+    BEND,
+    CHANGES,
+    RESPONSES,
+    UNPAIRED,
+    UPDATES,
+) = range(11)
 """Places in the tally of a table, which `centred_table.Tally` explains."""
 
 

@@ -63,14 +63,19 @@ def blame(
     run: Annotated[Run, parameter("Run to explain")],
     *,
     seeds: Annotated[
-        int, parameter("Number of seeds; the intervals come from their scatter", ge=2, le=1_000_000)
+        int,
+        parameter(
+            "Number of seeds; the intervals come from their scatter", ge=2, le=1_000_000
+        ),
     ] = 8,
     workers: Annotated[
-        Sequence[Worker] | None, parameter("Workers that are removed one by one; None: all")
+        Sequence[Worker] | None,
+        parameter("Workers that are removed one by one; None: all"),
     ] = None,
     metric: Annotated[str, parameter("Column of the metric table")] = "fun",
     tell: Annotated[
-        Callable[[int, int], None] | None, parameter("Called with (runs made, runs in all)")
+        Callable[[int, int], None] | None,
+        parameter("Called with (runs made, runs in all)"),
     ] = None,
 ) -> Blame:
     """Estimate what staleness, and each worker, cost a run.
@@ -116,12 +121,18 @@ def blame(
     worker 0 ...
     """
     if metric not in run.metrics:
-        raise BadInput(f"the run has no metric '{metric}': it has {', '.join(run.metrics)}.")
+        raise BadInput(
+            f"the run has no metric '{metric}': it has {', '.join(run.metrics)}."
+        )
     # An explicit worker that cannot be removed raises an error; by default such workers are skipped.
     taken = _removable(run) if workers is None else list(workers)
     own = int(run.manifest["seed"])
     # The unchanged run is computed as well, because another seed gives another run.
-    changes: list[dict[str, Any]] = [{}, {"fresh": True}, *({"without_worker": w} for w in taken)]
+    changes: list[dict[str, Any]] = [
+        {},
+        {"fresh": True},
+        *({"without_worker": w} for w in taken),
+    ]
     table = np.empty((seeds, len(changes)))
     for done, (i, j) in enumerate(np.ndindex(table.shape), 1):
         # Seeds wrap around at 2^63, the largest that Philox takes.
@@ -130,14 +141,20 @@ def blame(
         if tell is not None:
             tell(done, table.size)
     names = ["staleness", *(f"worker {w}" for w in taken)]
-    effects = tuple(_effect(name, table[:, 0], table[:, j + 1]) for j, name in enumerate(names))
+    effects = tuple(
+        _effect(name, table[:, 0], table[:, j + 1]) for j, name in enumerate(names)
+    )
     return Blame(metric, float(table[:, 0].mean()), effects, seeds)
 
 
 def _removable(run: Run) -> list[int]:
     """Return the workers that can be removed from the schedule."""
     stages = run.algorithm.stages if run.algorithm is not None else ()
-    if len(stages) != 1 or stages[0].closes is Closes.ALL_PARTS or run.schedule.workers == 1:
+    if (
+        len(stages) != 1
+        or stages[0].closes is Closes.ALL_PARTS
+        or run.schedule.workers == 1
+    ):
         return []
     return [int(w) for w in np.unique(run.schedule.worker)]
 
@@ -154,9 +171,15 @@ def _effect(what: str, unchanged: np.ndarray, changed: np.ndarray) -> Effect:
 
 def student(degrees: int) -> float:
     """Return the 97.5 % quantile of Student's t: where the integral of the density from 0 is 0.475."""
-    log_scale = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - 0.5 * math.log(degrees * math.pi)
+    log_scale = (
+        math.lgamma((degrees + 1) / 2)
+        - math.lgamma(degrees / 2)
+        - 0.5 * math.log(degrees * math.pi)
+    )
     # With t = tan(a) sqrt(degrees) the density becomes cos(a)^(degrees - 1), smooth on a bounded interval.
     a = np.linspace(0.0, math.pi / 2, 20_001)
     density = math.exp(log_scale) * math.sqrt(degrees) * np.cos(a) ** (degrees - 1)
-    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(a))])
+    below = np.concatenate(
+        [[0.0], np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(a))]
+    )
     return float(math.sqrt(degrees) * math.tan(np.interp(0.475, below, a)))

@@ -107,9 +107,13 @@ class Plan(NamedTuple):
 def plan(
     problem: Annotated[Problem, parameter("Problem to minimise")],
     *,
-    target: Annotated[float, parameter("Value of the metric at which the time is taken")],
+    target: Annotated[
+        float, parameter("Value of the metric at which the time is taken")
+    ],
     metric: Annotated[str, parameter("Column of the metric table")] = "fun",
-    workers: Annotated[Sequence[Workers], parameter("Numbers of workers to plan for")] = (
+    workers: Annotated[
+        Sequence[Workers], parameter("Numbers of workers to plan for")
+    ] = (
         *(1, 2, 4, 8, 16),
         *(32, 64, 128, 256),
     ),
@@ -117,21 +121,34 @@ def plan(
         Mapping[str, Make | Algorithm] | None,
         parameter("Algorithms by name; None: those without a step size"),
     ] = None,
-    record: Annotated[float, parameter("Time for which runs are recorded", unit="s", gt=0.0)] = 30.0,
+    record: Annotated[
+        float, parameter("Time for which runs are recorded", unit="s", gt=0.0)
+    ] = 30.0,
     engine: Annotated[
         Callable[[int], Engine], parameter("Makes an engine from a number of workers")
     ] = Threads,
     recorded: Annotated[
-        Mapping[str, Run] | None, parameter("Runs made before, by the name of the algorithm")
+        Mapping[str, Run] | None,
+        parameter("Runs made before, by the name of the algorithm"),
     ] = None,
     recorded_workers: Annotated[
-        Workers | None, parameter("Workers of the recorded runs; None: the number of processors")
+        Workers | None,
+        parameter("Workers of the recorded runs; None: the number of processors"),
     ] = None,
-    seeds: Annotated[int, parameter("Number of simulations that are averaged", ge=1, le=1_000_000)] = 3,
+    seeds: Annotated[
+        int, parameter("Number of simulations that are averaged", ge=1, le=1_000_000)
+    ] = 3,
     seed: Seed = 0,
-    commits: Annotated[int | None, parameter("Commits after which the target counts as missed", ge=1)] = None,
-    check: Annotated[bool, parameter("Whether to run the best prediction for real")] = False,
-    tell: Annotated[Callable[[str], None] | None, parameter("Called with a sentence about each step")] = None,
+    commits: Annotated[
+        int | None, parameter("Commits after which the target counts as missed", ge=1)
+    ] = None,
+    check: Annotated[
+        bool, parameter("Whether to run the best prediction for real")
+    ] = False,
+    tell: Annotated[
+        Callable[[str], None] | None,
+        parameter("Called with a sentence about each step"),
+    ] = None,
 ) -> Plan:
     """Predict which algorithm and how many workers reach `target` first, from short recorded runs.
 
@@ -208,22 +225,31 @@ def plan(
         run = (recorded or {}).get(name)
         if run is None:
             say(f"recording {name} on {counted(many)}")
-            run = _recorded(problem, make(problem, many), engine(many), seed, record / len(makers))
+            run = _recorded(
+                problem, make(problem, many), engine(many), seed, record / len(makers)
+            )
         # One cluster per algorithm: their computations have different numbers of rows.
         clusters[name] = Cluster.from_run(run)
         lowest = min(lowest, _lowest(run, name, metric))
     # A recorded run that has reached the target proves that it can be reached.
     if lowest > target:
         say("checking that the target can be reached")
-        _check_reach(problem, makers, clusters, many, lowest, seed=seed, commits=commits, **end)
+        _check_reach(
+            problem, makers, clusters, many, lowest, seed=seed, commits=commits, **end
+        )
     predictions = []
     for name, make in makers.items():
         for count in sorted({*workers, many} if check else set(workers)):
             say(f"simulating {name} on {counted(count)}")
             # Methods such as Block L-BFGS depend on the number of workers, so they are made anew.
-            algorithm, cluster = make(problem, count), with_workers(clusters[name], count)
+            algorithm, cluster = (
+                make(problem, count),
+                with_workers(clusters[name], count),
+            )
             different = range(seed, seed + seeds)
-            found = _predicted(problem, name, algorithm, cluster, different, commits=commits, **end)
+            found = _predicted(
+                problem, name, algorithm, cluster, different, commits=commits, **end
+            )
             predictions.append(found)
     # With `check`, the recorded number of workers was simulated as well, but was perhaps not asked for.
     asked = [p for p in predictions if p.workers in workers]
@@ -236,16 +262,24 @@ def plan(
         mine = min((p for p in predictions if p.workers == many), key=lambda p: p.time)
         algorithm = makers[mine.algorithm](problem, many)
         # A seed that no simulation used, so the check is not on data that the prediction has seen.
-        real = _time_to(problem, algorithm, engine(many), seed=seed + seeds, commits=commits, **end)
+        real = _time_to(
+            problem, algorithm, engine(many), seed=seed + seeds, commits=commits, **end
+        )
         checked = Checked(mine.algorithm, many, mine.time, real)
     return Plan(clusters, tuple(asked), best, _pays(asked, best.algorithm), checked)
 
 
 def _check(seeds: int, workers: Sequence[int], record: float) -> None:
-    require(seeds >= 2, f"seeds must be at least 2, not {seeds!r}: intervals come from their scatter.")
+    require(
+        seeds >= 2,
+        f"seeds must be at least 2, not {seeds!r}: intervals come from their scatter.",
+    )
     sound = len(workers) > 0 and min(workers) >= 1
     require(sound, f"workers must be numbers of at least 1, not {workers!r}.")
-    require(0.0 < record < math.inf, f"record must be a positive number of seconds, not {record!r}.")
+    require(
+        0.0 < record < math.inf,
+        f"record must be a positive number of seconds, not {record!r}.",
+    )
 
 
 def _check_optimum(problem: Problem, target: float, metric: str) -> None:
@@ -273,8 +307,13 @@ def _check_reach(
 ) -> None:
     """Raise `BadInput` if no algorithm reaches the target in one simulated run on the recorded workers."""
     for name, make in makers.items():
-        algorithm, engine = make(problem, workers), Simulator(with_workers(clusters[name], workers))
-        run = _run_to(problem, algorithm, engine, target=target, metric=metric, **options)
+        algorithm, engine = (
+            make(problem, workers),
+            Simulator(with_workers(clusters[name], workers)),
+        )
+        run = _run_to(
+            problem, algorithm, engine, target=target, metric=metric, **options
+        )
         lowest = min(lowest, _lowest(run, name, metric))
         if lowest <= target:
             return
@@ -291,7 +330,10 @@ def _unreached(target: float, metric: str, lowest: float) -> str:
 def _lowest(run: Run, name: str, metric: str) -> float:
     """Return the lowest value of the metric in a run."""
     columns = ", ".join(run.metrics.columns)
-    require(metric in run.metrics, f"{name} has no column '{metric}' to plan for; it has {columns}.")
+    require(
+        metric in run.metrics,
+        f"{name} has no column '{metric}' to plan for; it has {columns}.",
+    )
     return float(np.nanmin(run.metrics[metric], initial=math.inf))
 
 
@@ -304,11 +346,15 @@ def planned(name: str, run: Run) -> Make | Algorithm:
     """Return the candidate of this name, or else the algorithm of the run."""
     made: Make | Algorithm | None = CANDIDATES.get(name, run.algorithm)
     if made is None:
-        raise BadInput("the run's algorithm is unknown: pass it to load_run(algorithm=...).")
+        raise BadInput(
+            "the run's algorithm is unknown: pass it to load_run(algorithm=...)."
+        )
     return made
 
 
-def _recorded(problem: Problem, algorithm: Algorithm, engine: Engine, seed: int, seconds: float) -> Run:
+def _recorded(
+    problem: Problem, algorithm: Algorithm, engine: Engine, seed: int, seconds: float
+) -> Run:
     """Return a run of this duration, or of a few commits if they take longer; convergence does not end it.
 
     Metrics are evaluated as often as in a run to a target.  The clock excludes evaluations, but they fill the
@@ -323,7 +369,9 @@ def _recorded(problem: Problem, algorithm: Algorithm, engine: Engine, seed: int,
         "progress": False,
     }
     # `tol=None`: a run that converges early would have too few computations to fit.
-    run = minimize(problem, algorithm, commits=DEFAULT_COMMIT_LIMIT, max_time=seconds, **options)
+    run = minimize(
+        problem, algorithm, commits=DEFAULT_COMMIT_LIMIT, max_time=seconds, **options
+    )
     return (
         run
         if run.nit >= MIN_RECORDED_COMMITS
@@ -331,14 +379,19 @@ def _recorded(problem: Problem, algorithm: Algorithm, engine: Engine, seed: int,
     )
 
 
-def _makers(problem: Problem, given: Mapping[str, Make | Algorithm], workers: int) -> dict[str, Make]:
+def _makers(
+    problem: Problem, given: Mapping[str, Make | Algorithm], workers: int
+) -> dict[str, Make]:
     """Return each algorithm as a function of the workers; our own candidates only if they fit the problem."""
 
     def fixed(algorithm: Any) -> Make:
         return lambda problem, workers: algorithm
 
     # An algorithm may be callable itself; only algorithms have `stages`.
-    makers = {n: a if callable(a) and not hasattr(a, "stages") else fixed(a) for n, a in given.items()}
+    makers = {
+        n: a if callable(a) and not hasattr(a, "stages") else fixed(a)
+        for n, a in given.items()
+    }
     for name in list(makers):
         try:
             check_fit(makers[name](problem, workers), problem, workers)
@@ -355,19 +408,35 @@ def _evaluate(algorithm: Algorithm) -> int | None:
     if extra(algorithm, "standing") is None:
         return None
     first = algorithm.stages[0]
-    return max(1, (first.blocks or 1) // 20) if first.closes is Closes.EACH_UPDATE else 1
+    return (
+        max(1, (first.blocks or 1) // 20) if first.closes is Closes.EACH_UPDATE else 1
+    )
 
 
 def _time_to(
-    problem: Problem, algorithm: Algorithm, engine: Engine, *, commits: int | None, **options: Any
+    problem: Problem,
+    algorithm: Algorithm,
+    engine: Engine,
+    *,
+    commits: int | None,
+    **options: Any,
 ) -> float:
     """Return the time at which a run reaches its target, or infinity if it ends before."""
     run = _run_to(problem, algorithm, engine, commits=commits, **options)
-    return run.time if run.metrics[options["metric"]][-1] <= options["target"] else math.inf
+    return (
+        run.time
+        if run.metrics[options["metric"]][-1] <= options["target"]
+        else math.inf
+    )
 
 
 def _run_to(
-    problem: Problem, algorithm: Algorithm, engine: Engine, *, commits: int | None, **options: Any
+    problem: Problem,
+    algorithm: Algorithm,
+    engine: Engine,
+    *,
+    commits: int | None,
+    **options: Any,
 ) -> Run:
     """Run to a target; a stochastic method misses it after `DEFAULT_COMMIT_LIMIT` commits."""
     if commits is None and extra(algorithm, "standing") is None:
@@ -379,22 +448,33 @@ def _run_to(
 
 
 def _predicted(
-    problem: Problem, name: str, algorithm: Algorithm, cluster: Cluster, seeds: range, **options: Any
+    problem: Problem,
+    name: str,
+    algorithm: Algorithm,
+    cluster: Cluster,
+    seeds: range,
+    **options: Any,
 ) -> Prediction:
     engine, times = Simulator(cluster), []
     for seed in seeds:
-        times.append(_time_to(problem, algorithm, engine, seed=seed, check=False, **options))
+        times.append(
+            _time_to(problem, algorithm, engine, seed=seed, check=False, **options)
+        )
         if times[-1] == math.inf:  # the mean is infinite whatever the other seeds give
             return Prediction(name, cluster.workers, math.inf, math.inf, math.inf)
     mean = float(np.mean(times))
     # The interval covers the scatter over seeds, not an error of the fitted cluster.
-    wide = student(len(times) - 1) * float(np.std(times, ddof=1)) / math.sqrt(len(times))
+    wide = (
+        student(len(times) - 1) * float(np.std(times, ddof=1)) / math.sqrt(len(times))
+    )
     return Prediction(name, cluster.workers, mean, max(0.0, mean - wide), mean + wide)
 
 
 def _pays(predictions: Sequence[Prediction], algorithm: str) -> int:
     """Return the largest number of workers up to which each step of the list saves at least a tenth."""
-    mine = sorted((p for p in predictions if p.algorithm == algorithm), key=lambda p: p.workers)
+    mine = sorted(
+        (p for p in predictions if p.algorithm == algorithm), key=lambda p: p.workers
+    )
     most, time = mine[0].workers, mine[0].time
     for prediction in mine[1:]:
         if not prediction.time <= MAX_TIME_RATIO * time:

@@ -18,7 +18,13 @@ from typing import Any
 
 from asyncqn.errors import BadInput
 from asyncqn.registry import Registry
-from asyncqn.storage.serialise import is_own, make_own, own_kind, own_parameters, to_json
+from asyncqn.storage.serialise import (
+    is_own,
+    make_own,
+    own_kind,
+    own_parameters,
+    to_json,
+)
 from asyncqn.types import Problem, extra
 
 PROBLEMS = Registry(
@@ -53,7 +59,9 @@ def reference_of(problem: Problem) -> dict[str, Any] | None:
     return None if kind is None or parameters is None else {"kind": kind, **parameters}
 
 
-def own_problem(kind: str, arguments: Mapping[str, Any], *, allow_imports: bool) -> Problem:
+def own_problem(
+    kind: str, arguments: Mapping[str, Any], *, allow_imports: bool
+) -> Problem:
     """Call a user's class or function "module:name" with plain arguments and return the problem.
 
     A problem that does not describe itself gets a `reference` to what made it, so that a saved run of a job
@@ -61,12 +69,18 @@ def own_problem(kind: str, arguments: Mapping[str, Any], *, allow_imports: bool)
     """
     made: Problem = make_own(kind, arguments, "problem", allow_imports)
     if reference_of(made) is None:
-        with suppress(AttributeError, TypeError):  # the object accepts no further attributes
-            object.__setattr__(made, "reference", partial(dict, {"kind": kind, **arguments}))  # or frozen
+        with suppress(
+            AttributeError, TypeError
+        ):  # the object accepts no further attributes
+            object.__setattr__(
+                made, "reference", partial(dict, {"kind": kind, **arguments})
+            )  # or frozen
     return made
 
 
-def rebuild(reference: Mapping[str, Any] | None, *, allow_imports: bool = False) -> Problem | None:
+def rebuild(
+    reference: Mapping[str, Any] | None, *, allow_imports: bool = False
+) -> Problem | None:
     """Return the problem that a `reference()` describes, or None where it describes none.
 
     A user's own class, "module:Class", is imported only where that is allowed.
@@ -77,13 +91,19 @@ def rebuild(reference: Mapping[str, Any] | None, *, allow_imports: bool = False)
     kind = arguments.pop("kind", None)
     if is_own(kind):
         # Without permission the problem is unknown, which the caller reports with advice.
-        return own_problem(kind, arguments, allow_imports=True) if allow_imports else None
+        return (
+            own_problem(kind, arguments, allow_imports=True) if allow_imports else None
+        )
     # A wrapper, which names its inner problem; the registry holds problems that stand alone.
     if kind == "constrained":
         from asyncqn.models.adapters.constrained import Constrained
 
         inside = rebuild(arguments["problem"], allow_imports=allow_imports)
-        return None if inside is None else Constrained.from_reference(inside, arguments["parameters"])
+        return (
+            None
+            if inside is None
+            else Constrained.from_reference(inside, arguments["parameters"])
+        )
     if kind not in PROBLEMS:
         raise BadInput(
             f"this version of asyncqn cannot rebuild a problem of kind {kind!r}: pass the problem itself."

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from asyncqn.models.linear_model import LinearModel
 
 
-def names_of_columns(X: Any, given: Sequence[str] | None, columns: int) -> tuple[str, ...] | None:
+def names_of_columns(
+    X: Any, given: Sequence[str] | None, columns: int
+) -> tuple[str, ...] | None:
     """Return the given names, or those of the columns of a data frame, or None."""
     names = given
     if names is None and not isinstance(X, (DenseRows, SparseRows)):
@@ -43,7 +45,9 @@ class NamedCoefficients:
     def coefficients(
         self,
         run: Annotated[Any, parameter("A run of this problem, or its theta")],
-        standard_errors: Annotated[bool, parameter("Whether to add standard errors")] = False,
+        standard_errors: Annotated[
+            bool, parameter("Whether to add standard errors")
+        ] = False,
     ) -> Any:
         """Return the coefficients of a run as a table, by the names of the columns.
 
@@ -79,7 +83,9 @@ class NamedCoefficients:
         (intercept)          0.0           1.195
         """
         table = coefficient_table(
-            cast("LinearModel", self), np.asarray(getattr(run, "theta", run)), standard_errors
+            cast("LinearModel", self),
+            np.asarray(getattr(run, "theta", run)),
+            standard_errors,
         )
         try:
             return table.to_pandas()
@@ -91,7 +97,9 @@ class NamedCoefficients:
         return None
 
 
-def coefficient_table(problem: LinearModel, theta: npt.NDArray[Any], standard_errors: bool = False) -> Table:
+def coefficient_table(
+    problem: LinearModel, theta: npt.NDArray[Any], standard_errors: bool = False
+) -> Table:
     """Return the numbers of theta by name, class by class; with standard errors on request."""
     require(
         theta.shape == (problem.dim,),
@@ -99,7 +107,9 @@ def coefficient_table(problem: LinearModel, theta: npt.NDArray[Any], standard_er
         f"{theta.shape}.",
     )
     # Arrays have no names; x0, x1, ... number their columns.
-    features = problem.feature_names or tuple(f"x{j}" for j in range(problem.X.shape[1]))
+    features = problem.feature_names or tuple(
+        f"x{j}" for j in range(problem.X.shape[1])
+    )
     names = [*features, *(["(intercept)"] if problem.intercept else [])]
     columns: dict[str, Any] = {}
     classes = getattr(problem, "classes", None)
@@ -108,11 +118,15 @@ def coefficient_table(problem: LinearModel, theta: npt.NDArray[Any], standard_er
     columns["name"] = np.array(names * problem._outputs)
     columns["coefficient"] = np.asarray(theta, np.float64)
     if standard_errors:
-        columns["standard_error"] = _standard_errors(problem, np.asarray(theta, problem.dtype))
+        columns["standard_error"] = _standard_errors(
+            problem, np.asarray(theta, problem.dtype)
+        )
     return Table(columns)
 
 
-def _standard_errors(problem: LinearModel, theta: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def _standard_errors(
+    problem: LinearModel, theta: npt.NDArray[Any]
+) -> npt.NDArray[np.float64]:
     """Return the roots of the diagonal of the inverse Hessian of U, times the noise's deviation."""
     variance = problem.noise_variance(theta)
     if variance is None:
@@ -121,7 +135,10 @@ def _standard_errors(problem: LinearModel, theta: npt.NDArray[Any]) -> npt.NDArr
             f"squares regression have them.",
         )
     D = problem.dim
-    require(D <= DENSE, f"standard errors need the whole Hessian: at most {DENSE} coefficients, not {D}.")
+    require(
+        D <= DENSE,
+        f"standard errors need the whole Hessian: at most {DENSE} coefficients, not {D}.",
+    )
     # Without the prior, which is added below to the features alone.
     H = np.zeros((D, D))
     problem._second_moments(theta, np.arange(problem.n_data), H)
@@ -138,5 +155,7 @@ def _standard_errors(problem: LinearModel, theta: npt.NDArray[Any]) -> npt.NDArr
         bool(np.isfinite(H).all() and np.linalg.eigvalsh(scaled)[0] > least),
         "the Hessian is singular at theta: remove columns that depend on others, or raise the prior.",
     )
-    errors: npt.NDArray[np.float64] = np.sqrt(variance * np.linalg.inv(scaled).diagonal()) / scales
+    errors: npt.NDArray[np.float64] = (
+        np.sqrt(variance * np.linalg.inv(scaled).diagonal()) / scales
+    )
     return errors

@@ -56,11 +56,22 @@ def read_columns(
         # Before pyarrow opens the path itself, which would also accept a pipe.
         check_input(path, _memory())
         if kind != "libsvm":
-            return _from_arrow(_arrow_table(path, kind), path, label, features, (weights, offset), dtype)
+            return _from_arrow(
+                _arrow_table(path, kind),
+                path,
+                label,
+                features,
+                (weights, offset),
+                dtype,
+            )
     except FileNotFoundError:
-        raise BadInput(f"there is no file {str(path)!r}: data names a CSV, Parquet or libsvm file.") from None
+        raise BadInput(
+            f"there is no file {str(path)!r}: data names a CSV, Parquet or libsvm file."
+        ) from None
     except OSError as error:
-        raise BadInput(f"{str(path)!r} cannot be read: {error.strerror or error}.") from None
+        raise BadInput(
+            f"{str(path)!r} cannot be read: {error.strerror or error}."
+        ) from None
     given = {"label": label, "features": features, "weights": weights, "offset": offset}
     named = [name for name, value in given.items() if value is not None]
     require(
@@ -92,7 +103,10 @@ def _memory() -> int:
 def _arrow_table(path: Path, kind: Format) -> Any:
     try:
         pyarrow = importlib.import_module("pyarrow")
-        csv, parquet = importlib.import_module("pyarrow.csv"), importlib.import_module("pyarrow.parquet")
+        csv, parquet = (
+            importlib.import_module("pyarrow.csv"),
+            importlib.import_module("pyarrow.parquet"),
+        )
     except ImportError:
         raise MissingExtra("pyarrow", "data", "Reading CSV and Parquet files") from None
     try:
@@ -103,8 +117,12 @@ def _arrow_table(path: Path, kind: Format) -> Any:
             name = {".gz": "gzip", ".bz2": "bz2"}.get(path.suffix.lower())
             stream = pyarrow.CompressedInputStream(file, name) if compressed else file
             # All suffixes, because of names such as rows.tsv.gz.
-            separator = "\t" if ".tsv" in [suffix.lower() for suffix in path.suffixes] else ","
-            return csv.read_csv(stream, parse_options=csv.ParseOptions(delimiter=separator))
+            separator = (
+                "\t" if ".tsv" in [suffix.lower() for suffix in path.suffixes] else ","
+            )
+            return csv.read_csv(
+                stream, parse_options=csv.ParseOptions(delimiter=separator)
+            )
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         # One line: a message of Arrow may have several.
         said = str(error).splitlines()[0].rstrip(".")[:200]
@@ -122,8 +140,13 @@ def _from_arrow(
     names = list(table.column_names)
     # A repeated name would make the choice of a column ambiguous.
     twice = next((name for name in names if names.count(name) > 1), None)
-    require(twice is None, f"{str(path)!r} has two columns named {twice!r}: rename one.")
-    require(label is not None, f"label is missing: name the column to predict, one of {_some(names)}.")
+    require(
+        twice is None, f"{str(path)!r} has two columns named {twice!r}: rename one."
+    )
+    require(
+        label is not None,
+        f"label is missing: name the column to predict, one of {_some(names)}.",
+    )
     for name in (label, *others, *(features or ())):
         require(
             name is None or name in names,
@@ -131,16 +154,28 @@ def _from_arrow(
         )
     # By default every column without another role is a feature.
     special = [name for name in (label, *others) if name is not None]
-    chosen = [name for name in names if name not in special] if features is None else list(features)
-    require(bool(chosen), f"{str(path)!r} has no column besides {', '.join(special)}: there are no features.")
+    chosen = (
+        [name for name in names if name not in special]
+        if features is None
+        else list(features)
+    )
+    require(
+        bool(chosen),
+        f"{str(path)!r} has no column besides {', '.join(special)}: there are no features.",
+    )
     shared = next((name for name in chosen if name in special), None)
-    require(shared is None, f"the column {shared!r} is listed in features and has another role: choose one.")
+    require(
+        shared is None,
+        f"the column {shared!r} is listed in features and has another role: choose one.",
+    )
     require(table.num_rows > 0, f"{str(path)!r} has no rows.")
     # Filled column by column: Arrow stores columns, and kernels read rows in C order.
     X = np.empty((table.num_rows, len(chosen)), dtype)
     for j, name in enumerate(chosen):
         X[:, j] = _numbers(table, name)
-    weights, offset = (None if name is None else _numbers(table, name) for name in others)
+    weights, offset = (
+        None if name is None else _numbers(table, name) for name in others
+    )
     return Columns(X, _values(table, str(label)), tuple(chosen), weights, offset)
 
 

@@ -73,7 +73,14 @@ class DenseRows:
         return found
 
     def second_moments(
-        self, loss: Loss, y: Vector, weights: Vector, theta: Array, rows: Rows, block: Rows, S: Vector
+        self,
+        loss: Loss,
+        y: Vector,
+        weights: Vector,
+        theta: Array,
+        rows: Rows,
+        block: Rows,
+        S: Vector,
     ) -> None:
         """Call `kernels.dense_rows.second_moments`; the block must be all columns."""
         dtype = np.float32 if theta.size > _FLOAT32_COLUMNS else theta.dtype
@@ -88,7 +95,9 @@ class DenseRows:
         for rows in (*_ROWS_EXAMINED, len(self.X)):
             if len(lacking) and rows <= len(self.X):
                 stride = len(self.X) // rows
-                dense_rows.column_squares(self.X, weights, lacking, stride, out[0], out[1])
+                dense_rows.column_squares(
+                    self.X, weights, lacking, stride, out[0], out[1]
+                )
                 lacking = lacking[out[1][lacking] < _ENTRIES_WANTED]
         return out[0], out[1]
 
@@ -120,7 +129,9 @@ class SparseRows:
         # The shift from each entry's new position to its old one, constant within a row.
         starts = np.repeat(self.indptr[:-1][rows] - indptr[:-1], lengths)
         entries = starts + np.arange(indptr[-1])
-        return SparseRows(indptr, self.indices[entries], self.data[entries], self.columns)
+        return SparseRows(
+            indptr, self.indices[entries], self.data[entries], self.columns
+        )
 
     @property
     def arrays(self) -> tuple[Any, Any, Array, int]:
@@ -135,13 +146,22 @@ class SparseRows:
         given = (*loss, *self.arrays, y, weights, prior, theta, rows)
         found: tuple[bool, float]
         if out.size:
-            found = sparse_rows.sums(*given, out, diagonal, np.zeros(theta.size + diagonal.size))
+            found = sparse_rows.sums(
+                *given, out, diagonal, np.zeros(theta.size + diagonal.size)
+            )
         else:
             found = sparse_rows.value(*given)
         return found
 
     def second_moments(
-        self, loss: Loss, y: Vector, weights: Vector, theta: Array, rows: Rows, block: Rows, S: Vector
+        self,
+        loss: Loss,
+        y: Vector,
+        weights: Vector,
+        theta: Array,
+        rows: Rows,
+        block: Rows,
+        S: Vector,
     ) -> None:
         """Call `kernels.sparse_rows.second_moments` for the columns of the block."""
         # The intercept, number `columns` of theta, is in the block but not among the columns of the data.
@@ -150,12 +170,16 @@ class SparseRows:
         # Position of each column in the block; -1 leaves a column out.
         places[own] = np.arange(len(own))
         room = np.empty(self.columns + 1, np.int64), np.empty(self.columns + 1)
-        sparse_rows.second_moments(*loss, *self.arrays, y, weights, theta, rows, places, S, *room)
+        sparse_rows.second_moments(
+            *loss, *self.arrays, y, weights, theta, rows, places, S, *room
+        )
 
     def column_squares(self, weights: Vector) -> tuple[Vector, Vector]:
         """Return sums of weight x_j^2, and counts of x_j != 0."""
         out = np.zeros((2, self.columns))
-        sparse_rows.column_squares(self.indptr, self.indices, self.data, weights, out[0], out[1])
+        sparse_rows.column_squares(
+            self.indptr, self.indices, self.data, weights, out[0], out[1]
+        )
         return out[0], out[1]
 
 
@@ -168,16 +192,23 @@ def feature_rows(X: Any) -> DenseRows | SparseRows:
     try:
         matrix = plain(X)
     except ValueError:
-        raise BadInput("the rows of X have different lengths: X must be a matrix.") from None
+        raise BadInput(
+            "the rows of X have different lengths: X must be a matrix."
+        ) from None
     require(
         matrix.ndim == 2,
         f"X must be a matrix with a row for every data point, but it has {matrix.ndim} "
         f"dimension{'s' * (matrix.ndim != 1)}: reshape it to (n_data, n_features).",
     )
-    require(matrix.size > 0, f"X is empty, of shape {matrix.shape}: it needs a row and a column.")
+    require(
+        matrix.size > 0,
+        f"X is empty, of shape {matrix.shape}: it needs a row and a column.",
+    )
     # C order, because kernels read whole rows.
     matrix = np.ascontiguousarray(_numbers(matrix, "X"))
-    require(_all_finite(matrix), "X contains NaN or infinity: remove or fix those rows.")
+    require(
+        _all_finite(matrix), "X contains NaN or infinity: remove or fix those rows."
+    )
     return DenseRows(matrix)
 
 
@@ -199,11 +230,18 @@ def one_number_per_row(name: str, given: Any, n: int) -> Vector:
     row."""
     array = plain(given)
     require(
-        array.shape == (n,), f"{name} must have one entry per row of X, {n}, but the shape is {array.shape}."
+        array.shape == (n,),
+        f"{name} must have one entry per row of X, {n}, but the shape is {array.shape}.",
     )
-    require(array.dtype.kind in "biuf", f"{name} must hold numbers, not {array.dtype}: encode them.")
+    require(
+        array.dtype.kind in "biuf",
+        f"{name} must hold numbers, not {array.dtype}: encode them.",
+    )
     made = np.ascontiguousarray(array, np.float64)
-    require(bool(np.isfinite(made).all()), f"{name} must be finite and not NaN: remove or fix those rows.")
+    require(
+        bool(np.isfinite(made).all()),
+        f"{name} must be finite and not NaN: remove or fix those rows.",
+    )
     return made
 
 
@@ -212,7 +250,9 @@ def _sparse(X: Any) -> SparseRows:
         X = X.copy()
         X.sum_duplicates()  # the square of a sum is not the sum of the squares
     n, d = X.shape
-    require(n > 0 and d > 0, f"X is empty, of shape {X.shape}: it needs a row and a column.")
+    require(
+        n > 0 and d > 0, f"X is empty, of shape {X.shape}: it needs a row and a column."
+    )
     data = np.ascontiguousarray(_numbers(X.data, "X"))
     indptr, indices = np.ascontiguousarray(X.indptr), np.ascontiguousarray(X.indices)
     require(_all_finite(data), "X contains NaN or infinity: remove or fix those rows.")
@@ -233,4 +273,7 @@ def _numbers(array: npt.NDArray[Any], name: str) -> Array:
 def _all_finite(array: Array) -> bool:
     """Return whether all entries are finite, tested in parts: a mask of all entries would be large."""
     step = max(1, 1_000_000 // (array.shape[1] if array.ndim == 2 else 1))
-    return all(bool(np.isfinite(array[at : at + step]).all()) for at in range(0, len(array), step))
+    return all(
+        bool(np.isfinite(array[at : at + step]).all())
+        for at in range(0, len(array), step)
+    )

@@ -26,7 +26,14 @@ class FromFile:
     score_name: ClassVar[str] = "r2"
     """Name of the number that `score` returns."""
 
-    def __init__(self, X: Any, y: Any, prior: float, recipe: dict[str, Any] | None, **options: Any) -> None:
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        prior: float,
+        recipe: dict[str, Any] | None,
+        **options: Any,
+    ) -> None:
         raise NotImplementedError
 
     @property
@@ -41,18 +48,29 @@ class FromFile:
     def from_file(
         cls: type[Model],
         data: Annotated[File, parameter("A CSV, Parquet or libsvm file")],
-        label: Annotated[str | None, parameter("Column to predict; None for libsvm files")] = None,
+        label: Annotated[
+            str | None, parameter("Column to predict; None for libsvm files")
+        ] = None,
         features: Annotated[
             Sequence[str] | None, parameter("Columns to predict from; None: all others")
         ] = None,
-        weights: Annotated[str | None, parameter("Column of weights; None: all rows count once")] = None,
-        offset: Annotated[str | None, parameter("Column that is added to x'theta; None: nothing")] = None,
+        weights: Annotated[
+            str | None, parameter("Column of weights; None: all rows count once")
+        ] = None,
+        offset: Annotated[
+            str | None, parameter("Column that is added to x'theta; None: nothing")
+        ] = None,
         format: Annotated[
-            Literal["csv", "parquet", "libsvm"] | None, parameter("None: by the file's suffix")
+            Literal["csv", "parquet", "libsvm"] | None,
+            parameter("None: by the file's suffix"),
         ] = None,
         prior: Prior = 1.0,
-        intercept: Annotated[bool, parameter("Whether theta ends with an intercept")] = True,
-        holdout: Annotated[float, parameter("Share of the rows held out", ge=0.0, lt=1.0)] = 0.0,
+        intercept: Annotated[
+            bool, parameter("Whether theta ends with an intercept")
+        ] = True,
+        holdout: Annotated[
+            float, parameter("Share of the rows held out", ge=0.0, lt=1.0)
+        ] = 0.0,
         seed: Seed = 0,
         dtype: Precision = np.float64,
     ) -> Model:
@@ -106,9 +124,13 @@ class FromFile:
         for name, column in (("weights", given.weights), ("offset", given.offset)):
             if column is not None:
                 options[name] = one_number_per_row(name, column, rows.shape[0])[kept]
-        problem = cls(rows.take(kept) if len(held) else rows, y[kept], prior, recipe, **options)
+        problem = cls(
+            rows.take(kept) if len(held) else rows, y[kept], prior, recipe, **options
+        )
         if len(held):
-            own = HeldOut(rows.take(held), problem._known(y[held]), _part(given.offset, held))
+            own = HeldOut(
+                rows.take(held), problem._known(y[held]), _part(given.offset, held)
+            )
             object.__setattr__(problem, "held_out", own)
         return problem
 
@@ -129,7 +151,9 @@ class FromFile:
         """
         if self.held_out is None:
             return None
-        z = self.held_out.predictors(np.asarray(getattr(run, "theta", run)), self._outputs)
+        z = self.held_out.predictors(
+            np.asarray(getattr(run, "theta", run)), self._outputs
+        )
         return self._score(z, self.held_out.y)
 
     def _score(self, z: Vector, y: Vector) -> float:
@@ -140,7 +164,9 @@ def held_out_rows(n: int, share: float, seed: int) -> Rows:
     """Draw a share of n rows at random, but never all, and return them sorted."""
     count = min(n - 1, round(share * n))
     # The second word of the key separates this stream from others with the same seed.
-    drawn = np.random.Generator(np.random.Philox(key=[seed, 0x401D])).permutation(n)[:count]
+    drawn = np.random.Generator(np.random.Philox(key=[seed, 0x401D])).permutation(n)[
+        :count
+    ]
     return np.sort(drawn)
 
 

@@ -35,7 +35,11 @@ class HeldOut:
             indptr, indices, data, _ = self.rows.arrays
             row = np.repeat(np.arange(self.rows.shape[0]), np.diff(indptr))
             z = np.stack(
-                [np.bincount(row, data * own[indices], self.rows.shape[0]) for own in slopes], axis=1
+                [
+                    np.bincount(row, data * own[indices], self.rows.shape[0])
+                    for own in slopes
+                ],
+                axis=1,
             )
         if rest.shape[1]:
             z = z + rest[:, 0]
@@ -46,7 +50,9 @@ class HeldOut:
 
 def r2(z: Vector, y: Vector) -> float:
     """Return the share of the squares around the mean that the predictor explains."""
-    return _explained(float(np.square(y - z).sum()), float(np.square(y - y.mean()).sum()))
+    return _explained(
+        float(np.square(y - z).sum()), float(np.square(y - y.mean()).sum())
+    )
 
 
 def d2(z: Vector, y: Vector) -> float:
@@ -58,7 +64,9 @@ def d2(z: Vector, y: Vector) -> float:
         return float((y * logs - y + mean).sum())
 
     mean = float(y.mean())
-    return _explained(deviance(np.exp(z)), deviance(np.full(len(y), mean)) if mean > 0.0 else 0.0)
+    return _explained(
+        deviance(np.exp(z)), deviance(np.full(len(y), mean)) if mean > 0.0 else 0.0
+    )
 
 
 def _explained(left: float, all_of_it: float) -> float:

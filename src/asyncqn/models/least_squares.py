@@ -66,13 +66,20 @@ class LeastSquares(LinearModel):
     def noise_variance(self, theta: Array) -> float | None:
         """Return sum_i w_i r_i^2 / (n - dim), the estimate of the variance of the noise."""
         free = self.n_data - self.dim
-        require(free > 0, f"standard errors need more rows than the {self.dim} coefficients.")
+        require(
+            free > 0,
+            f"standard errors need more rows than the {self.dim} coefficients.",
+        )
         # U is half the weighted squares and the prior; the prior is taken off again.
-        squares = 2.0 * self.value(theta) - self.prior * float(np.square(theta[: self.X.shape[1]]).sum())
+        squares = 2.0 * self.value(theta) - self.prior * float(
+            np.square(theta[: self.X.shape[1]]).sum()
+        )
         return squares / free
 
     @staticmethod
-    def _without_offset(y: Vector, weights: Vector, offset: Vector) -> tuple[Vector, Vector]:
+    def _without_offset(
+        y: Vector, weights: Vector, offset: Vector
+    ) -> tuple[Vector, Vector]:
         return y - offset, weights
 
     @classmethod

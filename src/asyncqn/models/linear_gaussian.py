@@ -17,12 +17,23 @@ from asyncqn.kernels import linear_gaussian as kernels
 from asyncqn.models.one_line import one_line
 from asyncqn.models.parameters import Dim, Recipe, Size
 from asyncqn.models.validation import chosen, misfit
-from asyncqn.parameters import REAL, Checked, Precision, RealArray, Seed, checked, parameter
+from asyncqn.parameters import (
+    REAL,
+    Checked,
+    Precision,
+    RealArray,
+    Seed,
+    checked,
+    parameter,
+)
 from asyncqn.types import Array, Rows
 
-NoiseVariance = Annotated[float, parameter("Variance of an observation", unit="y^2", gt=0.0)]
+NoiseVariance = Annotated[
+    float, parameter("Variance of an observation", unit="y^2", gt=0.0)
+]
 Eigenvalue = Annotated[
-    float, parameter("Eigenvalue of the posterior precision; the prior's share is 1", ge=1.0)
+    float,
+    parameter("Eigenvalue of the posterior precision; the prior's share is 1", ge=1.0),
 ]
 
 
@@ -54,7 +65,9 @@ class LinearGaussian(Checked):
     """
 
     A: Annotated[Array, REAL, parameter("The rows a_i")] = field(repr=False)
-    y: Annotated[Array, REAL, parameter("The observations, one per row")] = field(repr=False)
+    y: Annotated[Array, REAL, parameter("The observations, one per row")] = field(
+        repr=False
+    )
     noise_var: NoiseVariance
     recipe: Recipe = None
     """The arguments of `random`, from which a saved run can rebuild the problem."""
@@ -69,14 +82,26 @@ class LinearGaussian(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         A, y = np.ascontiguousarray(self.A), np.ascontiguousarray(self.y)
-        require(A.ndim == 2 and A.size > 0, f"A must be a non-empty matrix, not of shape {A.shape}.")
-        require(A.dtype in (np.float64, np.float32), f"A must be float64 or float32, not {A.dtype}.")
+        require(
+            A.ndim == 2 and A.size > 0,
+            f"A must be a non-empty matrix, not of shape {A.shape}.",
+        )
+        require(
+            A.dtype in (np.float64, np.float32),
+            f"A must be float64 or float32, not {A.dtype}.",
+        )
         require(
             y.shape == (A.shape[0],),
             f"y must have one entry per row of A, {A.shape[0]}, but has shape {y.shape}.",
         )
-        require(bool(np.isfinite(A).all()), "A contains NaN or infinity: remove or fix those rows.")
-        require(bool(np.isfinite(y).all()), "y contains NaN or infinity: remove or fix those rows.")
+        require(
+            bool(np.isfinite(A).all()),
+            "A contains NaN or infinity: remove or fix those rows.",
+        )
+        require(
+            bool(np.isfinite(y).all()),
+            "y contains NaN or infinity: remove or fix those rows.",
+        )
         # Computed once: the optimum gives every run the column `error`.
         P, b = kernels.normal_equations(A, y.astype(A.dtype), self.noise_var)
         theta = kernels.cholesky_solve(P.copy(), b)
@@ -85,7 +110,11 @@ class LinearGaussian(Checked):
         set_(self, "y", y.astype(A.dtype))
         set_(self, "precision", P)
         set_(self, "optimum_theta", theta)
-        set_(self, "optimum", float(kernels.value(A, self.y, self.noise_var, theta.astype(A.dtype))))
+        set_(
+            self,
+            "optimum",
+            float(kernels.value(A, self.y, self.noise_var, theta.astype(A.dtype))),
+        )
 
     @classmethod
     @checked
@@ -97,10 +126,15 @@ class LinearGaussian(Checked):
         seed: Seed = 0,
         *,
         dominant: Annotated[
-            int | None, parameter("Number of eigenvalues equal to `top`; None: one in twenty", ge=0)
+            int | None,
+            parameter(
+                "Number of eigenvalues equal to `top`; None: one in twenty", ge=0
+            ),
         ] = None,
         top: Eigenvalue = 1.0,
-        bulk: Annotated[tuple[Eigenvalue, Eigenvalue], parameter("Ends of the other eigenvalues")] = (
+        bulk: Annotated[
+            tuple[Eigenvalue, Eigenvalue], parameter("Ends of the other eigenvalues")
+        ] = (
             100.0,
             100.0,
         ),
@@ -126,14 +160,23 @@ class LinearGaussian(Checked):
             "top": top, "bulk": list(bulk), "dtype": np.dtype(dtype).name,
             "spectrum": None if spectrum is None else [float(x) for x in np.asarray(spectrum)],
         }  # fmt: skip
-        require(n_data >= dim, f"n_data must be an integer of at least dim = {dim}, not {n_data!r}.")
+        require(
+            n_data >= dim,
+            f"n_data must be an integer of at least dim = {dim}, not {n_data!r}.",
+        )
         if spectrum is None:
-            require(dominant <= dim, f"dominant must lie between 0 and dim = {dim}, not {dominant!r}.")
-            lambdas = np.concatenate([np.full(dominant, float(top)), np.geomspace(*bulk, dim - dominant)])
+            require(
+                dominant <= dim,
+                f"dominant must lie between 0 and dim = {dim}, not {dominant!r}.",
+            )
+            lambdas = np.concatenate(
+                [np.full(dominant, float(top)), np.geomspace(*bulk, dim - dominant)]
+            )
         else:
             lambdas = np.asarray(spectrum, np.float64)
             require(
-                lambdas.shape == (dim,), f"spectrum must list dim = {dim} eigenvalues, not {lambdas.shape}."
+                lambdas.shape == (dim,),
+                f"spectrum must list dim = {dim} eigenvalues, not {lambdas.shape}.",
             )
         require(
             bool(np.all(lambdas >= 1.0) and np.all(np.isfinite(lambdas))),
@@ -146,10 +189,14 @@ class LinearGaussian(Checked):
         # and the prior adds 1.
         A[np.arange(dim), np.arange(dim)] = np.sqrt(noise_var * (lambdas - 1.0))
         # Products of reflections: random orthogonal matrices without a factorization.
-        A = kernels.rotate(A, rng.standard_normal((dim, n_data)), rng.standard_normal((dim, dim)))
+        A = kernels.rotate(
+            A, rng.standard_normal((dim, n_data)), rng.standard_normal((dim, dim))
+        )
         # A draw from the prior, so that the data are typical of the model.
         truth = rng.standard_normal(dim)
-        y = np.add.reduce(A * truth, axis=1) + np.sqrt(noise_var) * rng.standard_normal(n_data)
+        y = np.add.reduce(A * truth, axis=1) + np.sqrt(noise_var) * rng.standard_normal(
+            n_data
+        )
         return cls(A.astype(dtype), y.astype(dtype), float(noise_var), recipe)
 
     @classmethod
@@ -170,16 +217,26 @@ class LinearGaussian(Checked):
         return self.A.dtype
 
     def value(self, theta: Array) -> float:
-        require(theta.shape == (self.dim,), f"theta must be a vector of dim = {self.dim} numbers.")
+        require(
+            theta.shape == (self.dim,),
+            f"theta must be a vector of dim = {self.dim} numbers.",
+        )
         return float(kernels.value(self.A, self.y, self.noise_var, theta))
 
     def value_rows(self, theta: Array, rows: Rows) -> float:
         """Return the estimate of U(theta) from `rows`; the prior counts once."""
-        require(theta.shape == (self.dim,), f"theta must be a vector of dim = {self.dim} numbers.")
+        require(
+            theta.shape == (self.dim,),
+            f"theta must be a vector of dim = {self.dim} numbers.",
+        )
         require(len(rows) > 0, "a value needs at least one row.")
         some = chosen(rows, self.n_data)
-        share = len(rows) / self.n_data  # counting a row n / |rows| times equals dividing its noise variance
-        return float(kernels.value(self.A[some], self.y[some], self.noise_var * share, theta))
+        share = (
+            len(rows) / self.n_data
+        )  # counting a row n / |rows| times equals dividing its noise variance
+        return float(
+            kernels.value(self.A[some], self.y[some], self.noise_var * share, theta)
+        )
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
         if not kernels.gradient(self.A, self.y, self.noise_var, theta, rows, out):
@@ -214,4 +271,6 @@ class LinearGaussian(Checked):
         }
 
     def reference(self) -> dict[str, Any] | None:
-        return None if self.recipe is None else {"kind": "linear-gaussian", **self.recipe}
+        return (
+            None if self.recipe is None else {"kind": "linear-gaussian", **self.recipe}
+        )

@@ -76,9 +76,9 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
     recipe: Recipe = None
     """The arguments of `random`, from which a saved run can rebuild the problem."""
     weights: Weights = field(default=None, repr=False, kw_only=True)
-    intercept: Annotated[bool, parameter("Whether theta ends with an intercept, outside the prior")] = field(
-        default=False, kw_only=True
-    )
+    intercept: Annotated[
+        bool, parameter("Whether theta ends with an intercept, outside the prior")
+    ] = field(default=False, kw_only=True)
     offset: Offset = field(default=None, repr=False, kw_only=True)
     feature_names: FeatureNames = field(default=None, repr=False, kw_only=True)
     held_out: HeldOut | None = field(default=None, init=False, repr=False)
@@ -94,16 +94,27 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         given, rows = self.X, feature_rows(self.X)
         n = rows.shape[0]
         y = plain(self.y)
-        require(y.shape == (n,), f"y must have one label per row of X, {n}, but has shape {y.shape}.")
+        require(
+            y.shape == (n,),
+            f"y must have one label per row of X, {n}, but has shape {y.shape}.",
+        )
         if self.weights is not None:
             object.__setattr__(self, "weights", _checked_weights(self.weights, n))
         if self.offset is not None:
             object.__setattr__(self, "offset", self._checked_offset(n))
-        object.__setattr__(self, "feature_names", names_of_columns(given, self.feature_names, rows.shape[1]))
+        object.__setattr__(
+            self,
+            "feature_names",
+            names_of_columns(given, self.feature_names, rows.shape[1]),
+        )
         # The dataclass is frozen, so what was checked replaces what was given in this way.
         object.__setattr__(self, "X", rows.X if isinstance(rows, DenseRows) else rows)
-        object.__setattr__(self, "y", np.ascontiguousarray(self._checked_responses(y), np.float64))
-        _ = self._responses_and_weights  # computed now, so that an unusable offset is refused here
+        object.__setattr__(
+            self, "y", np.ascontiguousarray(self._checked_responses(y), np.float64)
+        )
+        _ = (
+            self._responses_and_weights
+        )  # computed now, so that an unusable offset is refused here
 
     def __repr__(self) -> str:
         outputs = f"{self._outputs} classes" if self._outputs > 1 else ""
@@ -131,8 +142,14 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
 
     def _checked_responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return y as numbers; raise `BadInput` unless there is one finite number per row."""
-        require(y.dtype.kind in "biuf", f"y must hold numbers, not {y.dtype}: {self._numbers_wanted}")
-        require(bool(np.isfinite(y).all()), "y contains NaN or infinity: remove or fix those rows.")
+        require(
+            y.dtype.kind in "biuf",
+            f"y must hold numbers, not {y.dtype}: {self._numbers_wanted}",
+        )
+        require(
+            bool(np.isfinite(y).all()),
+            "y contains NaN or infinity: remove or fix those rows.",
+        )
         return self._responses(y)
 
     def _responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -147,7 +164,9 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         )
         return one_number_per_row("offset", self.offset, n)
 
-    _without_offset: ClassVar[Callable[[Any, Vector, Vector, Vector], tuple[Vector, Vector]] | None] = None
+    _without_offset: ClassVar[
+        Callable[[Any, Vector, Vector, Vector], tuple[Vector, Vector]] | None
+    ] = None
     """Returns responses and weights that give the same loss without an offset, from (y, weights, offset)."""
 
     @property
@@ -172,12 +191,18 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         cls: type[Model],
         n_data: Size = 10_000,
         dim: Dim = 20,
-        condition: Annotated[float, parameter("Largest over smallest deviation of a column", ge=1.0)] = 10.0,
+        condition: Annotated[
+            float, parameter("Largest over smallest deviation of a column", ge=1.0)
+        ] = 10.0,
         correlation: Annotated[
             float, parameter("Correlation of neighbouring columns", gt=-1.0, lt=1.0)
         ] = 0.5,
-        signal: Annotated[float, parameter("Standard deviation of x'theta", gt=0.0)] = 2.0,
-        scale: Annotated[float, parameter("Standard deviation of the first column", gt=0.0)] = 1.0,
+        signal: Annotated[
+            float, parameter("Standard deviation of x'theta", gt=0.0)
+        ] = 2.0,
+        scale: Annotated[
+            float, parameter("Standard deviation of the first column", gt=0.0)
+        ] = 1.0,
         prior: Prior = 1.0,
         seed: Seed = 0,
         dtype: Precision = np.float64,
@@ -196,15 +221,23 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         rng = np.random.Generator(np.random.Philox(key=[seed, 0x106]))
         # Columns are scaled after the responses are drawn, so `condition` changes the conditioning and not
         # the labels.
-        spread = scale * np.geomspace(1.0, 1.0 / condition, dim) if dim > 1 else np.array([scale])
-        truth = signal / np.sqrt(dim) * rng.choice([-1.0, 1.0], dim)  # for features with standard deviation 1
+        spread = (
+            scale * np.geomspace(1.0, 1.0 / condition, dim)
+            if dim > 1
+            else np.array([scale])
+        )
+        truth = (
+            signal / np.sqrt(dim) * rng.choice([-1.0, 1.0], dim)
+        )  # for features with standard deviation 1
         X, y = np.empty((n_data, dim), dtype), np.empty(n_data)
         for first in range(0, n_data, _ROWS_PER_DRAW):
             last = min(first + _ROWS_PER_DRAW, n_data)
             Z = rng.standard_normal((last - first, dim))
             for j in range(1, dim):
                 # An autoregression over the columns; every column keeps variance 1.
-                Z[:, j] = correlation * Z[:, j - 1] + np.sqrt(1.0 - correlation**2) * Z[:, j]
+                Z[:, j] = (
+                    correlation * Z[:, j - 1] + np.sqrt(1.0 - correlation**2) * Z[:, j]
+                )
             y[first:last] = cls._drawn((Z * truth).sum(axis=1), rng)
             X[first:last] = Z * spread
         return cls(X, y, prior, recipe)
@@ -277,24 +310,34 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         """Write the gradient's estimate from `rows` to `out`, and return that of U."""
         return self._sums(theta, rows, out, _EMPTY)
 
-    def _sums(self, theta: Array, rows: Rows, out: Array | None, diagonal: Vector) -> float:
+    def _sums(
+        self, theta: Array, rows: Rows, out: Array | None, diagonal: Vector
+    ) -> float:
         """Return U; write its gradient and the diagonal where there is room."""
         # Compiled code trusts the sizes, so they are compared here first.
         fits = theta.size == self.dim and (out is None or out.size == self.dim)
         value = 0.0
         if fits:
-            fits, value = self._kernel_sums(theta, rows, theta[:0] if out is None else out, diagonal)
+            fits, value = self._kernel_sums(
+                theta, rows, theta[:0] if out is None else out, diagonal
+            )
         if not fits:
             raise misfit(self)
         return float(value)
 
-    def _kernel_sums(self, theta: Array, rows: Rows, out: Array, diagonal: Vector) -> tuple[bool, float]:
+    def _kernel_sums(
+        self, theta: Array, rows: Rows, out: Array, diagonal: Vector
+    ) -> tuple[bool, float]:
         """Return whether sizes fit, and U; write its gradient and the diagonal where there is room."""
-        return self._rows.sums(self._loss, self._y, self._weights, self.prior, theta, rows, out, diagonal)
+        return self._rows.sums(
+            self._loss, self._y, self._weights, self.prior, theta, rows, out, diagonal
+        )
 
     def _second_moments(self, theta: Array, rows: Rows, S: Vector) -> None:
         """Add the sum of loss'' x x' to the upper triangle of S, over the columns of the block."""
-        self._rows.second_moments(self._loss, self._y, self._weights, theta, rows, self._block, S)
+        self._rows.second_moments(
+            self._loss, self._y, self._weights, theta, rows, self._block, S
+        )
 
     # -- curvature
 
@@ -306,7 +349,12 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         return size * (size + 1) // 2 + self.dim + 1
 
     def grad_with_curvature(
-        self, theta: Array, rows: Rows, out: Array, curvature: Vector, sample: int | None = None
+        self,
+        theta: Array,
+        rows: Rows,
+        out: Array,
+        curvature: Vector,
+        sample: int | None = None,
     ) -> float:
         """Compute `grad_with_value` and the curvature of the same rows; an empty `curvature` skips the
         latter.
@@ -390,12 +438,19 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         what one row adds to dim numbers, because a few rows say little about many numbers.
         """
         ridge = np.full(self.dim, self.prior)
-        ridge.reshape(-1, self._columns)[:, self.X.shape[1] :] = 0.0  # the prior excludes the intercept
+        ridge.reshape(-1, self._columns)[:, self.X.shape[1] :] = (
+            0.0  # the prior excludes the intercept
+        )
         if batch is not None:
             ridge += step * self.n_data / batch * self.dim * self._unseen
         block = self._block if 0 < len(self._block) < self._columns else None
         return metric_of(
-            np.asarray(curvature, np.float64), ridge, self._unseen, self.n_data, self._outputs, block
+            np.asarray(curvature, np.float64),
+            ridge,
+            self._unseen,
+            self.n_data,
+            self._outputs,
+            block,
         )
 
 

@@ -80,7 +80,10 @@ class LogisticRegression(LinearModel):
         # Labels that are all 1 satisfy both; they stay as they are.
         signs = bool(np.isin(y, (-1, 1)).all())
         bits = bool(np.isin(y, (0, 1)).all())
-        require(signs or bits, "labels must all be 0 or 1, or all be -1 or 1: map yours to these.")
+        require(
+            signs or bits,
+            "labels must all be 0 or 1, or all be -1 or 1: map yours to these.",
+        )
         return y if signs else np.where(y == 1, 1.0, -1.0)
 
     @classmethod

@@ -48,8 +48,12 @@ class Mixture(Checked):
     """
 
     X: Annotated[Array, REAL, parameter("A row per data point")] = field(repr=False)
-    centres: Annotated[Array, REAL, parameter("A row per component, where it was drawn")] = field(repr=False)
-    scale: Annotated[float, parameter("Standard deviation of the prior of the centres", gt=0.0)]
+    centres: Annotated[
+        Array, REAL, parameter("A row per component, where it was drawn")
+    ] = field(repr=False)
+    scale: Annotated[
+        float, parameter("Standard deviation of the prior of the centres", gt=0.0)
+    ]
     recipe: Recipe = None
     """The arguments of `random`, from which a saved run can rebuild the problem."""
 
@@ -58,13 +62,22 @@ class Mixture(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        X, centres = np.ascontiguousarray(self.X, np.float64), np.ascontiguousarray(self.centres, np.float64)
-        require(X.ndim == 2 and X.size > 0, f"X must be a non-empty matrix, not of shape {X.shape}.")
+        X, centres = (
+            np.ascontiguousarray(self.X, np.float64),
+            np.ascontiguousarray(self.centres, np.float64),
+        )
+        require(
+            X.ndim == 2 and X.size > 0,
+            f"X must be a non-empty matrix, not of shape {X.shape}.",
+        )
         require(
             centres.ndim == 2 and len(centres) >= 1 and centres.shape[1] == X.shape[1],
             f"centres must be a matrix with {X.shape[1]} columns, as X has, not of shape {centres.shape}.",
         )
-        require(bool(np.isfinite(X).all() and np.isfinite(centres).all()), "X and centres must be finite.")
+        require(
+            bool(np.isfinite(X).all() and np.isfinite(centres).all()),
+            "X and centres must be finite.",
+        )
         object.__setattr__(self, "X", X)
         object.__setattr__(self, "centres", centres)
 
@@ -72,9 +85,13 @@ class Mixture(Checked):
     @checked
     def random(
         cls,
-        components: Annotated[int, parameter("Number of clusters", ge=1, le=10_000)] = 6,
+        components: Annotated[
+            int, parameter("Number of clusters", ge=1, le=10_000)
+        ] = 6,
         n_data: Size = 300,
-        width: Annotated[float, parameter("Side of the square in which the centres lie", gt=0.0)] = 20.0,
+        width: Annotated[
+            float, parameter("Side of the square in which the centres lie", gt=0.0)
+        ] = 20.0,
         gap: Annotated[float, parameter("Least distance of two centres", ge=0.0)] = 5.0,
         seed: Seed = 0,
     ) -> Mixture:
@@ -94,11 +111,20 @@ class Mixture(Checked):
             centres = np.empty((0, 2))
             # In the order of the draws, so that the centres follow from the seed alone.
             for point in new:
-                if len(centres) < components and (np.hypot(*(centres - point).T) >= gap).all():
+                if (
+                    len(centres) < components
+                    and (np.hypot(*(centres - point).T) >= gap).all()
+                ):
                     centres = np.vstack([centres, point])
         # Equal numbers of points per cluster; the permutation below mixes their order.
         X = centres[np.arange(n_data) % components] + rng.standard_normal((n_data, 2))
-        recipe = {"components": components, "n_data": n_data, "width": width, "gap": gap, "seed": seed}
+        recipe = {
+            "components": components,
+            "n_data": n_data,
+            "width": width,
+            "gap": gap,
+            "seed": seed,
+        }
         return cls(rng.permutation(X), centres, float(width), recipe)
 
     @classmethod
@@ -120,11 +146,16 @@ class Mixture(Checked):
 
     def value_rows(self, theta: Array, rows: Rows) -> float:
         """Return the estimate of U(theta) from `rows`; the prior counts once."""
-        require(theta.shape == (self.dim,), f"theta must be a vector of dim = {self.dim} numbers.")
+        require(
+            theta.shape == (self.dim,),
+            f"theta must be a vector of dim = {self.dim} numbers.",
+        )
         return float(kernels.value(self.X, self.scale, theta, rows))
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
-        if theta.size != self.dim or not kernels.gradient(self.X, self.scale, theta, rows, out):
+        if theta.size != self.dim or not kernels.gradient(
+            self.X, self.scale, theta, rows, out
+        ):
             raise misfit(self)
 
     def initial(self, rng: np.random.Generator) -> Array:

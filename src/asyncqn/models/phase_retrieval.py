@@ -46,7 +46,9 @@ class PhaseRetrieval(Checked):
     """
 
     A: Annotated[Array, REAL, parameter("A row per measurement")] = field(repr=False)
-    signal: Annotated[Array, REAL, parameter("The x that was measured")] = field(repr=False)
+    signal: Annotated[Array, REAL, parameter("The x that was measured")] = field(
+        repr=False
+    )
     recipe: Recipe = None
     """The arguments of `random`, from which a saved run can rebuild the problem."""
     y: Array = field(init=False, repr=False)
@@ -58,10 +60,22 @@ class PhaseRetrieval(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        A, x = np.ascontiguousarray(self.A, np.float64), np.ascontiguousarray(self.signal, np.float64)
-        require(A.ndim == 2 and A.size > 0, f"A must be a non-empty matrix, not of shape {A.shape}.")
-        require(x.shape == (A.shape[1],), f"signal must have one entry per column of A, {A.shape[1]}.")
-        require(bool(np.isfinite(A).all() and np.isfinite(x).all()), "A and signal must be finite numbers.")
+        A, x = (
+            np.ascontiguousarray(self.A, np.float64),
+            np.ascontiguousarray(self.signal, np.float64),
+        )
+        require(
+            A.ndim == 2 and A.size > 0,
+            f"A must be a non-empty matrix, not of shape {A.shape}.",
+        )
+        require(
+            x.shape == (A.shape[1],),
+            f"signal must have one entry per column of A, {A.shape[1]}.",
+        )
+        require(
+            bool(np.isfinite(A).all() and np.isfinite(x).all()),
+            "A and signal must be finite numbers.",
+        )
         object.__setattr__(self, "A", A)
         object.__setattr__(self, "signal", x)
         object.__setattr__(self, "y", np.einsum("ij,j->i", A, x) ** 2)
@@ -94,7 +108,10 @@ class PhaseRetrieval(Checked):
 
     def value_rows(self, theta: Array, rows: Rows) -> float:
         """Return the estimate of U(theta) from `rows`."""
-        require(theta.shape == (self.dim,), f"theta must be a vector of dim = {self.dim} numbers.")
+        require(
+            theta.shape == (self.dim,),
+            f"theta must be a vector of dim = {self.dim} numbers.",
+        )
         return float(kernels.value(self.A, self.y, theta, rows))
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
@@ -108,8 +125,13 @@ class PhaseRetrieval(Checked):
     def metrics(self, theta: Array) -> dict[str, float]:
         """Return the `distance` of theta from x or -x, whichever is nearer, relative to |x|."""
         # The measurements do not determine the sign of the signal.
-        off = min(float(np.linalg.norm(theta - self.signal)), float(np.linalg.norm(theta + self.signal)))
+        off = min(
+            float(np.linalg.norm(theta - self.signal)),
+            float(np.linalg.norm(theta + self.signal)),
+        )
         return {"distance": off / max(float(np.linalg.norm(self.signal)), 1e-300)}
 
     def reference(self) -> dict[str, Any] | None:
-        return None if self.recipe is None else {"kind": "phase-retrieval", **self.recipe}
+        return (
+            None if self.recipe is None else {"kind": "phase-retrieval", **self.recipe}
+        )

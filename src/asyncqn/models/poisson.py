@@ -83,7 +83,10 @@ class PoissonRegression(LinearModel):
         return float(self.y.mean()) or 1.0
 
     def _responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        require(bool((y >= 0).all()), "counts must not be negative: remove or fix those rows.")
+        require(
+            bool((y >= 0).all()),
+            "counts must not be negative: remove or fix those rows.",
+        )
         return y
 
     def _score(self, z: Vector, y: Vector) -> float:
@@ -94,12 +97,17 @@ class PoissonRegression(LinearModel):
         return 1.0
 
     @staticmethod
-    def _without_offset(y: Vector, weights: Vector, offset: Vector) -> tuple[Vector, Vector]:
+    def _without_offset(
+        y: Vector, weights: Vector, offset: Vector
+    ) -> tuple[Vector, Vector]:
         """Return rates, and exposures as weights: exp(z + o) - y z = exp(o) [exp(z) - (y / exp(o)) z]."""
         with np.errstate(over="ignore"):
             exposure = np.exp(offset)
         sound = bool(np.isfinite(exposure).all() and (exposure > 0.0).all())
-        require(sound, "exp(offset) overflows or is 0: an offset must be the logarithm of an exposure.")
+        require(
+            sound,
+            "exp(offset) overflows or is 0: an offset must be the logarithm of an exposure.",
+        )
         return y / exposure, weights * exposure if weights.size else exposure
 
     @classmethod

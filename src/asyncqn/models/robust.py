@@ -60,9 +60,10 @@ class RobustRegression(LinearModel):
     ('converged', [2.0, -1.0])
     """
 
-    width: Annotated[float, parameter("Residual beyond which the loss grows linearly", unit="y", gt=0.0)] = (
-        field(default=1.0, kw_only=True)
-    )
+    width: Annotated[
+        float,
+        parameter("Residual beyond which the loss grows linearly", unit="y", gt=0.0),
+    ] = field(default=1.0, kw_only=True)
 
     kind: ClassVar[str] = "robust-regression"
 
@@ -75,7 +76,9 @@ class RobustRegression(LinearModel):
         return ROBUST, float(self.width)
 
     @staticmethod
-    def _without_offset(y: Vector, weights: Vector, offset: Vector) -> tuple[Vector, Vector]:
+    def _without_offset(
+        y: Vector, weights: Vector, offset: Vector
+    ) -> tuple[Vector, Vector]:
         return y - offset, weights
 
     @classmethod

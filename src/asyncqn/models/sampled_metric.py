@@ -99,13 +99,20 @@ class InverseMetric:
 
 
 def metric_of(
-    summary: Vector, prior: Vector, unseen: Vector, n_data: int, classes: int = 1, block: Rows | None = None
+    summary: Vector,
+    prior: Vector,
+    unseen: Vector,
+    n_data: int,
+    classes: int = 1,
+    block: Rows | None = None,
 ) -> InverseMetric:
     """Return H0 from a summary; see the top of this file.  `block`: the numbers that C refers to; None:
     all."""
     a, m = summary[-1 - prior.size : -1], float(summary[-1])
     least = _MIN_CURVATURE_SHARE * n_data * unseen
-    least[least == 0.0] = 1.0  # a feature that occurs in no row: any positive value will do
+    least[least == 0.0] = (
+        1.0  # a feature that occurs in no row: any positive value will do
+    )
     # A summary without C: only the diagonal and m.
     if summary.size == prior.size + 1:
         return InverseMetric(1.0 / np.sqrt(np.maximum(a + prior, least)), None)
@@ -120,7 +127,9 @@ def metric_of(
         return _dense_metric(summary, prior, unseen, least, n_data)
     # One matrix serves all classes, which have the same columns.
     D = prior.size // classes
-    alike = np.concatenate([summary[: -1 - prior.size], a.reshape(classes, D).mean(axis=0), summary[-1:]])
+    alike = np.concatenate(
+        [summary[: -1 - prior.size], a.reshape(classes, D).mean(axis=0), summary[-1:]]
+    )
     shared = _dense_metric(alike, prior[:D], unseen[:D], least[:D], n_data)
     return InverseMetric(roots, shared.factor)
 

@@ -75,15 +75,27 @@ class SoftmaxRegression(LinearModel):
 
     def _checked_responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if y.dtype == object:  # strings of a data frame
-            require(all(isinstance(label, str) for label in y), f"{_CLASSES_WANTED}: some are neither.")
+            require(
+                all(isinstance(label, str) for label in y),
+                f"{_CLASSES_WANTED}: some are neither.",
+            )
             y = y.astype(str)
         require(y.dtype.kind in "biufUS", f"{_CLASSES_WANTED}, not {y.dtype}.")
         if y.dtype.kind == "f":
-            require(bool(np.isfinite(y).all()), "y contains NaN or infinity: remove or fix those rows.")
+            require(
+                bool(np.isfinite(y).all()),
+                "y contains NaN or infinity: remove or fix those rows.",
+            )
             broken = y[y != np.round(y)]
-            require(not len(broken), f"{_CLASSES_WANTED}: for numbers such as {broken[:1]} use LeastSquares.")
+            require(
+                not len(broken),
+                f"{_CLASSES_WANTED}: for numbers such as {broken[:1]} use LeastSquares.",
+            )
         classes, numbers = np.unique(y, return_inverse=True)
-        require(len(classes) >= 2, f"all labels are {classes[0]!s}, but there must be at least two classes.")
+        require(
+            len(classes) >= 2,
+            f"all labels are {classes[0]!s}, but there must be at least two classes.",
+        )
         object.__setattr__(self, "classes", classes)
         return numbers.reshape(-1)
 
@@ -107,11 +119,14 @@ class SoftmaxRegression(LinearModel):
     def by_class(self, theta: Array) -> Array:
         """Return `theta` as a matrix with a row for each of `classes`."""
         require(
-            np.size(theta) == self.dim, f"theta must hold dim = {self.dim} numbers, not {np.size(theta)}."
+            np.size(theta) == self.dim,
+            f"theta must hold dim = {self.dim} numbers, not {np.size(theta)}.",
         )
         return np.reshape(theta, (self._outputs, -1))
 
-    def _kernel_sums(self, theta: Array, rows: Rows, out: Array, diagonal: Vector) -> tuple[bool, float]:
+    def _kernel_sums(
+        self, theta: Array, rows: Rows, out: Array, diagonal: Vector
+    ) -> tuple[bool, float]:
         found: tuple[bool, float]
         (K, D), data = (self._outputs, self._columns), self._rows
         # Views, so that the kernel writes into the caller's arrays; an empty `out` stays empty.
@@ -124,7 +139,9 @@ class SoftmaxRegression(LinearModel):
             found = softmax_rows.dense_sums(data.X, *sums, *room)
         else:
             room = np.zeros((D, K)), np.zeros((D, classes)), *self._chances()
-            found = softmax_rows.sparse_sums(*data.arrays, *sums, np.empty((D, K)), *room)
+            found = softmax_rows.sparse_sums(
+                *data.arrays, *sums, np.empty((D, K)), *room
+            )
         return found
 
     def _chances(self) -> tuple[Vector, Vector]:
@@ -146,7 +163,9 @@ class SoftmaxRegression(LinearModel):
         """Draw from three classes with the scores -z, 0 and z."""
         # Scaled by the largest, so that no exponential overflows.
         least = np.exp(-np.abs(z))
-        chance = np.cumsum(np.stack([np.exp(-z), np.ones_like(z), np.exp(z)]) * least, axis=0)
+        chance = np.cumsum(
+            np.stack([np.exp(-z), np.ones_like(z), np.exp(z)]) * least, axis=0
+        )
         # Inversion of the cumulative probabilities, not normalised.
         drawn: npt.NDArray[Any] = (rng.random(len(z)) * chance[-1] > chance).sum(axis=0)
         return drawn

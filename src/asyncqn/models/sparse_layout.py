@@ -36,7 +36,10 @@ def checked_csr(matrix: Any, name: str) -> Any:
     """
     try:
         shape = tuple(int(size) for size in matrix.shape)
-        require(len(shape) == 2, f"{name} must have two dimensions, but it has {len(shape)}.")
+        require(
+            len(shape) == 2,
+            f"{name} must have two dimensions, but it has {len(shape)}.",
+        )
         sound = _sound(matrix, shape)
         rows = matrix.tocsr() if sound else None
         # The conversion is checked as well, because formats that we do not know convert themselves.
@@ -45,7 +48,10 @@ def checked_csr(matrix: Any, name: str) -> Any:
         raise
     except (TypeError, ValueError, AttributeError, IndexError):
         sound = False
-    require(sound, f"{name} is not a valid sparse matrix: its indptr and indices do not fit its shape.")
+    require(
+        sound,
+        f"{name} is not a valid sparse matrix: its indptr and indices do not fit its shape.",
+    )
     return rows
 
 
@@ -54,11 +60,22 @@ def _sound(matrix: Any, shape: tuple[int, ...]) -> bool:
     kind = getattr(matrix, "format", "csr")
     if kind in _COMPRESSED:
         # BSR counts blocks of entries, so its shape is divided by that of a block.
-        axis, block = _COMPRESSED[kind], matrix.data.shape[1:] if kind == "bsr" else (1, 1)
-        if any(size < 1 or whole % size for size, whole in zip(block, shape, strict=True)):
+        axis, block = (
+            _COMPRESSED[kind],
+            matrix.data.shape[1:] if kind == "bsr" else (1, 1),
+        )
+        if any(
+            size < 1 or whole % size for size, whole in zip(block, shape, strict=True)
+        ):
             return False
         counts = [whole // size for size, whole in zip(block, shape, strict=True)]
-        return _compressed(matrix.indptr, matrix.indices, len(matrix.data), counts[axis], counts[1 - axis])
+        return _compressed(
+            matrix.indptr,
+            matrix.indices,
+            len(matrix.data),
+            counts[axis],
+            counts[1 - axis],
+        )
     if kind == "coo":
         places = (matrix.row, matrix.col)
         return all(
@@ -66,7 +83,9 @@ def _sound(matrix: Any, shape: tuple[int, ...]) -> bool:
             for place, size in zip(places, shape, strict=True)
         )
     if kind == "dia":
-        return bool(matrix.data.ndim == 2 and np.shape(matrix.offsets) == matrix.data.shape[:1])
+        return bool(
+            matrix.data.ndim == 2 and np.shape(matrix.offsets) == matrix.data.shape[:1]
+        )
     return True
 
 
@@ -85,4 +104,6 @@ def _inside(indices: Any, size: int) -> bool:
 
 
 def _integers(array: Any) -> bool:
-    return isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in "iu"
+    return (
+        isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in "iu"
+    )

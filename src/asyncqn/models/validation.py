@@ -13,7 +13,8 @@ def chosen(rows: Rows, n_data: int) -> slice | Rows:
     """Return a slice if `rows` are consecutive, else `rows`; raise `BadInput` if one does not exist."""
     rows = np.asarray(rows)
     require(
-        int(rows.min()) >= 0 and int(rows.max()) < n_data, f"rows must lie in 0..{n_data - 1}: some do not."
+        int(rows.min()) >= 0 and int(rows.max()) < n_data,
+        f"rows must lie in 0..{n_data - 1}: some do not.",
     )
     # A slice is a view of the data; an index array would copy the rows.
     return slice(int(rows[0]), int(rows[0]) + len(rows)) if is_range(rows) else rows

@@ -78,7 +78,9 @@ class Parameter(NamedTuple):
             return self.kind.convert(value)
         except Refused as refusal:
             shown = str(refusal) or brief(value)
-            raise BadInput(f"{name} must be {self.kind.sentence}, not {shown}.") from None
+            raise BadInput(
+                f"{name} must be {self.kind.sentence}, not {shown}."
+            ) from None
         except BadInput as error:  # from building an object out of a mapping
             raise BadInput(f"{name}: {error}") from None
 
@@ -113,7 +115,9 @@ def parameter(
     """
     # JSON schemas have no field for units, so they are part of the description.
     told = description if unit is None else f"{description} (unit: {unit})"
-    return msgspec.Meta(description=told, extra={"words": words, "infinite": infinite}, **limits)
+    return msgspec.Meta(
+        description=told, extra={"words": words, "infinite": infinite}, **limits
+    )
 
 
 class Checked:
@@ -148,21 +152,31 @@ def from_json(make: Callable[..., Any], data: Mapping[str, Any], what: str) -> A
     """Call `make`, a class or a function, with JSON data; raise `BadInput` for any mistake in them."""
     values = arguments_from_json(make, data, what)
     # After the given values: a wrong value is reported before a missing one.
-    missing = [name for name, about in parameters_of(make).items() if about.needed and name not in data]
+    missing = [
+        name
+        for name, about in parameters_of(make).items()
+        if about.needed and name not in data
+    ]
     if missing:
-        raise BadInput(f"{what} lacks the parameter{'s' * (len(missing) > 1)} {', '.join(missing)}.")
+        raise BadInput(
+            f"{what} lacks the parameter{'s' * (len(missing) > 1)} {', '.join(missing)}."
+        )
     try:
         return make(**values)
     except TypeError as error:
         raise BadInput(f"{what} has a parameter of the wrong type ({error}).") from None
 
 
-def arguments_from_json(make: Callable[..., Any], data: Mapping[str, Any], what: str) -> dict[str, Any]:
+def arguments_from_json(
+    make: Callable[..., Any], data: Mapping[str, Any], what: str
+) -> dict[str, Any]:
     """Return JSON data as arguments of `make`, which may be incomplete."""
     known, values = parameters_of(make), {}
     for name, value in data.items():
         if name not in known:
-            raise BadInput(f"{what} has no parameter '{name}'; {suggestion(name, known)}.")
+            raise BadInput(
+                f"{what} has no parameter '{name}'; {suggestion(name, known)}."
+            )
         said = _with_infinities(value)
         # Where no type can describe the value in a file, `make` itself must interpret it.
         if known[name].kind.in_files is not None:
@@ -204,7 +218,9 @@ def file_type(make: Callable[..., Any], kind: str | None = None) -> Any:
     fields: list[Any] = []
     for name, about in parameters_of(make).items():
         hint = Any if about.kind.in_files is None else about.kind.in_files
-        endless = isinstance(about.default, float) and not math.isfinite(about.default)  # absent from JSON
+        endless = isinstance(about.default, float) and not math.isfinite(
+            about.default
+        )  # absent from JSON
         if about.needed:
             fields.append((name, hint))
         elif isinstance(about.default, int | float | str | None) and not endless:
@@ -224,7 +240,11 @@ def file_type(make: Callable[..., Any], kind: str | None = None) -> Any:
 def _hint(owners: Iterable[Any], name: str) -> Any:
     """Return the annotation of a parameter; Any if there is none, or if only a type checker can read it."""
     for owner in owners:
-        own = vars(owner).get("__annotations__", {}) if isinstance(owner, type) else owner.__annotations__
+        own = (
+            vars(owner).get("__annotations__", {})
+            if isinstance(owner, type)
+            else owner.__annotations__
+        )
         if name in own:
             # Resolved in the module of the class that declares it: annotations are texts, and a subclass may
             # live elsewhere.
@@ -248,11 +268,17 @@ def kind_of(hint: Any) -> Kind:
     # An explicit kind replaces what the type alone would give.
     own = [meta for meta in metas if isinstance(meta, Kind)]
     notes = [meta for meta in metas if isinstance(meta, msgspec.Meta)]
-    if not own and typing.get_origin(hint) in (typing.Union, UnionType):  # limits apply to its numbers
+    if not own and typing.get_origin(hint) in (
+        typing.Union,
+        UnionType,
+    ):  # limits apply to its numbers
         # Limits of `int | None` apply to the int.
         numbers = [part in (int, float) and bool(notes) for part in parts]
         kind = kinds.union(
-            [kind_of(Annotated[part, *notes] if yes else part) for part, yes in zip(parts, numbers)]
+            [
+                kind_of(Annotated[part, *notes] if yes else part)
+                for part, yes in zip(parts, numbers)
+            ]
         )
         in_files = kind.in_files if any(numbers) else _annotated(kind.in_files, notes)
     else:
@@ -260,7 +286,9 @@ def kind_of(hint: Any) -> Kind:
         in_files = _annotated(kind.in_files, notes)
     for note in notes:
         words = (note.extra or {}).get("words")
-        kind = kind._replace(description=note.description or "", words=(words,) if words else kind.words)
+        kind = kind._replace(
+            description=note.description or "", words=(words,) if words else kind.words
+        )
     return kind._replace(in_files=in_files)
 
 
@@ -279,9 +307,15 @@ def _plain_kind(hint: Any, notes: list[msgspec.Meta]) -> Kind:
     if hint is bool:
         return Kind(("True or False",), kinds.boolean, bool)
     if hint is str:
-        return Kind(("a text",), partial(kinds.text, [note.pattern for note in notes if note.pattern]), str)
+        return Kind(
+            ("a text",),
+            partial(kinds.text, [note.pattern for note in notes if note.pattern]),
+            str,
+        )
     if origin is Literal:
-        return Kind(tuple(repr(word) for word in parts), partial(kinds.word, parts), hint)
+        return Kind(
+            tuple(repr(word) for word in parts), partial(kinds.word, parts), hint
+        )
     if origin in _COLLECTIONS or hint in _COLLECTIONS:
         return _COLLECTIONS[origin or hint](parts)
     if origin is Callable or hint is Callable:
@@ -306,7 +340,11 @@ def _sequence(parts: tuple[Any, ...]) -> Kind:
         return tuple(item.convert(each) for each in value)
 
     many = item.in_files
-    return Kind((f"a list whose items are each {item.sentence}",), convert, many and tuple[many, ...])  # type: ignore[valid-type]
+    return Kind(
+        (f"a list whose items are each {item.sentence}",),
+        convert,
+        many and tuple[many, ...],  # type: ignore[valid-type]
+    )
 
 
 def _tuple(parts: tuple[Any, ...]) -> Kind:
@@ -316,7 +354,11 @@ def _tuple(parts: tuple[Any, ...]) -> Kind:
     kinds = [kind_of(part) for part in parts]
 
     def convert(value: Any) -> Any:
-        if not isinstance(value, Sequence) or isinstance(value, (str, bytes)) or len(value) != len(kinds):
+        if (
+            not isinstance(value, Sequence)
+            or isinstance(value, (str, bytes))
+            or len(value) != len(kinds)
+        ):
             raise Refused
         return tuple(kind.convert(each) for kind, each in zip(kinds, value))
 
@@ -335,7 +377,9 @@ def _mapping(parts: tuple[Any, ...]) -> Kind:
     def convert(value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise Refused
-        told = {int(k) if numbered and _is_digits(k) else k: v for k, v in value.items()}
+        told = {
+            int(k) if numbered and _is_digits(k) else k: v for k, v in value.items()
+        }
         return {key.convert(k): item.convert(v) for k, v in told.items()}
 
     told = f"a mapping from {key.sentence} to {item.sentence}"
@@ -360,20 +404,36 @@ def _instance(cls: type[Any]) -> Kind:
     object."""
     name, protocol = cls.__name__, getattr(cls, "_is_protocol", False)
     words = f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
-    members = [each for each in vars(cls) if not each.startswith("_")] if protocol else []
+    members = (
+        [each for each in vars(cls) if not each.startswith("_")] if protocol else []
+    )
 
     def convert(value: Any) -> Any:
         if isinstance(value, Mapping) and dataclasses.is_dataclass(cls):
             return from_json(cls, value, name)
         # A protocol is checked by its members, because users need not derive from it.
         lacking = [each for each in members if not _has(value, each)]
-        if isinstance(value, type) and (not lacking if protocol else issubclass(value, cls)):
-            raise Refused(f"the class {value.__name__}: create an object, {value.__name__}(...)")
+        if isinstance(value, type) and (
+            not lacking if protocol else issubclass(value, cls)
+        ):
+            raise Refused(
+                f"the class {value.__name__}: create an object, {value.__name__}(...)"
+            )
         if lacking:
-            raise Refused("" if lacking == members else f"{brief(value)}, which has no {lacking[0]}")
-        return value if protocol else kinds.that(lambda given: isinstance(given, cls), value)
+            raise Refused(
+                ""
+                if lacking == members
+                else f"{brief(value)}, which has no {lacking[0]}"
+            )
+        return (
+            value
+            if protocol
+            else kinds.that(lambda given: isinstance(given, cls), value)
+        )
 
-    return Kind((words,), convert, file_type(cls) if dataclasses.is_dataclass(cls) else None)
+    return Kind(
+        (words,), convert, file_type(cls) if dataclasses.is_dataclass(cls) else None
+    )
 
 
 def _has(value: Any, name: str) -> bool:
@@ -382,7 +442,9 @@ def _has(value: Any, name: str) -> bool:
         getattr(value, name)
     except AttributeError:
         return False
-    except Exception:  # a user's property may raise anything, and reports it where it is used
+    except (
+        Exception
+    ):  # a user's property may raise anything, and reports it where it is used
         return True
     return True
 
@@ -400,13 +462,24 @@ Workers = Annotated[int, parameter("Number of workers", ge=1, le=1_000_000)]
 Commits = Annotated[int, parameter("Largest number of commits of the master", ge=1)]
 Evaluate = Annotated[
     int | None,
-    parameter("Commits between two evaluations of U; 0: the start alone; None: about 200 evaluations", ge=0),
+    parameter(
+        "Commits between two evaluations of U; 0: the start alone; None: about 200 evaluations",
+        ge=0,
+    ),
 ]
-Keep = Annotated[int | None, parameter("Commits between two stored iterates; None: none are stored", ge=1)]
+Keep = Annotated[
+    int | None,
+    parameter("Commits between two stored iterates; None: none are stored", ge=1),
+]
 CheckProblem = Annotated[
-    bool, parameter("Whether a user's own problem is tested first: gradient, values and repeated calls")
+    bool,
+    parameter(
+        "Whether a user's own problem is tested first: gradient, values and repeated calls"
+    ),
 ]
-AllowImports = Annotated[bool, parameter("Whether a user's own classes are imported, which runs their code")]
+AllowImports = Annotated[
+    bool, parameter("Whether a user's own classes are imported, which runs their code")
+]
 CheckpointEvery = Annotated[
     int | float,
     parameter(
@@ -426,7 +499,9 @@ def _with_infinities(value: Any) -> Any:
         return {key: _with_infinities(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_with_infinities(item) for item in value]
-    return float(value) if isinstance(value, str) and value in ("inf", "-inf") else value
+    return (
+        float(value) if isinstance(value, str) and value in ("inf", "-inf") else value
+    )
 
 
 def check_seed(seed: int) -> int:

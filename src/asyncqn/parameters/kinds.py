@@ -46,7 +46,11 @@ class Kind(NamedTuple):
 
 
 def _limits(note: msgspec.Meta) -> dict[str, Any]:
-    return {at: getattr(note, at) for at in ("gt", "ge", "lt", "le") if getattr(note, at) is not None}
+    return {
+        at: getattr(note, at)
+        for at in ("gt", "ge", "lt", "le")
+        if getattr(note, at) is not None
+    }
 
 
 def brief(value: Any) -> str:
@@ -80,7 +84,9 @@ def text(patterns: Sequence[str], value: Any) -> str:
     """Accept a text that matches every pattern."""
     import re
 
-    if not isinstance(value, str) or not all(re.search(pattern, value) for pattern in patterns):
+    if not isinstance(value, str) or not all(
+        re.search(pattern, value) for pattern in patterns
+    ):
         raise Refused
     return str(value)
 
@@ -105,7 +111,8 @@ def precision(value: Any) -> np.dtype[Any]:
         dtype = np.dtype(value)
     except Exception:  # NumPy raises errors of many kinds here
         raise Refused from None
-    return that(lambda given: value is not None and given in (np.float64, np.float32), dtype)  # type: ignore[no-any-return]
+    allowed = value is not None and dtype in (np.float64, np.float32)
+    return that(lambda _: allowed, dtype)  # type: ignore[no-any-return]
 
 
 def number(of: type[int] | type[float], notes: list[msgspec.Meta]) -> Kind:
@@ -130,25 +137,37 @@ def number(of: type[int] | type[float], notes: list[msgspec.Meta]) -> Kind:
             raise Refused(f"{brief(value)}, which has more than 64 bits")
         if notes and (math.isnan(number) or (math.isinf(number) and not infinite)):
             raise Refused
-        if (gt is not None and not number > gt) or (ge is not None and not number >= ge):
+        if (gt is not None and not number > gt) or (
+            ge is not None and not number >= ge
+        ):
             raise Refused
-        if (lt is not None and not number < lt) or (le is not None and not number <= le):
+        if (lt is not None and not number < lt) or (
+            le is not None and not number <= le
+        ):
             raise Refused(f"{number}, which is more than {le}" if of is int else "")
         return number
 
-    words = _integer_words(ge, le) if of is int else _number_words(gt, ge, lt, le, infinite)
+    words = (
+        _integer_words(ge, le) if of is int else _number_words(gt, ge, lt, le, infinite)
+    )
     if not notes:
         words = words[:1]
     return Kind(words, convert, of)
 
 
 def _integer_words(least: int | None, most: int | None) -> tuple[str, ...]:
-    if least is None or most is None or most >= 1000:  # a limit that few ever meet is named only when met
-        return ("an integer",) if least is None else (f"an integer of at least {least}",)
+    if (
+        least is None or most is None or most >= 1000
+    ):  # a limit that few ever meet is named only when met
+        return (
+            ("an integer",) if least is None else (f"an integer of at least {least}",)
+        )
     return (f"an integer from {least} to {most}",)
 
 
-def _number_words(gt: Any, ge: Any, lt: Any, le: Any, infinite: bool) -> tuple[str, ...]:
+def _number_words(
+    gt: Any, ge: Any, lt: Any, le: Any, infinite: bool
+) -> tuple[str, ...]:
     low = f"({gt:g}" if gt is not None else f"[{ge:g}" if ge is not None else None
     high = f"{lt:g})" if lt is not None else f"{le:g}]" if le is not None else None
     if low and high:
@@ -158,7 +177,9 @@ def _number_words(gt: Any, ge: Any, lt: Any, le: Any, infinite: bool) -> tuple[s
     if gt == 0:
         words = f"a positive {finite}number"
     elif low is not None:
-        words = f"a {finite}number {'above' if gt is not None else 'of at least'} {low[1:]}"
+        words = (
+            f"a {finite}number {'above' if gt is not None else 'of at least'} {low[1:]}"
+        )
     else:
         words = f"a {finite}number"
     return (words, "infinity") if infinite else (words,)
@@ -203,11 +224,14 @@ def array_like(value: Any) -> Any:
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise Refused("a masked array with masked entries: fill or remove them")
     if getattr(getattr(value, "dtype", None), "kind", "") == "c" or (
-        isinstance(value, (list, tuple)) and any(isinstance(each, complex) for each in value)
+        isinstance(value, (list, tuple))
+        and any(isinstance(each, complex) for each in value)
     ):
         raise Refused("an array of complex numbers")
     # A dict is not an array, although it has a length.
-    keyed = isinstance(value, Mapping) and not hasattr(value, "tocsr")  # SciPy's DOK matrix is a dict
+    keyed = isinstance(value, Mapping) and not hasattr(
+        value, "tocsr"
+    )  # SciPy's DOK matrix is a dict
     if keyed or isinstance(value, (str, bytes, type)) or not hasattr(value, "__len__"):
         raise Refused
     return value

@@ -59,7 +59,9 @@ def save_run(run: Run, folder: str | Path) -> Path:
         "theta": run.theta,
         "theta0": run.theta0,
         "fingerprints": run.fingerprints,
-        **{f"schedule.{name}": column for name, column in run.schedule.arrays().items()},
+        **{
+            f"schedule.{name}": column for name, column in run.schedule.arrays().items()
+        },
         **{f"metrics.{name}": column for name, column in run.metrics.items()},
         **{f"results.{name}": array for name, array in run.results.items()},
     }
@@ -83,7 +85,9 @@ def load_run(
     folder: Annotated[Folder, parameter("Folder of a saved run")],
     *,
     problem: Annotated[Problem | None, parameter("None: rebuilt from the run")] = None,
-    algorithm: Annotated[Algorithm | None, parameter("None: rebuilt from the run")] = None,
+    algorithm: Annotated[
+        Algorithm | None, parameter("None: rebuilt from the run")
+    ] = None,
     allow_imports: AllowImports = False,
 ) -> Run:
     """Read a saved run.
@@ -129,13 +133,17 @@ def load_run(
                 f"{folder} is damaged: its status {said.status[:40]!r} is not an outcome of a run."
             )
         # After the file has been checked: rebuilding a problem may read data or run code.
-        problem, algorithm = rebuild_inputs(folder, plain, problem, algorithm, allow_imports)
+        problem, algorithm = rebuild_inputs(
+            folder, plain, problem, algorithm, allow_imports
+        )
         return Run(
             theta=arrays["theta"],
             fun=float(said.fun),
             status=status,
             message=said.message,
-            schedule=_schedule(folder, with_prefix("schedule.", arrays), arrays["fingerprints"].size),
+            schedule=_schedule(
+                folder, with_prefix("schedule.", arrays), arrays["fingerprints"].size
+            ),
             metrics=metrics_of(folder, arrays),
             counters=said.counters,
             manifest=plain,
@@ -160,7 +168,9 @@ def _read_stored(
         arrays = document.arrays("arrays.npz", SCHEMA, sizes)
         # The schema allows float64 and float32 for each of them, but both are of one problem.
         if arrays["theta"].dtype != arrays["theta0"].dtype:
-            raise DamagedFile(f"{folder} is damaged: its arrays do not fit together (theta and theta0).")
+            raise DamagedFile(
+                f"{folder} is damaged: its arrays do not fit together (theta and theta0)."
+            )
         plain = document.plain["manifest"]
         keep = None
         if "draws.npy" in document.files:
@@ -171,7 +181,9 @@ def _read_stored(
         return said, plain, arrays, keep
 
 
-def _schedule(folder: str | Path, columns: dict[str, npt.NDArray[Any]], commits: int) -> Schedule:
+def _schedule(
+    folder: str | Path, columns: dict[str, npt.NDArray[Any]], commits: int
+) -> Schedule:
     """Return the stored schedule; raise `DamagedFile` where it breaks a rule that we always keep."""
     try:
         schedule = Schedule.from_arrays(columns)
@@ -179,5 +191,7 @@ def _schedule(folder: str | Path, columns: dict[str, npt.NDArray[Any]], commits:
         raise DamagedFile(f"{folder} is damaged: {error}") from None
     # There is one fingerprint per commit, so the two must end together.
     if schedule.commits != commits:
-        raise DamagedFile(f"{folder} is damaged: its arrays do not fit together (fingerprints and commits).")
+        raise DamagedFile(
+            f"{folder} is damaged: its arrays do not fit together (fingerprints and commits)."
+        )
     return schedule

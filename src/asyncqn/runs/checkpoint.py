@@ -53,7 +53,9 @@ from asyncqn.table import Table
 Arrays = dict[str, npt.NDArray[Any]]
 _log = logging.getLogger("asyncqn.runs")
 
-CHECKPOINT = Kind("asyncqn checkpoint", "checkpoint", "checkpoint.json", 3, ("arrays.npz",))
+CHECKPOINT = Kind(
+    "asyncqn checkpoint", "checkpoint", "checkpoint.json", 3, ("arrays.npz",)
+)
 """Formats 1 and 2 kept what grows in arrays.npz too, and 1 had no checksum of the document; both are read."""
 GENERATIONS = ("a", "b")
 FINGERPRINT = np.dtype([("fingerprint", "<u4")])
@@ -67,7 +69,11 @@ class CheckpointWarning(UserWarning):
 
 def with_prefix(prefix: str, arrays: Arrays) -> Arrays:
     """Return the arrays whose names have the prefix, by the rest of their names."""
-    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): a
+        for name, a in arrays.items()
+        if name.startswith(prefix)
+    }
 
 
 def metrics_of(place: str | Path, arrays: Arrays) -> Table:
@@ -75,7 +81,9 @@ def metrics_of(place: str | Path, arrays: Arrays) -> Table:
     columns = with_prefix("metrics.", arrays)
     missing = {"commit", "time", "fun"} - set(columns)
     if columns and missing:
-        raise DamagedFile(f"{place} is damaged: its metrics lack the column {min(missing)!r}.")
+        raise DamagedFile(
+            f"{place} is damaged: its metrics lack the column {min(missing)!r}."
+        )
     return Table(columns)
 
 
@@ -83,7 +91,9 @@ def flatten(name: str, tree: Any) -> Arrays:
     """Return copies of the leaves of a state, by path."""
     if isinstance(tree, tuple):
         return {
-            key: leaf for i, child in enumerate(tree) for key, leaf in flatten(f"{name}.{i}", child).items()
+            key: leaf
+            for i, child in enumerate(tree)
+            for key, leaf in flatten(f"{name}.{i}", child).items()
         }
     if tree is None:
         return {}
@@ -101,33 +111,51 @@ def flatten(name: str, tree: Any) -> Arrays:
     )
 
 
-def unflatten(name: str, template: Any, arrays: Arrays, *, in_place: bool = True) -> Any:
+def unflatten(
+    name: str, template: Any, arrays: Arrays, *, in_place: bool = True
+) -> Any:
     """Return `template` with its leaves replaced.
 
     With `in_place` the arrays of the template are filled, so that other references to them stay valid.
     """
     if isinstance(template, tuple):
         children = [
-            unflatten(f"{name}.{i}", child, arrays, in_place=in_place) for i, child in enumerate(template)
+            unflatten(f"{name}.{i}", child, arrays, in_place=in_place)
+            for i, child in enumerate(template)
         ]
-        tree = template._make(children) if hasattr(template, "_make") else tuple(children)
+        tree = (
+            template._make(children) if hasattr(template, "_make") else tuple(children)
+        )
         # The shape alone does not protect: a kernel would read beyond its arrays.
         # A state may define `sound` to test values that its kernels use as indices.
         sound = getattr(tree, "sound", None)
         if sound is not None and not sound():
-            raise DamagedFile(f"the checkpoint is damaged: '{name}' holds impossible numbers.")
+            raise DamagedFile(
+                f"the checkpoint is damaged: '{name}' holds impossible numbers."
+            )
         return tree
     if name not in arrays:
         # An older version may not have had a field that is empty here.
-        if template is None or (isinstance(template, np.ndarray) and template.size == 0):
+        if template is None or (
+            isinstance(template, np.ndarray) and template.size == 0
+        ):
             return template
-        raise DamagedFile(f"the checkpoint lacks '{name}': it was written with another algorithm.")
+        raise DamagedFile(
+            f"the checkpoint lacks '{name}': it was written with another algorithm."
+        )
     stored = arrays[name]
     if isinstance(template, frozenset):
-        _require_leaf(name, stored.ndim == 1 and stored.dtype == np.int64 and stored.size <= MAX_SET_SIZE)
+        _require_leaf(
+            name,
+            stored.ndim == 1
+            and stored.dtype == np.int64
+            and stored.size <= MAX_SET_SIZE,
+        )
         return frozenset(stored.tolist())
     if isinstance(template, np.ndarray):
-        _require_leaf(name, template.shape == stored.shape and template.dtype == stored.dtype)
+        _require_leaf(
+            name, template.shape == stored.shape and template.dtype == stored.dtype
+        )
         if in_place and template.flags.writeable:
             template[...] = stored
             return template
@@ -136,8 +164,13 @@ def unflatten(name: str, template: Any, arrays: Arrays, *, in_place: bool = True
         return stored[()]
     # An integer may have been stored where a float is expected, but not the reverse.
     like = np.asarray(template).dtype.kind
-    _require_leaf(name, stored.shape == () and stored.dtype.kind in ("fiu" if like == "f" else like))
-    return stored[()] if isinstance(template, np.generic) else type(template)(stored[()])
+    _require_leaf(
+        name,
+        stored.shape == () and stored.dtype.kind in ("fiu" if like == "f" else like),
+    )
+    return (
+        stored[()] if isinstance(template, np.generic) else type(template)(stored[()])
+    )
 
 
 MAX_SET_SIZE = 1 << 24
@@ -179,12 +212,18 @@ class Saved:
 
     def of_worker(self, worker: int) -> Arrays:
         """Return the arrays of a worker's state, by their names in this checkpoint."""
-        return {name: a for name, a in self.arrays.items() if name.startswith(f"worker.{worker}.")}
+        return {
+            name: a
+            for name, a in self.arrays.items()
+            if name.startswith(f"worker.{worker}.")
+        }
 
     def schedule(self) -> Schedule:
         """Return the recorded schedule so far; computations under way count as dropped."""
         columns = with_prefix("schedule.", self.arrays)
-        return Schedule.from_arrays(columns) if columns else Schedule.serial(0)  # before the first commit
+        return (
+            Schedule.from_arrays(columns) if columns else Schedule.serial(0)
+        )  # before the first commit
 
 
 class Checkpoints:
@@ -203,7 +242,9 @@ class Checkpoints:
         The checkpoint that the run continues from.
     """
 
-    def __init__(self, folder: str | Path, every: int | float = 30.0, start: Saved | None = None) -> None:
+    def __init__(
+        self, folder: str | Path, every: int | float = 30.0, start: Saved | None = None
+    ) -> None:
         self.folder, self.every, self.start = Path(folder).absolute(), every, start
         about = start.document if start is not None else {}
         self.run = str(about.get("run") or uuid.uuid4().hex)
@@ -245,7 +286,9 @@ class Checkpoints:
             if isinstance(error, BadInput):
                 raise
             reason = getattr(error, "strerror", None) or error
-            raise BadInput(f"checkpoints cannot be written to {str(self.folder)[:200]}: {reason}.") from None
+            raise BadInput(
+                f"checkpoints cannot be written to {str(self.folder)[:200]}: {reason}."
+            ) from None
         # Never overwrite the checkpoints of another run.
         if self.start is None and now:
             self.close()
@@ -255,7 +298,9 @@ class Checkpoints:
         # Between loading and locking, somebody else may have resumed the same run.
         if self.start is not None and self.start.seen not in ({}, now):
             self.close()
-            raise BadInput(f"another process has continued the run in {self.folder}: resume it again.")
+            raise BadInput(
+                f"another process has continued the run in {self.folder}: resume it again."
+            )
         self._remove_debris()
 
     def close(self) -> None:
@@ -281,14 +326,20 @@ class Checkpoints:
             # Logs are found by name in the text, so that even a damaged document protects its logs.
             named |= set(re.findall(_LOG_NAME.pattern.replace("(", "(?:"), _text(path)))
         for name in os.listdir(self.folder):
-            if name.startswith(".draft-") or (_LOG_NAME.fullmatch(name) and name not in named):
+            if name.startswith(".draft-") or (
+                _LOG_NAME.fullmatch(name) and name not in named
+            ):
                 remove_quietly(self.folder / name)
 
     def due(self, commit: int) -> bool:
         """Return whether a checkpoint is due now; if it is, the next one is due `every` later."""
         now = time.monotonic()
         # An int counts commits and a float counts seconds.
-        passed = commit - self._last_commit if isinstance(self.every, int) else now - self._last_time
+        passed = (
+            commit - self._last_commit
+            if isinstance(self.every, int)
+            else now - self._last_time
+        )
         if passed < self.every:
             return False
         self._last_commit, self._last_time = commit, now
@@ -296,8 +347,15 @@ class Checkpoints:
 
     def ending(self, commit: int) -> tuple[Outcome, str]:
         """Return outcome and message of a run that a signal ended after `commit`."""
-        outcome = Outcome.TERMINATED if self.interrupted == signal.SIGTERM else Outcome.INTERRUPTED
-        return outcome, f"{outcome} after commit {commit}; continue with: asyncqn resume {self.folder}"
+        outcome = (
+            Outcome.TERMINATED
+            if self.interrupted == signal.SIGTERM
+            else Outcome.INTERRUPTED
+        )
+        return (
+            outcome,
+            f"{outcome} after commit {commit}; continue with: asyncqn resume {self.folder}",
+        )
 
     def write(self, saved: Saved) -> None:
         """Write a generation, beside the older one: first the new records of the logs, then the states.
@@ -313,7 +371,11 @@ class Checkpoints:
             for name, log in saved.logs.items():
                 if log.length:
                     self._append(name, log)
-            logs = {n: msgspec.to_builtins(self._files[n].entry) for n in saved.logs if n in self._files}
+            logs = {
+                n: msgspec.to_builtins(self._files[n].entry)
+                for n in saved.logs
+                if n in self._files
+            }
             # The serial number decides which generation is newer.
             document = {
                 **saved.document,
@@ -325,7 +387,9 @@ class Checkpoints:
             files = {"arrays.npz": npz(saved.arrays)}
             write_folder(self.folder, CHECKPOINT, document, files, inside=target)
             self._previous = target
-            _log.info("checkpoint of commit %d written to %s", saved.commit, self.folder)
+            _log.info(
+                "checkpoint of commit %d written to %s", saved.commit, self.folder
+            )
         # A full disk must not end a run that computes well; the older generation is still complete.
         except (OSError, BadInput, DamagedFile) as error:
             warnings.warn(
@@ -349,7 +413,11 @@ class Checkpoints:
 def documents_in(folder: Path) -> dict[str, str]:
     """Return checksums of the documents of all generations: they change with every checkpoint."""
     texts = {name: _text(folder / name / CHECKPOINT.document) for name in GENERATIONS}
-    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items() if text}
+    return {
+        name: hashlib.sha256(text.encode()).hexdigest()
+        for name, text in texts.items()
+        if text
+    }
 
 
 def _text(path: Path) -> str:

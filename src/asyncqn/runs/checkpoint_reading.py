@@ -64,17 +64,23 @@ class CheckpointDocument(msgspec.Struct):
     joined: Count = 0
     pending: list[Count] = []
     rejected_pending: list[Count] = []
-    logs: dict[Literal["schedule", "fingerprints", "metrics", "draws"], storage.LogEntry] = {}
+    logs: dict[
+        Literal["schedule", "fingerprints", "metrics", "draws"], storage.LogEntry
+    ] = {}
 
 
 def load_checkpoint(folder: str | Path) -> Saved:
     """Return the newest complete checkpoint in `folder`; warn about a damaged one and use the other."""
     folder = Path(folder)
     whole, troubles = storage.read_settled(
-        lambda: documents_in(folder), lambda: _read_all(folder), lambda found: not found[1]
+        lambda: documents_in(folder),
+        lambda: _read_all(folder),
+        lambda found: not found[1],
     )
     if not whole:
-        raise DamagedFile(f"no checkpoint in {folder} can be used: {' '.join(troubles)}")
+        raise DamagedFile(
+            f"no checkpoint in {folder} can be used: {' '.join(troubles)}"
+        )
     # The serial number counts checkpoints; commit numbers can be equal after an immediate resume.
     newest = max(whole, key=lambda saved: int(saved.document["serial"]))
     # The other generation was being written for the first time, so its damage is no loss.
@@ -82,7 +88,9 @@ def load_checkpoint(folder: str | Path) -> Saved:
         troubles = []
     for trouble in troubles:
         warnings.warn(
-            f"{trouble} The run continues from commit {newest.commit}.", CheckpointWarning, stacklevel=2
+            f"{trouble} The run continues from commit {newest.commit}.",
+            CheckpointWarning,
+            stacklevel=2,
         )
     return newest
 
@@ -91,7 +99,9 @@ def _read_all(folder: Path) -> tuple[list[Saved], list[str]]:
     """Return the complete generations, and sentences about what is wrong with the others."""
     seen = documents_in(folder)
     if not seen:
-        raise BadInput(f"{folder} holds no checkpoint: give the folder that minimize(checkpoint=...) wrote.")
+        raise BadInput(
+            f"{folder} holds no checkpoint: give the folder that minimize(checkpoint=...) wrote."
+        )
     whole: list[Saved] = []
     troubles: list[str] = []
     for name in GENERATIONS:
@@ -117,11 +127,15 @@ def _read(path: Path, seen: dict[str, str]) -> Saved:
             records, files[name] = storage.read_log(path.parent, entry)
             unpack_log(name, records, arrays)
         # Computations under way are part of the schedule now, as dropped rows.
-        arrays = {name: a for name, a in arrays.items() if not name.startswith("under_way.")}
+        arrays = {
+            name: a for name, a in arrays.items() if not name.startswith("under_way.")
+        }
         # Only for its check of the columns.
         metrics_of(path, arrays)
         _check_lengths(path, said.commit, arrays)
-        return Saved(msgspec.to_builtins(said) | document.plain, arrays, files=files, seen=seen)
+        return Saved(
+            msgspec.to_builtins(said) | document.plain, arrays, files=files, seen=seen
+        )
 
 
 def unpack_log(name: str, records: npt.NDArray[Any], arrays: Arrays) -> None:
@@ -153,4 +167,6 @@ def _check_lengths(path: Path, commit: int, arrays: Arrays) -> None:
     if arrays["fingerprints"].size != commit or (
         schedule is not None and int(schedule.max(initial=0)) != commit
     ):
-        raise DamagedFile(f"the checkpoint {path} is damaged: its parts end at different commits.")
+        raise DamagedFile(
+            f"the checkpoint {path} is damaged: its parts end at different commits."
+        )

@@ -26,20 +26,27 @@ def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
     """Return the `Run` of a master that has made its last commit, on any engine."""
     master, schedule, locals_, outcome, message = finished
     # A run that ended for another reason may still have an objective that is not finite at its last point.
-    if outcome is not Outcome.DIVERGED and (diverged := _evaluate_the_end(master)) is not None:
+    if (
+        outcome is not Outcome.DIVERGED
+        and (diverged := _evaluate_the_end(master)) is not None
+    ):
         outcome, message = Outcome.DIVERGED, str(diverged)
     theta, fun = best_candidate(master, outcome)
     if outcome is Outcome.COMPLETED:
         outcome, message = judge(finished, fun, manifest)
     if outcome is Outcome.DIVERGED:
         # The workers' states tell the algorithm what went wrong, such as misleading pairs.
-        advice = advise(master.algorithm, master.problem, master.theta0, master.workers, locals_)
-        message = f"{message}: {advice}"
-    if master.best is not None and master.best.theta is not None and master.best.commit < master.version:
-        best = master.best
-        message += (
-            f" theta is that of commit {best.commit}, with the best {best.rule.metric}: {best.value:.6g}."
+        advice = advise(
+            master.algorithm, master.problem, master.theta0, master.workers, locals_
         )
+        message = f"{message}: {advice}"
+    if (
+        master.best is not None
+        and master.best.theta is not None
+        and master.best.commit < master.version
+    ):
+        best = master.best
+        message += f" theta is that of commit {best.commit}, with the best {best.rule.metric}: {best.value:.6g}."
     # Before `flush` moves the last rows: the table must contain them.
     totals = master.algorithm.counters(master.iterate, locals_)
     master.flush()
@@ -69,13 +76,21 @@ def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
 
 
 def _draws(master: Master) -> Draws | None:
-    return None if master.kept is None else Draws(master.keep, cast(GrowingRows, master.kept).table())
+    return (
+        None
+        if master.kept is None
+        else Draws(master.keep, cast(GrowingRows, master.kept).table())
+    )
 
 
 def _results(master: Master) -> dict[str, Array]:
     """Return copies of the arrays that the algorithm reports."""
     report = extra(master.algorithm, "results")
-    return {} if report is None else {name: np.array(a) for name, a in report(master.iterate).items()}
+    return (
+        {}
+        if report is None
+        else {name: np.array(a) for name, a in report(master.iterate).items()}
+    )
 
 
 def _evaluate_the_end(master: Master) -> Ended | None:
@@ -90,7 +105,9 @@ def _evaluate_the_end(master: Master) -> Ended | None:
     return None
 
 
-def judge(finished: Finished, fun: float, manifest: dict[str, Any]) -> tuple[Outcome, str]:
+def judge(
+    finished: Finished, fun: float, manifest: dict[str, Any]
+) -> tuple[Outcome, str]:
     """Return the outcome and the message of a run that made all its commits and reports a U of `fun`.
 
     A stochastic run has diverged where U is above its start by more than its noise explains
@@ -103,13 +120,23 @@ def judge(finished: Finished, fun: float, manifest: dict[str, Any]) -> tuple[Out
         message = f"{message[:-1]}; {slope_of(standing)}."
     if not manifest.get("exact"):
         # A resumed run that changed its problem has a first row of another U.
-        known = bool(master.records) and master.records[0]["commit"] == 0 and not manifest.get("segments")
+        known = (
+            bool(master.records)
+            and master.records[0]["commit"] == 0
+            and not manifest.get("segments")
+        )
         start = master.records[0]["fun"] if known else master.value(master.theta0)
         eps = float(np.finfo(master.theta0.dtype).eps)
         if risen(start, fun, _noise(master), eps):
-            return Outcome.DIVERGED, f"U rose from {start:.6g} to {fun:.6g} in {master.version} commits"
+            return (
+                Outcome.DIVERGED,
+                f"U rose from {start:.6g} to {fun:.6g} in {master.version} commits",
+            )
     if rule.target is not None:
-        return Outcome.STOPPED, f"{rule.metric} did not reach the target {rule.target:g}: {message}"
+        return (
+            Outcome.STOPPED,
+            f"{rule.metric} did not reach the target {rule.target:g}: {message}",
+        )
     if manifest.get("open_ended") and manifest.get("exact"):
         return Outcome.STOPPED, f"the run has not converged: {message}"
     return Outcome.COMPLETED, message
@@ -125,7 +152,9 @@ def _noise(master: Master) -> float:
     return thermal_rise(master.theta0.size, max(float(temperature(k)) for k in steps))
 
 
-def best_candidate(master: Master, outcome: Outcome | None = None) -> tuple[Array, float]:
+def best_candidate(
+    master: Master, outcome: Outcome | None = None
+) -> tuple[Array, float]:
     """Return the point that a run reports, and U there.
 
     If the run's patience keeps the best row, the point is that of this row, however the run ended.  Otherwise

@@ -56,18 +56,28 @@ def _arrays(
         if value.dtype.kind in "biufc" and value.size:
             yield path, value
         return
-    if depth == 0 or value is None or isinstance(value, (str, bytes, int, float, complex, type)):
+    if (
+        depth == 0
+        or value is None
+        or isinstance(value, (str, bytes, int, float, complex, type))
+    ):
         return
     parts: Mapping[str, Any]
     if isinstance(value, Mapping):
         parts = {str(key): item for key, item in list(value.items())[:_ITEMS]}
     elif isinstance(value, (tuple, list)):
         parts = {str(i): item for i, item in enumerate(value[:_ITEMS])}
-    elif hasattr(value, "detach") and hasattr(value, "cpu"):  # a tensor of torch, or a module of it
+    elif hasattr(value, "detach") and hasattr(
+        value, "cpu"
+    ):  # a tensor of torch, or a module of it
         parts = {"tensor": value.detach().cpu().numpy()}
     elif hasattr(value, "indptr") and hasattr(value, "indices"):
         parts = {name: getattr(value, name) for name in ("data", "indices", "indptr")}
-    elif hasattr(value, "__array__") and hasattr(value, "shape") and type(value).__module__.startswith("jax"):
+    elif (
+        hasattr(value, "__array__")
+        and hasattr(value, "shape")
+        and type(value).__module__.startswith("jax")
+    ):
         parts = {"array": np.asarray(value)}
     elif isinstance(value, (FunctionType, MethodType)):
         parts = _referred_to(value)
@@ -85,11 +95,27 @@ def _attributes(value: Any) -> dict[str, Any]:
     """Return the attributes of an object by name, but for those that are computed on demand."""
     # The MRO, not the class alone: a subclass keeps the lazily computed values of its bases out as well.
     kinds = type(value).__mro__
-    computed = {name for kind in kinds for name, x in vars(kind).items() if isinstance(x, cached_property)}
-    computed |= {name for kind in kinds for name in vars(kind).get("computed_on_demand", ())}
+    computed = {
+        name
+        for kind in kinds
+        for name, x in vars(kind).items()
+        if isinstance(x, cached_property)
+    }
+    computed |= {
+        name for kind in kinds for name in vars(kind).get("computed_on_demand", ())
+    }
     # A class with __slots__ has no __dict__, and its arrays would be overlooked.
-    slots = [name for kind in kinds for name in getattr(kind, "__slots__", ()) if hasattr(value, name)]
-    names = sorted({*getattr(value, "__dict__", {}), *slots} - computed - {"__dict__", "__weakref__"})
+    slots = [
+        name
+        for kind in kinds
+        for name in getattr(kind, "__slots__", ())
+        if hasattr(value, name)
+    ]
+    names = sorted(
+        {*getattr(value, "__dict__", {}), *slots}
+        - computed
+        - {"__dict__", "__weakref__"}
+    )
     return {name: getattr(value, name) for name in names}
 
 
@@ -102,13 +128,17 @@ def _referred_to(function: Any) -> dict[str, Any]:
     for name, cell in zip(code.co_freevars, function.__closure__ or ()):
         try:
             parts[name] = cell.cell_contents
-        except ValueError:  # the cell is empty: the enclosing function has not assigned the name yet
+        except (
+            ValueError
+        ):  # the cell is empty: the enclosing function has not assigned the name yet
             continue
     parts["defaults"] = function.__defaults__ or ()
     # Functions and modules are code, which `code_digest` covers.
     named = {name: function.__globals__.get(name) for name in code.co_names}
     parts["globals"] = {
-        name: x for name, x in named.items() if not callable(x) and not hasattr(x, "__path__")
+        name: x
+        for name, x in named.items()
+        if not callable(x) and not hasattr(x, "__path__")
     }
     return parts
 
@@ -117,9 +147,15 @@ def _blocks(array: npt.NDArray[Any]) -> Iterator[memoryview]:
     """Yield the bytes of a small array, column sums of a larger one, or 64 blocks of a very large one."""
     if array.nbytes <= _BLOCKS * _BLOCK:
         flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        summed = flat.size // (8 * _COLUMNS) * 8 * _COLUMNS if flat.size > _DIRECT_BYTES else 0
+        summed = (
+            flat.size // (8 * _COLUMNS) * 8 * _COLUMNS
+            if flat.size > _DIRECT_BYTES
+            else 0
+        )
         if summed:  # hashing all bytes would take ten times as long
-            yield np.add.reduce(flat[:summed].view(np.uint64).reshape(-1, _COLUMNS), axis=0).data
+            yield np.add.reduce(
+                flat[:summed].view(np.uint64).reshape(-1, _COLUMNS), axis=0
+            ).data
         yield flat[summed:].data
         return
     # Blocks are read from a view: copying a large memory-mapped array would read all of it.

@@ -76,10 +76,15 @@ class Draws:
         try:
             from arviz_base import from_dict
         except ImportError:
-            raise BadInput("to_arviz needs ArviZ: pip install 'asyncqn[arviz]'.") from None
+            raise BadInput(
+                "to_arviz needs ArviZ: pip install 'asyncqn[arviz]'."
+            ) from None
         chains = (self, *others)
         require(
-            all(isinstance(draws, Draws) and draws.theta.shape[1] == self.theta.shape[1] for draws in chains),
+            all(
+                isinstance(draws, Draws) and draws.theta.shape[1] == self.theta.shape[1]
+                for draws in chains
+            ),
             "the chains must be the draws of runs of one problem, as in run.keep.to_arviz(other.keep).",
         )
         # ArviZ needs a rectangular array; chains of one run may differ by a draw.

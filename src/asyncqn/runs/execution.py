@@ -48,7 +48,8 @@ def run_schedule(
         request,
         schedule,
         workers=engine.get("workers", 0),
-        segments=segments or [Segment(request.problem, request.algorithm, engine.get("wire") or "exact")],
+        segments=segments
+        or [Segment(request.problem, request.algorithm, engine.get("wire") or "exact")],
         kept=rows_to_keep(request),
         watch=None if checkpoints is None else CheckpointWriter(checkpoints, manifest),
     )
@@ -67,7 +68,9 @@ class CheckpointWriter:
         start = self.checkpoints.start
         if start is not None:
             restore_loop(loop, start)
-            if changed := segments_after(start, self.manifest, loop.master.version, None):
+            if changed := segments_after(
+                start, self.manifest, loop.master.version, None
+            ):
                 self.manifest["segments"] = changed
 
     def committed(self, loop: Loop) -> None:

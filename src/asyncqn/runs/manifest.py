@@ -89,7 +89,9 @@ def problem_entry(problem: Problem) -> dict[str, Any]:
     }
 
 
-def run_manifest(request: Request, engine: EngineManifest, data: str | None = None) -> dict[str, Any]:
+def run_manifest(
+    request: Request, engine: EngineManifest, data: str | None = None
+) -> dict[str, Any]:
     """Return the manifest of a request: enough to run it again.
 
     `data` is the digest of the problem's data, if the caller has computed it already.
@@ -123,14 +125,20 @@ def _plug_in_code(problem: Problem) -> dict[str, str]:
         type(problem).__module__.partition(".")[0],
         getattr(problem, "kind", None) in PROBLEMS,
     )
-    return {"problem_code": code_digest(package)} if registered and package != "asyncqn" else {}
+    return (
+        {"problem_code": code_digest(package)}
+        if registered and package != "asyncqn"
+        else {}
+    )
 
 
 def read_with_manifest(folder: str | Path, kind: storage.Kind) -> storage.Document:
     """Read a document that contains a manifest, and rename the entries of version 0.3 or earlier."""
     document = storage.read_document(folder, kind)
     manifest = document.plain.get("manifest")
-    entries = [manifest, *manifest.get("segments", [])] if isinstance(manifest, dict) else []
+    entries = (
+        [manifest, *manifest.get("segments", [])] if isinstance(manifest, dict) else []
+    )
     for entry in entries:
         # Version 0.3 called a problem a potential.
         if isinstance(entry, dict) and "potential" in entry:
@@ -148,7 +156,9 @@ def rebuild_inputs(
     """Return the given inputs, or those rebuilt from the manifest; None where it does not describe them."""
     if algorithm is None:
         try:
-            algorithm = algorithm_from_json(manifest["algorithm"], allow_imports=allow_imports)
+            algorithm = algorithm_from_json(
+                manifest["algorithm"], allow_imports=allow_imports
+            )
         except BadInput as error:
             raise DamagedFile(f"{folder} cannot be used: {error}") from None
     if problem is None:
@@ -161,27 +171,48 @@ def _rebuilt(folder: str | Path, reference: Any, allow_imports: bool) -> Problem
     try:
         return rebuild(reference, allow_imports=allow_imports)
     # Parameters come from a file, so a constructor may fail in any of these ways.
-    except (BadInput, TypeError, ValueError, KeyError, OverflowError, MemoryError) as error:
+    except (
+        BadInput,
+        TypeError,
+        ValueError,
+        KeyError,
+        OverflowError,
+        MemoryError,
+    ) as error:
         if not isinstance(kind, str):
-            raise DamagedFile(f"{folder} cannot be used: the kind of its problem is {kind!r}.") from None
+            raise DamagedFile(
+                f"{folder} cannot be used: the kind of its problem is {kind!r}."
+            ) from None
         # The file itself is not at fault where the problem needs a package or a data set that is not here.
         elsewhere = kind not in PROBLEMS or "source" in reference
         if is_own(kind) or (isinstance(error, BadInput) and elsewhere):
             raise  # of a user's class, of a newer version, or of ratings that are not here
         words = " ".join(str(error).split())[:300]
-        raise DamagedFile(f"{folder} cannot be used: its problem cannot be rebuilt: {words}") from None
+        raise DamagedFile(
+            f"{folder} cannot be used: its problem cannot be rebuilt: {words}"
+        ) from None
 
 
 def request_again(
-    manifest: Mapping[str, Any], problem: Problem, algorithm: Algorithm, theta0: Array, **changes: Any
+    manifest: Mapping[str, Any],
+    problem: Problem,
+    algorithm: Algorithm,
+    theta0: Array,
+    **changes: Any,
 ) -> Request:
     """Return the request of a recorded run with `changes`; format 2 had no stopping rule."""
     try:
-        stopping = from_json(Stopping, manifest.get("stopping", {}), "the stopping rule")
+        stopping = from_json(
+            Stopping, manifest.get("stopping", {}), "the stopping rule"
+        )
     except BadInput as error:
         raise DamagedFile(f"the run cannot be used: {error}") from None
-    asked = {name: manifest.get(name) for name in ("commits", "seed", "evaluate", "keep")}
+    asked = {
+        name: manifest.get(name) for name in ("commits", "seed", "evaluate", "keep")
+    }
     # Absent in older files, which behaved as False.
     for name in ("every_version", "open_ended"):
         asked[name] = bool(manifest.get(name, False))
-    return Request(problem, algorithm, theta0, **{"stopping": stopping, **asked, **changes})
+    return Request(
+        problem, algorithm, theta0, **{"stopping": stopping, **asked, **changes}
+    )

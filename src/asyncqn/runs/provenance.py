@@ -22,7 +22,9 @@ def code_digest(package: str = "asyncqn") -> str:
     """
     root = Path(sys.modules[package].__file__ or "").resolve().parent
     digest = hashlib.sha256()
-    for name in sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py")):
+    for name in sorted(
+        path.relative_to(root).as_posix() for path in root.rglob("*.py")
+    ):
         content = (root / name).read_bytes().replace(b"\r\n", b"\n")
         # Name and length separate the files: moving bytes from one file to the next changes the digest.
         digest.update(f"{name}\0{len(content)}\0".encode())
@@ -55,6 +57,8 @@ def _processor() -> str:
     import numba
     from llvmlite import binding
 
-    name, features = (getattr(numba.config, f"CPU_{what}") for what in ("NAME", "FEATURES"))
+    name, features = (
+        getattr(numba.config, f"CPU_{what}") for what in ("NAME", "FEATURES")
+    )
     # LLVM's name of the processor: it decides the vector width, and thereby the order of sums.
     return f"{name or binding.get_host_cpu_name()}{f' with {features}' if features else ''}"

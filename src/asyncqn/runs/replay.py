@@ -33,7 +33,9 @@ from asyncqn.types import Algorithm, Problem
 def replay(
     run: Annotated[Run | Folder, parameter("A run, or the folder of a saved one")],
     problem: Annotated[Problem | None, parameter("None: rebuilt from the run")] = None,
-    algorithm: Annotated[Algorithm | None, parameter("None: rebuilt from the run")] = None,
+    algorithm: Annotated[
+        Algorithm | None, parameter("None: rebuilt from the run")
+    ] = None,
     *,
     allow_imports: AllowImports = False,
     earlier: Annotated[
@@ -41,7 +43,8 @@ def replay(
         parameter("Problem and algorithm of each segment before the last"),
     ] = (),
     keep: Annotated[
-        int | None, parameter("Commits between two stored iterates; None: as in the run", ge=1)
+        int | None,
+        parameter("Commits between two stored iterates; None: as in the run", ge=1),
     ] = None,
 ) -> Run:
     """Compute a recorded run again from its schedule, bit for bit.
@@ -84,15 +87,21 @@ def replay(
     recorded = (
         run
         if isinstance(run, Run)
-        else load_run(run, problem=problem, algorithm=algorithm, allow_imports=allow_imports)
+        else load_run(
+            run, problem=problem, algorithm=algorithm, allow_imports=allow_imports
+        )
     )
     # An explicit argument wins over what the run describes.
     problem = problem if problem is not None else recorded.problem
     algorithm = algorithm if algorithm is not None else recorded.algorithm
     if problem is None:
-        raise BadInput(needs_problem("run", "replay(run, problem=...)", recorded.manifest))
+        raise BadInput(
+            needs_problem("run", "replay(run, problem=...)", recorded.manifest)
+        )
     if algorithm is None:
-        raise BadInput(needs_algorithm("run", "replay(run, algorithm=...)", recorded.manifest))
+        raise BadInput(
+            needs_algorithm("run", "replay(run, algorithm=...)", recorded.manifest)
+        )
     require(
         int(problem.dim) == recorded.theta0.size,
         f"the run is of dimension {recorded.theta0.size} but the problem has dim = {problem.dim}: "
@@ -105,12 +114,16 @@ def replay(
         manifest,
         *(problem, algorithm, recorded.theta0),
         # A run that ended early is replayed up to its end and not up to what was asked for.
-        commits=manifest["commits"] if recorded.status is Outcome.COMPLETED else recorded.schedule.commits,
+        commits=manifest["commits"]
+        if recorded.status is Outcome.COMPLETED
+        else recorded.schedule.commits,
         keep=manifest.get("keep") if keep is None else keep,
     )
     # A run that was resumed with other inputs is replayed segment by segment, from theta0 on.
     segments = _segments(recorded, problem, algorithm, earlier, allow_imports)
-    again = run_schedule(request, recorded.schedule, engine=manifest["engine"], segments=segments)
+    again = run_schedule(
+        request, recorded.schedule, engine=manifest["engine"], segments=segments
+    )
     difference = first_difference(recorded, again)
     if difference is not None:
         raise ReplayMismatch(difference)
@@ -136,7 +149,9 @@ def needs_algorithm(what: str, call: str, manifest: dict[str, Any]) -> str:
     kind = manifest["algorithm"]["kind"]
     if is_own(kind):
         return f"the {what}'s algorithm is your own class {kind}: {_allow(call)}."
-    return f"the {what}'s algorithm ({kind}) is not one of asyncqn's: pass it as {call}."
+    return (
+        f"the {what}'s algorithm ({kind}) is not one of asyncqn's: pass it as {call}."
+    )
 
 
 def _allow(call: str) -> str:
@@ -159,19 +174,35 @@ def _segments(
         if p is None:
             # The same description may have come with other data; the counter `data` tells.
             same = entry["problem"] == last["problem"] and entry["data"] == last["data"]
-            p = problem if same else rebuild(entry["problem"]["reference"], allow_imports=allow_imports)
+            p = (
+                problem
+                if same
+                else rebuild(entry["problem"]["reference"], allow_imports=allow_imports)
+            )
         if a is None:
             same = entry["algorithm"] == last["algorithm"]
-            a = algorithm if same else algorithm_from_json(entry["algorithm"], allow_imports=allow_imports)
+            a = (
+                algorithm
+                if same
+                else algorithm_from_json(
+                    entry["algorithm"], allow_imports=allow_imports
+                )
+            )
         where = f"segment {i}, from commit {entry['from_commit']} on,"
         hint = "pass it in replay(run, earlier=[(problem, algorithm), ...])."
         if p is None:
             name = entry["problem"]["name"]
-            raise BadInput(f"the run does not say how to rebuild the problem of {where} ({name}): {hint}")
+            raise BadInput(
+                f"the run does not say how to rebuild the problem of {where} ({name}): {hint}"
+            )
         if a is None:
             kind = entry["algorithm"]["kind"]
-            raise BadInput(f"the algorithm of {where} ({kind}) is not one of asyncqn's: {hint}")
-        segments.append(Segment(p, a, entry["wire"], entry["from_commit"], entry["from_row"]))
+            raise BadInput(
+                f"the algorithm of {where} ({kind}) is not one of asyncqn's: {hint}"
+            )
+        segments.append(
+            Segment(p, a, entry["wire"], entry["from_commit"], entry["from_row"])
+        )
     return segments
 
 
@@ -182,7 +213,11 @@ def first_difference(recorded: Run, again: Run) -> str | None:
     n = min(a.size, b.size)
     # 32 bits may collide, so the final theta is compared as well.
     parted = np.flatnonzero(a[:n] != b[:n])
-    if not parted.size and a.size == b.size and recorded.theta.tobytes() == again.theta.tobytes():
+    if (
+        not parted.size
+        and a.size == b.size
+        and recorded.theta.tobytes() == again.theta.tobytes()
+    ):
         return None
     # Commits count from 1. With equal fingerprints only the reported point differs, which belongs to the
     # end.
@@ -200,7 +235,9 @@ def _cause(recorded: Run, again: Run) -> str:
         return "the problem holds other data than the recording: pass the data that were minimised"
     changed = []
     if "code" not in old:
-        changed.append("asyncqn's own code may have changed (the recording does not identify it)")
+        changed.append(
+            "asyncqn's own code may have changed (the recording does not identify it)"
+        )
     elif old["code"] != new["code"]:
         changed.append("asyncqn's own code changed")
     # A recording without this entry is not evidence of a change.
@@ -208,9 +245,15 @@ def _cause(recorded: Run, again: Run) -> str:
         changed.append("the code of the package that the problem comes from changed")
     before, now = old["versions"], new["versions"]
     changed += [
-        f"{name} {before.get(name)} is now {now[name]}" for name in now if before.get(name) != now[name]
+        f"{name} {before.get(name)} is now {now[name]}"
+        for name in now
+        if before.get(name) != now[name]
     ]
-    changed += [f"the {part} differs" for part in ("problem", "algorithm") if old[part] != new[part]]
+    changed += [
+        f"the {part} differs"
+        for part in ("problem", "algorithm")
+        if old[part] != new[part]
+    ]
     start, start_again = value_at_start(recorded.metrics), value_at_start(again.metrics)
     if start != start_again:
         changed.append(f"U at the start is {start_again!r} instead of {start!r}")

@@ -119,7 +119,9 @@ class Run:
             return math.nan
         # The manifest and not `problem`: a loaded run may have no problem.
         n_data = int(self.manifest["problem"]["n_data"])
-        return float(rows_computed(self.algorithm, self.schedule, n_data).sum()) / n_data
+        return (
+            float(rows_computed(self.algorithm, self.schedule, n_data).sum()) / n_data
+        )
 
     @property
     def grad_norm(self) -> float:
@@ -184,7 +186,9 @@ class Run:
         # Imported here, because these modules import this one.
         from asyncqn.runs.what_if import Change, changed
 
-        return changed(self, Change(fresh, without_worker, workers, cluster, algorithm, seed))
+        return changed(
+            self, Change(fresh, without_worker, workers, cluster, algorithm, seed)
+        )
 
     def plot(self) -> Figure:
         """Draw the run: its convergence, the staleness of its updates, and who computed when.
@@ -222,7 +226,11 @@ class Run:
             "commits": self.schedule.commits,
             "time": self.time,
             "fun": self.fun,
-            **{name: x for name in ("grad_norm", "passes") if math.isfinite(x := getattr(self, name))},
+            **{
+                name: x
+                for name in ("grad_norm", "passes")
+                if math.isfinite(x := getattr(self, name))
+            },
             "staleness_mean": float(staleness.mean()) if staleness.size else 0.0,
             **self.counters,
         }

@@ -32,13 +32,18 @@ def segments_after(
     segments: list[Entry] = list(before.get("segments") or [_entry(before, 0, 0, 0)])
     data = segments[-1]["data"] + bool(start.document.get("other data"))
     new = _entry(now, from_commit, from_row, data)
-    if any(new[part] != segments[-1][part] for part in ("problem", "algorithm", "wire", "data")):
+    if any(
+        new[part] != segments[-1][part]
+        for part in ("problem", "algorithm", "wire", "data")
+    ):
         segments.append(new)
     # A manifest without segments is one that older versions can read.
     return segments if len(segments) > 1 else []
 
 
-def _entry(manifest: Mapping[str, Any], from_commit: int, from_row: int | None, data: int) -> Entry:
+def _entry(
+    manifest: Mapping[str, Any], from_commit: int, from_row: int | None, data: int
+) -> Entry:
     """Return a segment; `data` counts how often the same description came with other data."""
     return {
         "from_commit": from_commit,
@@ -76,7 +81,13 @@ def differences(
         ]
     # The digest of a user's class may depend on scratch arrays, so only our own are compared.
     recorded = manifest.get("data")
-    if given is not None and not found and recorded and is_reliable(given) and data_digest(given) != recorded:
+    if (
+        given is not None
+        and not found
+        and recorded
+        and is_reliable(given)
+        and data_digest(given) != recorded
+    ):
         saved.document["other data"] = True
         found.append("the problem holds other data")
     start = value_at_start(Table(with_prefix("metrics.", saved.arrays)))
@@ -93,11 +104,17 @@ def differences(
 
 def value_at_start(metrics: Table) -> float | None:
     """Return U at theta0, or None if the run did not evaluate it."""
-    known = metrics.rows > 0 and {"commit", "fun"} <= set(metrics) and metrics["commit"][0] == 0
+    known = (
+        metrics.rows > 0
+        and {"commit", "fun"} <= set(metrics)
+        and metrics["commit"][0] == 0
+    )
     return float(metrics["fun"][0]) if known else None
 
 
-def check_change(saved: Saved, problem: Problem, algorithm: Algorithm, old: Algorithm | None) -> None:
+def check_change(
+    saved: Saved, problem: Problem, algorithm: Algorithm, old: Algorithm | None
+) -> None:
     """Raise `BadInput` for a change that would give the stored states another meaning."""
     manifest, theta0 = saved.document["manifest"], saved.arrays["theta0"]
     require(
@@ -107,7 +124,10 @@ def check_change(saved: Saved, problem: Problem, algorithm: Algorithm, old: Algo
     )
     said = extra(problem, "dtype")
     dtype = theta0.dtype if said is None else np.dtype(said)
-    require(dtype == theta0.dtype, f"a run in {theta0.dtype} cannot continue with a problem in {dtype}.")
+    require(
+        dtype == theta0.dtype,
+        f"a run in {theta0.dtype} cannot continue with a problem in {dtype}.",
+    )
     # An algorithm that cannot be rebuilt from the checkpoint is known by its name alone.
     if old is None:
         same = algorithm_to_json(algorithm)["kind"] == manifest["algorithm"]["kind"]
@@ -124,13 +144,17 @@ def check_change(saved: Saved, problem: Problem, algorithm: Algorithm, old: Algo
     for worker in saved.document["workers"]:
         misfit = misfit or _misfit(f"worker.{worker}", local, saved.arrays)
     if misfit:
-        raise BadInput(f"a run cannot continue with parameters that resize its states ({misfit}).")
+        raise BadInput(
+            f"a run cannot continue with parameters that resize its states ({misfit})."
+        )
 
 
 def _misfit(name: str, template: Any, arrays: Arrays) -> str:
     """Return a phrase about the first stored array that differs in shape or dtype, or an empty string."""
     if isinstance(template, tuple):
-        found = (_misfit(f"{name}.{i}", child, arrays) for i, child in enumerate(template))
+        found = (
+            _misfit(f"{name}.{i}", child, arrays) for i, child in enumerate(template)
+        )
         return next((words for words in found if words), "")
     if isinstance(template, np.ndarray) and name in arrays:
         stored = arrays[name]

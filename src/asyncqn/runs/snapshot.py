@@ -36,7 +36,9 @@ def save_master(master: Master) -> Saved:
     arrays = {**flatten("iterate", master.iterate), "theta0": master.theta0.copy()}
     if master.best is not None:
         best = master.best
-        arrays["best"] = np.array([best.value, best.fun, best.commit, best.rows_since], np.float64)
+        arrays["best"] = np.array(
+            [best.value, best.fun, best.commit, best.rows_since], np.float64
+        )
         if best.theta is not None:
             arrays["best_theta"] = best.theta.copy()
     # Every record of a log has the same fields; a metric that appears later starts a new log.
@@ -46,7 +48,10 @@ def save_master(master: Master) -> Saved:
 
     def metrics_between(start: int, stop: int) -> npt.NDArray[Any]:
         some = records[start:stop]
-        return np.array([tuple(r.get(n, math.nan) for n in columns.names or ()) for r in some], columns)
+        return np.array(
+            [tuple(r.get(n, math.nan) for n in columns.names or ()) for r in some],
+            columns,
+        )
 
     def fingerprints_between(start: int, stop: int) -> npt.NDArray[Any]:
         return np.array(fingerprints[start:stop], np.uint32).view(FINGERPRINT)
@@ -56,7 +61,10 @@ def save_master(master: Master) -> Saved:
         "metrics": Log(columns, len(records), metrics_between),
     }
     if master.kept is not None:
-        kept, row = cast(GrowingRows, master.kept), np.dtype([("theta", master.theta0.dtype.str)])
+        kept, row = (
+            cast(GrowingRows, master.kept),
+            np.dtype([("theta", master.theta0.dtype.str)]),
+        )
 
         def draws_between(start: int, stop: int) -> npt.NDArray[Any]:
             return kept.between(start, stop).view(row)
@@ -77,7 +85,9 @@ def _restore_kept(master: Master, saved: Saved) -> None:
         return
     rows = saved.arrays.get("draws", master.theta0[:0]).reshape(-1, master.theta0.size)
     if len(rows) != master.version // master.keep:
-        raise DamagedFile("the checkpoint is damaged: it lacks iterates that its run stores.")
+        raise DamagedFile(
+            "the checkpoint is damaged: it lacks iterates that its run stores."
+        )
     for row in rows:
         master.kept.append(row)
 
@@ -105,12 +115,25 @@ def _best(master: Master, saved: Saved) -> Best | None:
     theta = saved.arrays.get("best_theta")
     sound = row.shape == (4,) and bool(np.isfinite(row[2:]).all())
     if theta is not None:
-        sound = sound and theta.shape == master.theta0.shape and theta.dtype == master.theta0.dtype
+        sound = (
+            sound
+            and theta.shape == master.theta0.shape
+            and theta.dtype == master.theta0.dtype
+        )
     # row[2] is the commit of the best row; -1 means that no row was finite yet.
     if not sound or (rule.keep_best and row[2] >= 0 and theta is None):
-        raise DamagedFile("the checkpoint is damaged: it lacks the best row that Patience compares with.")
+        raise DamagedFile(
+            "the checkpoint is damaged: it lacks the best row that Patience compares with."
+        )
     value, fun, commit, rows_since = row.tolist()
-    return Best(rule, value, fun, int(commit), int(rows_since), None if theta is None else np.array(theta))
+    return Best(
+        rule,
+        value,
+        fun,
+        int(commit),
+        int(rows_since),
+        None if theta is None else np.array(theta),
+    )
 
 
 def save_loop(loop: Loop, manifest: dict[str, Any]) -> Saved:
@@ -125,7 +148,9 @@ def save_loop(loop: Loop, manifest: dict[str, Any]) -> Saved:
         workers={str(w): k for w, k in loop.steps.items()},
         pending=list(loop.pending),
         # A rejected update is None and has no arrays, so its row is listed here.
-        rejected_pending=[row for row, update in loop.pending.items() if update is None],
+        rejected_pending=[
+            row for row, update in loop.pending.items() if update is None
+        ],
     )
     return saved
 
@@ -137,12 +162,17 @@ def restore_loop(loop: Loop, saved: Saved) -> None:
     # A throw-away update gives the shape into which the stored ones are filled.
     sample = sample_update(algorithm, problem, theta0, loop.seed)
     workers = {
-        int(worker): (saved.tree(f"worker.{worker}", algorithm.init_worker(problem, theta0)), int(steps))
+        int(worker): (
+            saved.tree(f"worker.{worker}", algorithm.init_worker(problem, theta0)),
+            int(steps),
+        )
         for worker, steps in document["workers"].items()
     }
     rejected = document["rejected_pending"]
     pending = {
-        row: None if row in rejected else saved.tree(f"pending.{row}", sample, in_place=False)
+        row: None
+        if row in rejected
+        else saved.tree(f"pending.{row}", sample, in_place=False)
         for row in document["pending"]
     }
     loop.restore(LoopState(_master_state(master, saved), workers, pending))

@@ -42,7 +42,9 @@ def changed(run: Run, change: Change) -> Run:
         raise BadInput(needs_problem("run", "load_run(folder, problem=...)", manifest))
     algorithm = change.algorithm if change.algorithm is not None else run.algorithm
     if algorithm is None:
-        raise BadInput(needs_algorithm("run", "load_run(folder, algorithm=...)", manifest))
+        raise BadInput(
+            needs_algorithm("run", "load_run(folder, algorithm=...)", manifest)
+        )
     require(
         not manifest.get("segments"),
         "what_if needs a run with one algorithm and one problem, and this run was resumed with others.",
@@ -56,26 +58,45 @@ def changed(run: Run, change: Change) -> Run:
     # After a worker was removed, so that "fresh" refers to the commits that are left.
     if change.fresh:
         schedule = schedule.with_fresh_reads()
-    require(schedule.commits > 0, "no commit is left: all of them came from the worker that was left out.")
+    require(
+        schedule.commits > 0,
+        "no commit is left: all of them came from the worker that was left out.",
+    )
     commits = schedule.commits
-    request = request_again(manifest, run.problem, algorithm, run.theta0, commits=commits, seed=seed)
+    request = request_again(
+        manifest, run.problem, algorithm, run.theta0, commits=commits, seed=seed
+    )
     return run_schedule(request, schedule, engine=_engine(run, change, cluster))
 
 
 def _engine(run: Run, change: Change, cluster: Cluster | None) -> EngineManifest:
     """Return the manifest's entry for the engine: that of the run, and what was changed."""
-    asked = {name: value for name, value in change._asdict().items() if value not in (None, False)}
+    asked = {
+        name: value
+        for name, value in change._asdict().items()
+        if value not in (None, False)
+    }
     if change.algorithm is not None:
         asked["algorithm"] = type(change.algorithm).__name__
     if cluster is not None:
-        engine = {"kind": "simulator", "workers": cluster.workers, "cluster": to_json(cluster)}
+        engine = {
+            "kind": "simulator",
+            "workers": cluster.workers,
+            "cluster": to_json(cluster),
+        }
     else:
         # Measured times belong to the recorded run, not to this one.
-        engine = {name: value for name, value in run.manifest["engine"].items() if name != "measured"}
+        engine = {
+            name: value
+            for name, value in run.manifest["engine"].items()
+            if name != "measured"
+        }
     return {**engine, "what_if": to_json(asked)}
 
 
-def _schedule(run: Run, algorithm: Algorithm, change: Change, seed: int) -> tuple[Schedule, Cluster | None]:
+def _schedule(
+    run: Run, algorithm: Algorithm, change: Change, seed: int
+) -> tuple[Schedule, Cluster | None]:
     """Return the recorded schedule, or a simulated one with the cluster that it was simulated on."""
     cluster = change.cluster
     require(
@@ -90,7 +111,11 @@ def _schedule(run: Run, algorithm: Algorithm, change: Change, seed: int) -> tupl
         return run.schedule, None
     n_data = int(run.manifest["problem"]["n_data"])
     # Another algorithm gets the commits that were asked for: the recorded run may have converged early.
-    commits = run.manifest["commits"] if change.algorithm is not None else run.schedule.commits
+    commits = (
+        run.manifest["commits"]
+        if change.algorithm is not None
+        else run.schedule.commits
+    )
     # A cluster with `rows` gives an algorithm with larger batches longer times.
     stretched = stretched_to(cluster, algorithm, commits, n_data)
     return simulate(stretched, algorithm.stages, commits, seed), cluster
@@ -102,7 +127,8 @@ def _without(schedule: Schedule, algorithm: Algorithm, worker: int) -> Schedule:
         f"there is no worker {worker} in the run: its workers are numbered 0 to {schedule.workers - 1}.",
     )
     require(
-        len(algorithm.stages) == 1 and algorithm.stages[0].closes is not Closes.ALL_PARTS,
+        len(algorithm.stages) == 1
+        and algorithm.stages[0].closes is not Closes.ALL_PARTS,
         "a worker cannot be left out where every version needs all parts of the data, because another worker "
         "would have computed its parts: use what_if(workers=...), or a cluster in which it dies.",
     )

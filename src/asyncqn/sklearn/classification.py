@@ -92,11 +92,15 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
 
     def __init__(
         self,
-        C: Annotated[float, parameter("Inverse of the strength of the penalty", gt=0.0, infinite=True)] = 1.0,
+        C: Annotated[
+            float,
+            parameter("Inverse of the strength of the penalty", gt=0.0, infinite=True),
+        ] = 1.0,
         *,
         fit_intercept: FitIntercept = True,
         class_weight: Annotated[
-            Mapping[Any, float] | Literal["balanced"] | None, parameter("Weights of the classes")
+            Mapping[Any, float] | Literal["balanced"] | None,
+            parameter("Weights of the classes"),
         ] = None,
         tol: GradientTolerance = 1e-4,
         max_iter: MaxIter = 1000,
@@ -155,10 +159,14 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
         penalty = 0.0 if np.isinf(self.C) else 1.0 / self.C
         # With two classes one vector of coefficients determines both probabilities.
         model = TwoClasses if len(classes) == 2 else ManyClasses
-        problem = model(X, labels, penalty, weights=weights, intercept=self.fit_intercept)
+        problem = model(
+            X, labels, penalty, weights=weights, intercept=self.fit_intercept
+        )
         total = len(labels) if weights is None else float(weights.sum())
         # scikit-learn's `tol` refers to the mean loss, and U is a sum.
-        self.run_ = self._minimise(problem, self._start(classes, problem), self.tol * total)
+        self.run_ = self._minimise(
+            problem, self._start(classes, problem), self.tol * total
+        )
         self.classes_ = classes
         self._take(self.run_.theta.reshape(-1, problem._columns), X.shape[1])
         self.n_iter_ = np.array([self.run_.nit])
@@ -176,11 +184,19 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
 
     def _start(self, classes: Numbers, problem: LinearModel) -> Array | None:
         """Return the coefficients of the last fit for a warm start, if they fit the data."""
-        known = self.warm_start and hasattr(self, "coef_") and np.array_equal(self.classes_, classes)
+        known = (
+            self.warm_start
+            and hasattr(self, "coef_")
+            and np.array_equal(self.classes_, classes)
+        )
         if not known or self.coef_.shape[1] != problem.X.shape[1]:
             return None
         # theta has one row per class, the intercept behind the coefficients, as `_take` reads it.
-        parts = (self.coef_, self.intercept_[:, None]) if self.fit_intercept else (self.coef_,)
+        parts = (
+            (self.coef_, self.intercept_[:, None])
+            if self.fit_intercept
+            else (self.coef_,)
+        )
         return np.hstack(parts).reshape(-1).astype(problem.dtype)
 
     def _take(self, theta: Numbers, d: int) -> None:
@@ -205,7 +221,11 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
     def predict(self, X: Any) -> Numbers:
         """Return the most likely label of each row."""
         scores = self.decision_function(X)
-        chosen = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        chosen = (
+            (scores > 0.0).astype(np.intp)
+            if scores.ndim == 1
+            else scores.argmax(axis=1)
+        )
         labels: Numbers = self.classes_[chosen]
         return labels
 

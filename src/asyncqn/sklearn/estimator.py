@@ -12,7 +12,11 @@ from joblib import cpu_count
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
 
 from asyncqn.algorithms.defaults import TOLERANCE
 from asyncqn.cluster.cluster import Cluster
@@ -31,19 +35,38 @@ from asyncqn.types import Array, Engine
 Estimator = TypeVar("Estimator", bound="LinearEstimator")
 Numbers = npt.NDArray[Any]
 
-Penalty = Annotated[float, parameter("Strength of the penalty on the coefficients", ge=0.0)]
-FitIntercept = Annotated[bool, parameter("Whether to fit an intercept, which is not penalised")]
-GradientTolerance = Annotated[float, parameter("Size of the gradient at which a fit ends", gt=0.0)]
-MaxIter = Annotated[int | None, parameter("Largest number of versions; None: until convergence", ge=1)]
-WarmStart = Annotated[bool, parameter("Whether to start from the coefficients of the last fit")]
-Verbose = Annotated[int, parameter("Whether to print a line per evaluation, if positive", ge=0)]
+Penalty = Annotated[
+    float, parameter("Strength of the penalty on the coefficients", ge=0.0)
+]
+FitIntercept = Annotated[
+    bool, parameter("Whether to fit an intercept, which is not penalised")
+]
+GradientTolerance = Annotated[
+    float, parameter("Size of the gradient at which a fit ends", gt=0.0)
+]
+MaxIter = Annotated[
+    int | None, parameter("Largest number of versions; None: until convergence", ge=1)
+]
+WarmStart = Annotated[
+    bool, parameter("Whether to start from the coefficients of the last fit")
+]
+Verbose = Annotated[
+    int, parameter("Whether to print a line per evaluation, if positive", ge=0)
+]
 EngineOrNone = Annotated[
     Engine | None,
-    parameter("Where the workers run; None: threads", words="an engine, such as Threads(2), or None"),
+    parameter(
+        "Where the workers run; None: threads",
+        words="an engine, such as Threads(2), or None",
+    ),
 ]
 WorkersOrNone = Annotated[
     int | None,
-    parameter("Number of threads; None: one for small data, else one per processor", ge=1, le=1_000_000),
+    parameter(
+        "Number of threads; None: one for small data, else one per processor",
+        ge=1,
+        le=1_000_000,
+    ),
 ]
 
 _ENTRIES_PER_THREAD = 1_000_000
@@ -101,21 +124,37 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         """Return X, y and the weights as arrays, checked by scikit-learn, and store the feature names."""
         # scikit-learn's own validation gives its usual messages and sets `n_features_in_`.
         X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", **options
+            self,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            order="C",
+            **options,
         )
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            sample_weight = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
         return X, y, sample_weight
 
-    def _minimise(self, problem: LinearModel, theta0: Array | None, limit: float | None) -> Run:
+    def _minimise(
+        self, problem: LinearModel, theta0: Array | None, limit: float | None
+    ) -> Run:
         """Minimise until the norm of the gradient is at most `limit`; None: `tol` times the first norm."""
 
         def arrived(standing: Standing) -> str | None:
             most = self.tol * standing.first_grad_norm if limit is None else limit
-            return f"the gradient is {standing.grad_norm:.1e}." if standing.grad_norm <= most else None
+            return (
+                f"the gradient is {standing.grad_norm:.1e}."
+                if standing.grad_norm <= most
+                else None
+            )
 
         def tell(progress: Progress) -> None:
-            print(f"[{type(self).__name__}] iteration {progress.commit}, U = {progress.metrics['fun']:.8g}")
+            print(
+                f"[{type(self).__name__}] iteration {progress.commit}, U = {progress.metrics['fun']:.8g}"
+            )
 
         run = minimize(
             problem,
@@ -151,7 +190,10 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         if workers is None:
             X: Any = problem.X
             # Work per pass: entries that are stored, times the numbers that are predicted per row.
-            entries = int(np.size(X.data if isinstance(X, SparseRows) else X)) * problem._outputs
+            entries = (
+                int(np.size(X.data if isinstance(X, SparseRows) else X))
+                * problem._outputs
+            )
             # joblib's count respects processor affinity and the limits of containers; `os.cpu_count` does
             # not.
             workers = max(1, min(cpu_count(), entries // _ENTRIES_PER_THREAD))
@@ -164,5 +206,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         """Return X @ coef_.T + intercept_."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", reset=False)
-        scores: Numbers = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        scores: Numbers = (
+            safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        )
         return scores

@@ -78,7 +78,11 @@ class _Regressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
 
     def _start(self, problem: LinearModel) -> Array | None:
         """Return the coefficients of the last fit for a warm start, if they fit the data."""
-        if not (self.warm_start and hasattr(self, "coef_") and len(self.coef_) == problem.X.shape[1]):
+        if not (
+            self.warm_start
+            and hasattr(self, "coef_")
+            and len(self.coef_) == problem.X.shape[1]
+        ):
             return self._first(problem)
         intercept = [self.intercept_] if self.fit_intercept else []
         return np.array([*self.coef_, *intercept], problem.dtype)
@@ -163,7 +167,9 @@ class Ridge(_Regressor):
 
     def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
         # The factor 1/2 of residuals and penalty in `LeastSquares` does not move the minimum.
-        return LeastSquares(X, y, self.alpha, weights=weights, intercept=self.fit_intercept)
+        return LeastSquares(
+            X, y, self.alpha, weights=weights, intercept=self.fit_intercept
+        )
 
     def _limit(self, total: float) -> float | None:
         return None
@@ -257,7 +263,9 @@ class PoissonRegressor(_Regressor):
     def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
         total = len(y) if weights is None else float(weights.sum())
         # scikit-learn penalises the mean loss, and U is a sum.
-        return PoissonRegression(X, y, self.alpha * total, weights=weights, intercept=self.fit_intercept)
+        return PoissonRegression(
+            X, y, self.alpha * total, weights=weights, intercept=self.fit_intercept
+        )
 
     def _limit(self, total: float) -> float | None:
         return self.tol * total
@@ -266,7 +274,8 @@ class PoissonRegressor(_Regressor):
         """Return the intercept of a model without features, which keeps the first step from overflowing."""
         mean = float(np.average(problem.y, weights=problem.weights))
         require(
-            mean > 0.0 or not self.fit_intercept, "all counts are 0: the intercept would be minus infinity."
+            mean > 0.0 or not self.fit_intercept,
+            "all counts are 0: the intercept would be minus infinity.",
         )
         if not self.fit_intercept:
             return None
@@ -296,4 +305,6 @@ class PoissonRegressor(_Regressor):
         float
             1.0 for a perfect fit, 0.0 for a model that is no better than the mean.
         """
-        return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
+        return float(
+            d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1)
+        )

@@ -56,7 +56,10 @@ class Header(NamedTuple):
 
 
 def read_arrays(
-    file: IO[bytes], path: Path, schema: Mapping[str, Spec], sizes: dict[str, int] | None = None
+    file: IO[bytes],
+    path: Path,
+    schema: Mapping[str, Spec],
+    sizes: dict[str, int] | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """Read the arrays of an open archive, after all their headers fit the schema and each other.
 
@@ -73,11 +76,19 @@ def read_arrays(
             name = info.filename.removesuffix(".npy")
             # We store without compression and under names that end in .npy; a repeated name would hide an
             # array.
-            if info.compress_type != zipfile.ZIP_STORED or name in found or name == info.filename:
-                raise DamagedFile(f"{path} is damaged: {info.filename[:80]!r} was not written by asyncqn.")
+            if (
+                info.compress_type != zipfile.ZIP_STORED
+                or name in found
+                or name == info.filename
+            ):
+                raise DamagedFile(
+                    f"{path} is damaged: {info.filename[:80]!r} was not written by asyncqn."
+                )
             room -= info.file_size
             if room < 0:
-                raise DamagedFile(f"{path} is damaged: its arrays claim to be larger than the file.")
+                raise DamagedFile(
+                    f"{path} is damaged: its arrays claim to be larger than the file."
+                )
             member = members.enter_context(archive.open(info))
             header = read_header(member, info.file_size)
             _compare(path, name, header, schema, sizes)
@@ -85,11 +96,18 @@ def read_arrays(
         for name, spec in schema.items():
             if not (spec.optional or name.endswith("*") or name in found):
                 raise DamagedFile(f"{path} is damaged: the array {name!r} is missing.")
-        return {name: _read_numbers(member, header) for name, (member, header) in found.items()}
+        return {
+            name: _read_numbers(member, header)
+            for name, (member, header) in found.items()
+        }
 
 
 def map_array(
-    file: IO[bytes], path: Path, name: str, schema: Mapping[str, Spec], sizes: dict[str, int]
+    file: IO[bytes],
+    path: Path,
+    name: str,
+    schema: Mapping[str, Spec],
+    sizes: dict[str, int],
 ) -> npt.NDArray[Any]:
     """Return the array in an open file as a memory map, after its header fits."""
     header = read_header(file, os.fstat(file.fileno()).st_size)
@@ -105,11 +123,18 @@ def map_array(
 def read_header(stream: IO[bytes], length: int) -> Header:
     """Return the header of an array that fills the rest of a stream of this length exactly."""
     start = stream.read(10)
-    words = stream.read(int.from_bytes(start[8:], "little")) if start[:8] == b"\x93NUMPY\x01\x00" else b""
+    words = (
+        stream.read(int.from_bytes(start[8:], "little"))
+        if start[:8] == b"\x93NUMPY\x01\x00"
+        else b""
+    )
     usual = _USUAL_HEADER.fullmatch(words)
     if usual is not None:
         numbers = usual[2].decode().split(",")
-        dtype, shape = np.dtype(usual[1].decode()), tuple(int(size) for size in numbers if size.strip())
+        dtype, shape = (
+            np.dtype(usual[1].decode()),
+            tuple(int(size) for size in numbers if size.strip()),
+        )
         header = Header(dtype, shape)
     else:
         header = _unusual_header(stream, start + words)
@@ -131,10 +156,15 @@ def _unusual_header(stream: IO[bytes], begun: bytes) -> Header:
     """Parse a header, of which the first bytes have been read, with NumPy's own parser."""
     if begun[:8] == b"\x93NUMPY\x02\x00":
         begun += stream.read(2)
-        begun += stream.read(min(int.from_bytes(begun[8:12], "little"), _MAX_HEADER_BYTES))
+        begun += stream.read(
+            min(int.from_bytes(begun[8:12], "little"), _MAX_HEADER_BYTES)
+        )
     again = io.BytesIO(begun)
     version = np.lib.format.read_magic(again)
-    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }[version]
     shape, by_columns, dtype = read(again)
     return Header(dtype, shape, by_columns)
 
@@ -142,8 +172,14 @@ def _unusual_header(stream: IO[bytes], begun: bytes) -> Header:
 def _read_numbers(stream: IO[bytes], header: Header) -> npt.NDArray[Any]:
     """Read the numbers that follow a header."""
     # The size was compared with the file's length before, so this allocation is bounded.
-    array: npt.NDArray[Any] = np.empty(header.shape, header.dtype, "F" if header.by_columns else "C")
-    content = array.reshape(-1, order="A").view(np.uint8) if array.size else np.empty(0, np.uint8)
+    array: npt.NDArray[Any] = np.empty(
+        header.shape, header.dtype, "F" if header.by_columns else "C"
+    )
+    content = (
+        array.reshape(-1, order="A").view(np.uint8)
+        if array.size
+        else np.empty(0, np.uint8)
+    )
     for start in range(0, content.size, _BLOCK):
         block = np.frombuffer(stream.read(min(_BLOCK, content.size - start)), np.uint8)
         if block.size != content[start : start + _BLOCK].size:
@@ -153,19 +189,29 @@ def _read_numbers(stream: IO[bytes], header: Header) -> npt.NDArray[Any]:
 
 
 def _compare(
-    path: Path, name: str, header: Header, schema: Mapping[str, Spec], sizes: dict[str, int]
+    path: Path,
+    name: str,
+    header: Header,
+    schema: Mapping[str, Spec],
+    sizes: dict[str, int],
 ) -> None:
     # An exact name wins over a family.
-    family = next((n for n in schema if n.endswith("*") and name.startswith(n[:-1])), None)
+    family = next(
+        (n for n in schema if n.endswith("*") and name.startswith(n[:-1])), None
+    )
     spec = schema.get(name) or (schema[family] if family is not None else None)
     if spec is None:
-        raise DamagedFile(f"{path} is damaged: it holds an unknown array {name[:80]!r}.")
+        raise DamagedFile(
+            f"{path} is damaged: it holds an unknown array {name[:80]!r}."
+        )
     fits = header.dtype.str in spec.dtypes or header.dtype.kind in spec.dtypes
     if fits and spec.shape is not None:
         fits = len(header.shape) == len(spec.shape)
         # The first array with a word fixes its size; all later ones must agree.
         for word, size in zip(spec.shape, header.shape):
-            fits &= size == (sizes.setdefault(word, size) if isinstance(word, str) else word)
+            fits &= size == (
+                sizes.setdefault(word, size) if isinstance(word, str) else word
+            )
     if not fits:
         raise DamagedFile(
             f"{path} is damaged: its arrays do not fit together ({name[:80]!r} is {header.dtype} of shape "

@@ -18,7 +18,9 @@ IN_MEMORY = 1 << 28
 class GrowingRows:
     """A table of `width` columns; its file has no name, so nothing is left behind however a run ends."""
 
-    def __init__(self, width: int, dtype: npt.DTypeLike, in_memory: int = IN_MEMORY) -> None:
+    def __init__(
+        self, width: int, dtype: npt.DTypeLike, in_memory: int = IN_MEMORY
+    ) -> None:
         # Also after the switch to a file: it holds dtype and width.
         self._rows = np.empty((0, width), dtype)
         self._count, self._most = 0, in_memory
@@ -43,7 +45,9 @@ class GrowingRows:
         else:
             # Doubling makes the cost of an append constant on average.
             if self._count == len(self._rows):
-                self._rows = np.resize(self._rows, (max(16, 2 * self._count), self._rows.shape[1]))
+                self._rows = np.resize(
+                    self._rows, (max(16, 2 * self._count), self._rows.shape[1])
+                )
             self._rows[self._count] = row
         self._count += 1
 
@@ -57,7 +61,10 @@ class GrowingRows:
 
     def between(self, start: int, stop: int) -> npt.NDArray[Any]:
         """Return numbers `start` to `stop` of all rows, concatenated, as a copy."""
-        rows, file = self._rows, self._file  # in this order, because another thread may append in between
+        rows, file = (
+            self._rows,
+            self._file,
+        )  # in this order, because another thread may append in between
         if file is None:
             return rows.reshape(-1)[start:stop].copy()
         file.flush()

@@ -32,7 +32,9 @@ class NoLocks(Exception):
 def _lock(handle: int, *, shared: bool = False) -> bool:
     """Try to lock an open file or folder; return whether it worked.  Raises `NoLocks`."""
     try:
-        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(
+            handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
+        )
     except BlockingIOError:
         return False
     except OSError as error:
@@ -107,8 +109,15 @@ class FolderLock:
                 )
             # A file of the user's that happens to be called `lock` must not be overwritten.
             if content and not content.startswith(b'{"pid"'):
-                raise DamagedFile(f"{path} was not written by asyncqn: choose another folder.")
-            about = {"pid": os.getpid(), "host": socket.gethostname(), "run": self.run, "since": time.time()}
+                raise DamagedFile(
+                    f"{path} was not written by asyncqn: choose another folder."
+                )
+            about = {
+                "pid": os.getpid(),
+                "host": socket.gethostname(),
+                "run": self.run,
+                "since": time.time(),
+            }
             os.ftruncate(handle, 0)
             os.pwrite(handle, json.dumps(about).encode(), 0)
         except BaseException:
@@ -124,7 +133,9 @@ class FolderLock:
         try:
             with suppress(OSError):
                 os.ftruncate(handle, 0)
-                fcntl.flock(handle, fcntl.LOCK_UN)  # a forked process may share the handle
+                fcntl.flock(
+                    handle, fcntl.LOCK_UN
+                )  # a forked process may share the handle
         finally:
             os.close(handle)
 
@@ -138,9 +149,12 @@ def _owner(content: bytes) -> str:
     try:
         about = json.loads(content)
         # In local time, for the person who reads the message.
-        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(about["since"])))
+        since = time.strftime(
+            "%Y-%m-%d %H:%M:%S", time.localtime(float(about["since"]))
+        )
         host, run = (
-            "".join(c if c.isprintable() else "?" for c in str(about[key])[:80]) for key in ("host", "run")
+            "".join(c if c.isprintable() else "?" for c in str(about[key])[:80])
+            for key in ("host", "run")
         )
         return f"process {int(about['pid'])} on {host} (run {run}, since {since})"
     except (ValueError, LookupError, TypeError, OverflowError, OSError):

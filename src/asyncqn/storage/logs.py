@@ -60,14 +60,22 @@ class LogFile:
     def extended(self, folder: Path, log: Log) -> LogFile:
         """Append the records of `log` beyond this length; return the longer log and leave this one
         unchanged."""
-        new = np.ascontiguousarray(log.between(self.records, log.length), self.dtype).tobytes()
-        path, place, rest = folder / self.name, self.records * self.dtype.itemsize, memoryview(new)
+        new = np.ascontiguousarray(
+            log.between(self.records, log.length), self.dtype
+        ).tobytes()
+        path, place, rest = (
+            folder / self.name,
+            self.records * self.dtype.itemsize,
+            memoryview(new),
+        )
         # A new log is created exclusively, so that nobody can plant a file of that name.
         fresh = self.records == 0
         handle = own_handle(path, os.O_RDWR | (os.O_CREAT | os.O_EXCL if fresh else 0))
         try:
             if os.fstat(handle).st_size < place:
-                raise DamagedFile(f"{path} is damaged: it is shorter than what was written to it.")
+                raise DamagedFile(
+                    f"{path} is damaged: it is shorter than what was written to it."
+                )
             # `pwrite` may write less than it was given.
             while rest:
                 written = os.pwrite(handle, rest, place)
@@ -99,17 +107,26 @@ def read_log(folder: Path, entry: LogEntry) -> tuple[npt.NDArray[Any], LogFile]:
         # A name from a file must not lead out of the folder, and a dtype must not contain objects.
         path.name != entry.name
         or LOG_NAME.fullmatch(path.name) is None
-        or any(dtype[name].str not in ("<i4", "<u4", "<f4", "<f8", "<i8") for name in dtype.names or ())
+        or any(
+            dtype[name].str not in ("<i4", "<u4", "<f4", "<f8", "<i8")
+            for name in dtype.names or ()
+        )
     ):
-        raise DamagedFile(f"{folder} is damaged: the log {entry.name[:80]!r} was not written by asyncqn.")
+        raise DamagedFile(
+            f"{folder} is damaged: the log {entry.name[:80]!r} was not written by asyncqn."
+        )
     length = entry.records * dtype.itemsize
     with open_own(path) as file:
         if entry.records < 0 or length > os.fstat(file.fileno()).st_size:
-            raise DamagedFile(f"{path} is damaged: it is shorter than its checkpoint states.")
+            raise DamagedFile(
+                f"{path} is damaged: it is shorter than its checkpoint states."
+            )
         require_memory(path, length)
         content = file.read(length)
     # Kept as an object: appends continue it without reading the log again.
     digest = hashlib.sha256(content)
     if digest.hexdigest() != entry.sha256:
         raise DamagedFile(f"{path} is damaged: it does not match its checksum.")
-    return np.frombuffer(content, dtype), LogFile(entry.name, dtype, entry.records, digest)
+    return np.frombuffer(content, dtype), LogFile(
+        entry.name, dtype, entry.records, digest
+    )

@@ -35,7 +35,9 @@ _FILE_TYPES = {
 }
 
 
-def open_input(path: str | os.PathLike[str], limit: int | None = None) -> BufferedReader:
+def open_input(
+    path: str | os.PathLike[str], limit: int | None = None
+) -> BufferedReader:
     """Open a file that a user named, for reading.
 
     Parameters
@@ -85,7 +87,9 @@ def check_output(path: str | os.PathLike[str]) -> None:
     except (OSError, ValueError):
         return
     if not stat.S_ISREG(status.st_mode):
-        raise BadInput(f"{_short(path)} is {_file_type(status)}: name a regular file to write to.")
+        raise BadInput(
+            f"{_short(path)} is {_file_type(status)}: name a regular file to write to."
+        )
 
 
 def open_append(path: str | os.PathLike[str]) -> TextIOWrapper:
@@ -115,7 +119,9 @@ def read_own(path: Path, limit: int, folder: int | None = None) -> bytes:
     """Return the content of a file inside a folder of ours, which has at most `limit` bytes."""
     with open_own(path, folder) as file:
         if os.fstat(file.fileno()).st_size > limit:
-            raise DamagedFile(f"{_short(path)} is damaged: it is longer than any such file of asyncqn.")
+            raise DamagedFile(
+                f"{_short(path)} is damaged: it is longer than any such file of asyncqn."
+            )
         return file.read(limit)
 
 
@@ -129,7 +135,10 @@ def own_handle(path: Path, flags: int, folder: int | None = None) -> int:
     # O_EXCL fails on anything that exists, so there is nothing to examine.
     if not flags & os.O_EXCL:
         try:
-            _require_own(path, os.lstat(name) if folder is None else os.lstat(name, dir_fd=folder))
+            _require_own(
+                path,
+                os.lstat(name) if folder is None else os.lstat(name, dir_fd=folder),
+            )
         except FileNotFoundError:
             if not flags & os.O_CREAT:
                 raise
@@ -174,7 +183,11 @@ def _open_inside(outer: int, path: Path) -> int:
         if not stat.S_ISDIR(status.st_mode):
             raise _planted(path, _file_type(status), "folder") from None
     # O_NOFOLLOW: the name may have been replaced by a link since `lstat`.
-    inner = os.open(path.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=outer)
+    inner = os.open(
+        path.name,
+        os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC,
+        dir_fd=outer,
+    )
     os.close(outer)
     return inner
 
@@ -202,27 +215,41 @@ def require_memory(path: Path, size: int) -> None:
     # A damaged header may claim any size, and reading it would exhaust the memory before any error.
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if size > memory:
-        raise DamagedFile(f"{_short(path)} holds {size:,} bytes, more than this machine has memory.")
+        raise DamagedFile(
+            f"{_short(path)} holds {size:,} bytes, more than this machine has memory."
+        )
 
 
 def _require_regular_input(
     path: str | os.PathLike[str], status: os.stat_result, limit: int | None = None
 ) -> None:
     if not stat.S_ISREG(status.st_mode):
-        pipe = ", to which you have saved the output of the pipe" if stat.S_ISFIFO(status.st_mode) else ""
-        raise BadInput(f"{_short(path)} is {_file_type(status)}: name a regular file{pipe}.")
+        pipe = (
+            ", to which you have saved the output of the pipe"
+            if stat.S_ISFIFO(status.st_mode)
+            else ""
+        )
+        raise BadInput(
+            f"{_short(path)} is {_file_type(status)}: name a regular file{pipe}."
+        )
     if limit is not None and status.st_size > limit:
-        raise BadInput(f"{_short(path)} has {status.st_size:,} bytes, but at most {limit:,} are allowed.")
+        raise BadInput(
+            f"{_short(path)} has {status.st_size:,} bytes, but at most {limit:,} are allowed."
+        )
 
 
 def _require_own(path: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise _planted(path, _file_type(status))
-    if status.st_nlink > 1:  # 0 is possible: a writer may have replaced the file since it was opened
+    if (
+        status.st_nlink > 1
+    ):  # 0 is possible: a writer may have replaced the file since it was opened
         raise _planted(path, "a hard link, which has another name elsewhere")
 
 
-def _planted(path: Path, what: str, wanted: str = "regular file of its own") -> DamagedFile:
+def _planted(
+    path: Path, what: str, wanted: str = "regular file of its own"
+) -> DamagedFile:
     return DamagedFile(
         f"{_short(path)} is {what}, where asyncqn keeps a {wanted}: remove it, or use another folder."
     )

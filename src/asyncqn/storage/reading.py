@@ -25,7 +25,14 @@ import numpy.typing as npt
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
 from asyncqn.storage.arrays import Spec, map_array, read_arrays
 from asyncqn.storage.opening import open_own, read_own, require_memory
-from asyncqn.storage.writing import LONGEST_DOCUMENT, FileEntry, Kind, check_of, crc32_of, sha256_of
+from asyncqn.storage.writing import (
+    LONGEST_DOCUMENT,
+    FileEntry,
+    Kind,
+    check_of,
+    crc32_of,
+    sha256_of,
+)
 
 Schema = TypeVar("Schema")
 Stored = TypeVar("Stored")
@@ -34,8 +41,24 @@ _MAX_ATTEMPTS = 20
 that loses this often shows a defect."""
 
 _DAMAGE = (
-    *(LookupError, ValueError, TypeError, AttributeError, ArithmeticError, OSError, EOFError, SyntaxError),
-    *(RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error, struct.error, msgspec.MsgspecError),
+    *(
+        LookupError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        OSError,
+        EOFError,
+        SyntaxError,
+    ),
+    *(
+        RuntimeError,
+        MemoryError,
+        zipfile.BadZipFile,
+        zlib.error,
+        struct.error,
+        msgspec.MsgspecError,
+    ),
     tokenize.TokenError,
 )
 """The errors of the decoders on altered content.  RuntimeError: too deeply nested, or encrypted.  TokenError:
@@ -56,22 +79,33 @@ class Document:
     ) -> dict[str, npt.NDArray[Any]]:
         """Return the arrays of the archive with this plain name; see `arrays.read_arrays`."""
         with self._open(name, verify=True) as file:
-            require_memory(self.folder / self.files[name].name, os.fstat(file.fileno()).st_size)
+            require_memory(
+                self.folder / self.files[name].name, os.fstat(file.fileno()).st_size
+            )
             return read_arrays(file, self.folder / self.files[name].name, schema, sizes)
 
     def mapped(
-        self, name: str, array: str, schema: Mapping[str, Spec], sizes: dict[str, int], verify: bool = True
+        self,
+        name: str,
+        array: str,
+        schema: Mapping[str, Spec],
+        sizes: dict[str, int],
+        verify: bool = True,
     ) -> npt.NDArray[Any]:
         """Return the array in the file of this plain name as a memory map; `array` is its name in the
         schema."""
         with self._open(name, verify) as file:
-            return map_array(file, self.folder / self.files[name].name, array, schema, sizes)
+            return map_array(
+                file, self.folder / self.files[name].name, array, schema, sizes
+            )
 
     def _open(self, name: str, verify: bool) -> BufferedReader:
         """Open the data file of this plain name after comparing its length and, with `verify`, its
         checksum."""
         if name not in self.files:
-            raise DamagedFile(f"{self.folder} is damaged: its {self.kind.document} names no {name}.")
+            raise DamagedFile(
+                f"{self.folder} is damaged: its {self.kind.document} names no {name}."
+            )
         entry = self.files[name]
         try:
             file = open_own(self.folder / entry.name)
@@ -83,7 +117,11 @@ class Document:
             # -1: formats before the newest did not store the length.
             same = entry.bytes in (-1, os.fstat(file.fileno()).st_size)
             if same and verify:
-                same = sha256_of(file) == entry.sha256 if entry.sha256 else crc32_of(file) == entry.crc32
+                same = (
+                    sha256_of(file) == entry.sha256
+                    if entry.sha256
+                    else crc32_of(file) == entry.crc32
+                )
             if not same:
                 raise DamagedFile(
                     f"{self.folder} is damaged: {entry.name} does not match its checksum in "
@@ -101,7 +139,9 @@ class Document:
 
 
 def read_settled(
-    look: Callable[[], object], read: Callable[[], Stored], sound: Callable[[Stored], bool] = lambda _: True
+    look: Callable[[], object],
+    read: Callable[[], Stored],
+    sound: Callable[[Stored], bool] = lambda _: True,
 ) -> Stored:
     """Read something that another process may be replacing at the same time.
 
@@ -152,7 +192,10 @@ def telling_damage(place: str | Path, kind: Kind) -> Iterator[None]:
         raise BadInput(f"{place} cannot be read: {error.strerror}.") from None
     except _DAMAGE as error:
         # Decoders write several sentences over several lines; a user gets the first one.
-        text = " ".join(str(error).split()).split(". ")[0].rstrip(".") or type(error).__name__
+        text = (
+            " ".join(str(error).split()).split(". ")[0].rstrip(".")
+            or type(error).__name__
+        )
         raise DamagedFile(
             f"{place} is damaged or not a {kind.what} of asyncqn ({text[:200]}){kind.advice}."
         ) from None
@@ -162,7 +205,9 @@ def decode(path: Path) -> dict[str, Any]:
     """Return a JSON document of bounded length, which must be an object."""
     plain = msgspec.json.decode(read_own(path, LONGEST_DOCUMENT))
     if not isinstance(plain, dict):
-        raise DamagedFile(f"{path} was not written by asyncqn: it is not a JSON object.")
+        raise DamagedFile(
+            f"{path} was not written by asyncqn: it is not a JSON object."
+        )
     return plain
 
 
@@ -174,13 +219,19 @@ def read_document(folder: str | Path, kind: Kind) -> Document:
     folder = Path(folder)
     # `lexists`: a dangling link is examined below, and refused with its own sentence.
     if not os.path.lexists(folder / kind.document):
-        missing = "it is a file, not a folder" if os.path.isfile(folder) else "there is no such folder"
+        missing = (
+            "it is a file, not a folder"
+            if os.path.isfile(folder)
+            else "there is no such folder"
+        )
         why = f"it has no {kind.document}" if os.path.isdir(folder) else missing
         raise BadInput(f"{folder} is not a saved {kind.what}: {why}.")
     with telling_damage(folder, kind):
         plain = decode(folder / kind.document)
         if plain.get("kind") != kind.name:
-            raise DamagedFile(f"{folder} is not a {kind.what}: its {kind.document} has another kind.")
+            raise DamagedFile(
+                f"{folder} is not a {kind.what}: its {kind.document} has another kind."
+            )
         # A newer format is refused: reading it half would be worse than not at all.
         number = plain.get("format")
         if type(number) is not int or not 1 <= number <= kind.format:
@@ -189,7 +240,9 @@ def read_document(folder: str | Path, kind: Kind) -> Document:
                 f"{kind.format}: use the version that wrote it."
             )
         if ("check" in plain or number > 1) and check_of(plain) != plain.get("check"):
-            raise DamagedFile(f"{folder} is damaged: {kind.document} was altered{kind.advice}.")
+            raise DamagedFile(
+                f"{folder} is damaged: {kind.document} was altered{kind.advice}."
+            )
         if "files" not in plain and number < kind.format:
             files = {kind.files[0]: FileEntry(kind.files[0], -1, str(plain["sha256"]))}
         else:
@@ -197,5 +250,7 @@ def read_document(folder: str | Path, kind: Kind) -> Document:
             for name, entry in files.items():
                 # A name from a file must not lead out of the folder, so only our own patterns are accepted.
                 if name not in kind.files or kind.plain_name(entry.name) != name:
-                    raise DamagedFile(f"{folder} is damaged: it names the unknown file {entry.name[:80]!r}.")
+                    raise DamagedFile(
+                        f"{folder} is damaged: it names the unknown file {entry.name[:80]!r}."
+                    )
         return Document(folder, kind, plain, files)

@@ -26,7 +26,11 @@ def to_json(value: Any) -> Any:
     if hasattr(type(value), "__json__"):  # the class defines its own plain data
         return value.__json__()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+        return {
+            f.name: to_json(getattr(value, f.name))
+            for f in dataclasses.fields(value)
+            if f.init
+        }
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -70,7 +74,9 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str, np.number))
 
 
-def make_own(kind: str, parameters: Mapping[str, Any], what: str, allow_imports: bool) -> Any:
+def make_own(
+    kind: str, parameters: Mapping[str, Any], what: str, allow_imports: bool
+) -> Any:
     """Import "module:Class" and build one from JSON data; raise `BadInput` unless imports are allowed."""
     if not allow_imports:
         raise BadInput(

@@ -33,7 +33,14 @@ import numpy.typing as npt
 
 from asyncqn.errors import AsyncqnError, BadInput
 from asyncqn.storage.locks import sole_writer
-from asyncqn.storage.opening import check_output, open_folder, open_own, own_handle, read_own, require_own
+from asyncqn.storage.opening import (
+    check_output,
+    open_folder,
+    open_own,
+    own_handle,
+    read_own,
+    require_own,
+)
 
 Write = Callable[[IO[bytes]], Any]
 LONGEST_DOCUMENT = 1 << 28
@@ -170,8 +177,12 @@ def check_folder(folder: str | Path, kind: Kind) -> None:
     except OSError:
         names = ["no folder"]
     # A folder with only leftovers of a killed writer is ours; any foreign file means that it is not.
-    if kind.document not in names and any(kind.plain_name(name) is None for name in names):
-        raise BadInput(f"{folder} exists and is not a {kind.what}: choose another folder, or empty it.")
+    if kind.document not in names and any(
+        kind.plain_name(name) is None for name in names
+    ):
+        raise BadInput(
+            f"{folder} exists and is not a {kind.what}: choose another folder, or empty it."
+        )
     require_own(Path(folder) / kind.document)
 
 
@@ -203,7 +214,9 @@ def write_folder(
                 check_folder(place, kind)
                 try:
                     with sole_writer(handle, place) as sole:
-                        _write_version(place, handle, sole, kind, token, document, files)
+                        _write_version(
+                            place, handle, sole, kind, token, document, files
+                        )
                 except BaseException:
                     _undo(place, handle, kind, token)
                     raise
@@ -228,7 +241,9 @@ def _write_version(
         path = place / _unique_name(plain, token)
         _fill(path, folder, write)
         with open_own(path, folder) as file:
-            entries[plain] = msgspec.to_builtins(FileEntry.of(file, path.name, kind.checksum))
+            entries[plain] = msgspec.to_builtins(
+                FileEntry.of(file, path.name, kind.checksum)
+            )
     sealed = {**document, "kind": kind.name, "format": kind.format, "files": entries}
     sealed["check"] = check_of(sealed)
     scratch = _unique_name(kind.document, token)
@@ -240,7 +255,9 @@ def _write_version(
     force_folder(folder)
     for name in os.listdir(folder):
         # Files that the old document named go; leftovers of killed writers go only if we alone write here.
-        if _plain_name(name)[1] != token and (name in superseded or (sole and kind.plain_name(name))):
+        if _plain_name(name)[1] != token and (
+            name in superseded or (sole and kind.plain_name(name))
+        ):
             with suppress(OSError):
                 os.unlink(name, dir_fd=folder)
 
@@ -327,7 +344,15 @@ def _named(place: Path, folder: int, kind: Kind) -> set[str]:
             return set(kind.files)
         names = {entry["name"] for entry in document["files"].values()}
     # An unreadable document names nothing, so that nothing is removed for its sake.
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, AsyncqnError):
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        AsyncqnError,
+    ):
         return set()
     return {name for name in names if isinstance(name, str) and kind.plain_name(name)}
 

@@ -46,7 +46,11 @@ def axis_of(curves: Sequence[Floats]) -> Axis | None:
         return None
     seen = np.concatenate(finite)
     # The largest start, so that every curve's beginning is visible.
-    start, low, high = max(float(curve[0]) for curve in finite), float(seen.min()), float(seen.max())
+    start, low, high = (
+        max(float(curve[0]) for curve in finite),
+        float(seen.min()),
+        float(seen.max()),
+    )
     positive = seen[seen > 0]
     if start > 0 and low >= -ROUNDING * start and positive.size:
         # Runs may rise a little before they fall, which should stay visible; a divergence should not.

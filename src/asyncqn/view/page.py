@@ -39,10 +39,16 @@ def write_page(path: str | Path, runs: Mapping[str, Seen]) -> Path:
 def page(runs: Mapping[str, Seen]) -> str:
     """Return the page as text."""
     colors = _colors(runs)
-    document = [{**_run(label, run), "color": colors[label]} for label, run in runs.items()]
+    document = [
+        {**_run(label, run), "color": colors[label]} for label, run in runs.items()
+    ]
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
     # "<" could close the script element; the other two are line ends to JavaScript, but not to JSON.
-    safe = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    safe = (
+        text.replace("<", "\\u003c")
+        .replace("\u2028", "\\u2028")
+        .replace("\u2029", "\\u2029")
+    )
     title = escape(f"{', '.join(runs)} - asyncqn")
     template = files("asyncqn.view").joinpath("page.html").read_text("utf-8")
     # The data are replaced last: a title that contains "@DATA@" would otherwise receive them twice.
@@ -73,7 +79,9 @@ def _run(label: str, run: Seen) -> dict[str, Any]:
     group = max(1, math.ceil(schedule.workers / MAX_TABLE_LINES))
     lines = math.ceil(schedule.workers / group)
     names = [
-        str(i) if group == 1 else f"{i * group}-{min((i + 1) * group, schedule.workers) - 1}"
+        str(i)
+        if group == 1
+        else f"{i * group}-{min((i + 1) * group, schedule.workers) - 1}"
         for i in range(lines)
     ]
     return {
@@ -90,7 +98,9 @@ def _run(label: str, run: Seen) -> dict[str, Any]:
         "staleness": _staleness(schedule, group, lines),
         "waiting": _waiting(schedule, group, lines),
         "groups": names,
-        "versions": ", ".join(f"{name} {version}" for name, version in made["versions"].items()),
+        "versions": ", ".join(
+            f"{name} {version}" for name, version in made["versions"].items()
+        ),
     }
 
 
@@ -103,10 +113,15 @@ def _facts(run: Seen) -> dict[str, str]:
     """Return the facts at the head of the page, by label."""
     made, stale = run.manifest, run.schedule.staleness
     parameters = made["algorithm"]["parameters"] or {}
-    shown = ", ".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in parameters.items())
+    shown = ", ".join(
+        f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}"
+        for k, v in parameters.items()
+    )
     facts = {
         "problem": _problem(run),
-        "algorithm": f"{made['algorithm']['kind']}: {shown}" if shown else made["algorithm"]["kind"],
+        "algorithm": f"{made['algorithm']['kind']}: {shown}"
+        if shown
+        else made["algorithm"]["kind"],
         "engine": f"{made['engine'].get('kind')}, {run.schedule.workers} workers, seed {made['seed']}",
         "commits": f"{run.schedule.commits:,}, and {run.schedule.dropped:,} updates dropped",
         "objective": f"{run.fun:.6g}",
@@ -137,7 +152,11 @@ def _timeline(schedule: Schedule, born: Mapping[int, float]) -> dict[str, Any]:
         "end": time[-1] if rows else 0.0,
         "opening": time[opening - 1] if rows else 0.0,
         "note": "Scroll or pinch to zoom, drag to move, point at a box to read it."
-        + (f" The first {rows:,} of {len(schedule):,} computations." if len(schedule) > rows else ""),
+        + (
+            f" The first {rows:,} of {len(schedule):,} computations."
+            if len(schedule) > rows
+            else ""
+        ),
     }
 
 
@@ -146,7 +165,9 @@ def _staleness(schedule: Schedule, group: int, lines: int) -> dict[str, Any]:
     kept = schedule.commit != DROPPED
     stale, line = schedule.staleness.astype(np.int64), schedule.worker[kept] // group
     # Powers of two: staleness spans orders of magnitude, and its small values matter most.
-    place = np.where(stale > 0, np.floor(np.log2(np.maximum(stale, 1))).astype(np.int64) + 1, 0)
+    place = np.where(
+        stale > 0, np.floor(np.log2(np.maximum(stale, 1))).astype(np.int64) + 1, 0
+    )
     columns = int(place.max(initial=0)) + 1
     table = np.zeros((lines, columns), np.int64)
     # `np.add.at` counts repeated places; `table[line, place] += 1` would count each once.
@@ -158,12 +179,16 @@ def _staleness(schedule: Schedule, group: int, lines: int) -> dict[str, Any]:
 def _waiting(schedule: Schedule, group: int, lines: int) -> dict[str, Any]:
     """Return a table by worker: in rounds, whom it waited for; otherwise, whose commits made it stale."""
     kept = schedule.commit != DROPPED
-    worker, commit, read = (a[kept] for a in (schedule.worker, schedule.commit, schedule.read))
+    worker, commit, read = (
+        a[kept] for a in (schedule.worker, schedule.commit, schedule.read)
+    )
     table = np.zeros((lines, lines), np.int64)
     # Several updates per commit: then the question is who was waited for.
     rounds = bool(commit.size) and commit.size > schedule.commits
     if rounds:
-        last = worker[np.searchsorted(commit, commit, "right") - 1]  # rows are in order of commits
+        last = worker[
+            np.searchsorted(commit, commit, "right") - 1
+        ]  # rows are in order of commits
         early = worker != last
         np.add.at(table, (worker[early] // group, last[early] // group), 1)
     elif commit.size:

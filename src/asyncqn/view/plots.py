@@ -73,9 +73,13 @@ def overview(run: Run | Seen) -> Figure:
     figure = new_figure(9.0, 8.0)
     grid = figure.add_gridspec(2, 2, height_ratios=(1.0, 1.25))
     tables = {_name(run): run.metrics}
-    _convergence(figure.add_subplot(grid[0, 0]), tables, None, time_axis(run), styles_of(tables))
+    _convergence(
+        figure.add_subplot(grid[0, 0]), tables, None, time_axis(run), styles_of(tables)
+    )
     draw_staleness(figure.add_subplot(grid[0, 1]), run.schedule)
-    draw_timeline(figure.add_subplot(grid[1, :]), run.schedule, time_axis(run), births(run))
+    draw_timeline(
+        figure.add_subplot(grid[1, :]), run.schedule, time_axis(run), births(run)
+    )
     # The status is in the title, so that a figure of a failed run is not mistaken for a result.
     figure.suptitle(
         f"{_name(run)}: {run.status} after {run.schedule.commits:,} commits, {run.schedule.workers} workers"
@@ -83,24 +87,42 @@ def overview(run: Run | Seen) -> Figure:
     return figure
 
 
-def comparison(runs: Mapping[str, Run | Seen], metric: str, target: float | None, x_label: str) -> Figure:
+def comparison(
+    runs: Mapping[str, Run | Seen], metric: str, target: float | None, x_label: str
+) -> Figure:
     """Draw a metric of several runs over time, with the target, and the staleness of their updates."""
     figure = new_figure(9.0, 4.2)
     grid = figure.add_gridspec(1, 2, width_ratios=(1.6, 1.0))
     left, right = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[0, 1])
     styles = styles_of_runs({name: _name(run) for name, run in runs.items()})
-    _convergence(left, {name: run.metrics for name, run in runs.items()}, metric, x_label, styles)
+    _convergence(
+        left, {name: run.metrics for name, run in runs.items()}, metric, x_label, styles
+    )
     if target is not None:
         left.axhline(target, color="#1b1b1b", linewidth=0.8, alpha=0.5)
     for name, run in runs.items():
         counts = run.schedule.staleness_histogram()
         # Cumulative shares can be compared between runs of different lengths; counts cannot.
         share = np.cumsum(counts) / max(int(counts.sum()), 1)
-        style: dict[str, Any] = {key: styles[name][key] for key in ("color", "linestyle")}
-        right.step(np.arange(share.size), share, where="post", linewidth=1.5, label=name, **style)
+        style: dict[str, Any] = {
+            key: styles[name][key] for key in ("color", "linestyle")
+        }
+        right.step(
+            np.arange(share.size),
+            share,
+            where="post",
+            linewidth=1.5,
+            label=name,
+            **style,
+        )
     right.set_ylim(0.0, 1.02)
     right.grid(alpha=0.25, linewidth=0.6)
-    _finish(right, "staleness", "commits", "share of computations with at most this staleness")
+    _finish(
+        right,
+        "staleness",
+        "commits",
+        "share of computations with at most this staleness",
+    )
     return figure
 
 
@@ -122,7 +144,9 @@ def save_picture(figure: Figure, path: str | Path) -> Path:
 def check_ending(path: str | Path) -> None:
     """Raise `BadInput` early for a suffix that `save_picture` cannot write."""
     if Path(path).suffix.lower() not in (".png", ".svg"):
-        raise BadInput(f"a figure is saved as .png or .svg, and '{path}' has neither suffix: add one.")
+        raise BadInput(
+            f"a figure is saved as .png or .svg, and '{path}' has neither suffix: add one."
+        )
 
 
 def render(figure: Figure, kind: str) -> bytes:
@@ -172,7 +196,9 @@ def darken(figure: Figure) -> Figure:
                 handle.set_markeredgecolor(line.get_color())
         writings = [*axes.texts, axes.xaxis.label, axes.yaxis.label]
         writings += legend.get_texts() if legend is not None else []
-        axes.set_title(axes.get_title(loc="left"), fontsize="medium", loc="left", color=LIGHT_INK)
+        axes.set_title(
+            axes.get_title(loc="left"), fontsize="medium", loc="left", color=LIGHT_INK
+        )
         for text in writings:
             text.set_color(LIGHT_INK)
     return figure
@@ -201,19 +227,27 @@ def _convergence(
     axis = axis_of([table[metric] for table in tables.values() if metric in table])
     for number, (name, table) in enumerate(tables.items()):
         if metric not in table:
-            raise BadInput(f"run '{name}' has no column '{metric}'; it has {', '.join(table.columns)}.")
+            raise BadInput(
+                f"run '{name}' has no column '{metric}'; it has {', '.join(table.columns)}."
+            )
         # Each line's markers start elsewhere, so that those of close lines do not hide each other.
         every = max(1, table.rows // 9)
         marks = {"markersize": 4.5, "markevery": (number * every // 3, every)}
         values = table[metric] if axis is None else axis.clip(table[metric])
-        axes.plot(table["time"], values, label=name, linewidth=1.5, **marks, **styles[name])
+        axes.plot(
+            table["time"], values, label=name, linewidth=1.5, **marks, **styles[name]
+        )
     if axis is not None and axis.log:
         axes.set_yscale("log")
     axes.grid(alpha=0.25, which="both", linewidth=0.6)
     axes.margins(x=0.01)
     if len(tables) > 1:
         axes.legend(frameon=False)
-    cut = f"; values above {axis.high:.3g} are drawn at the edge" if axis is not None and axis.cut else ""
+    cut = (
+        f"; values above {axis.high:.3g} are drawn at the edge"
+        if axis is not None and axis.cut
+        else ""
+    )
     _finish(axes, f"convergence{cut}", x_label, LABELS.get(metric, metric))
 
 
@@ -225,7 +259,13 @@ def draw_staleness(axes: Any, schedule: Schedule) -> None:
     width = max(1, -(-counts.size // 80))
     padded = np.pad(counts, (0, -counts.size % width)).reshape(-1, width).sum(axis=1)
     lefts = np.arange(padded.size) * width
-    axes.bar(lefts, padded, width=width * 0.9, align="edge" if width > 1 else "center", color="#7d93a8")
+    axes.bar(
+        lefts,
+        padded,
+        width=width * 0.9,
+        align="edge" if width > 1 else "center",
+        color="#7d93a8",
+    )
     if counts.size:
         mean = float(schedule.staleness.mean())
         # The largest staleness is a single event; the quantile says what to expect.
@@ -244,11 +284,16 @@ def draw_staleness(axes: Any, schedule: Schedule) -> None:
     _finish(axes, title, "staleness [commits]", "computations")
 
 
-def draw_timeline(axes: Any, schedule: Schedule, x_label: str, born: Mapping[int, float]) -> None:
+def draw_timeline(
+    axes: Any, schedule: Schedule, x_label: str, born: Mapping[int, float]
+) -> None:
     """Draw one line per worker and one box per computation; dropped ones are hatched."""
     spans: dict[tuple[int, bool], list[tuple[float, float]]] = {}
     lengths: list[float] = []
-    columns = [c[:MAX_TIMELINE_BOXES].tolist() for c in (schedule.worker, schedule.commit, schedule.time)]
+    columns = [
+        c[:MAX_TIMELINE_BOXES].tolist()
+        for c in (schedule.worker, schedule.commit, schedule.time)
+    ]
     begun = starts(columns[0], columns[-1], born)
     for worker, commit, time, start in zip(*columns, begun, strict=True):
         spans.setdefault((worker, commit != DROPPED), []).append((start, time - start))
@@ -265,9 +310,17 @@ def draw_timeline(axes: Any, schedule: Schedule, x_label: str, born: Mapping[int
     axes.yaxis.get_major_locator().set_params(integer=True)
     axes.margins(x=0.0)
     cut = len(schedule) > MAX_TIMELINE_BOXES
-    shown = f" (the first {MAX_TIMELINE_BOXES:,} of {len(schedule):,} computations)" if cut else ""
-    hatched = "; hatched: dropped" if any(not delivered for _, delivered in spans) else ""
+    shown = (
+        f" (the first {MAX_TIMELINE_BOXES:,} of {len(schedule):,} computations)"
+        if cut
+        else ""
+    )
+    hatched = (
+        "; hatched: dropped" if any(not delivered for _, delivered in spans) else ""
+    )
     orange = (
-        f"; orange: over {STRAGGLER_RATIO:g} times the median" if max(lengths, default=0.0) > long else ""
+        f"; orange: over {STRAGGLER_RATIO:g} times the median"
+        if max(lengths, default=0.0) > long
+        else ""
     )
     _finish(axes, f"computations{shown}{hatched}{orange}", x_label, "worker")

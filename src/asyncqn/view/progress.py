@@ -60,11 +60,18 @@ class Bar:
         Seconds of work before the bar appears.  It appears at once where kernels must be compiled first.
     """
 
-    def __init__(self, label: str, total: int | None, console: Console, delay: float = 0.0) -> None:
+    def __init__(
+        self, label: str, total: int | None, console: Console, delay: float = 0.0
+    ) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
 
-        columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            "{task.description}",
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
         self._bar = RichProgress(*columns, "{task.fields[note]}", console=console)
         waiting = COMPILING if nothing_compiled_yet() else ""
         self._task = self._bar.add_task(label, total=total, note=waiting)
@@ -182,7 +189,9 @@ def displayed(make: Callable[[], Display]) -> Iterator[Advance]:
 
 
 @contextmanager
-def shown(progress: bool | None, verbose: bool, total: int | None, label: str) -> Iterator[Advance | None]:
+def shown(
+    progress: bool | None, verbose: bool, total: int | None, label: str
+) -> Iterator[Advance | None]:
     """Show the progress of a run of the library; yields None where nothing is to be shown.
 
     Parameters
@@ -203,7 +212,9 @@ def shown(progress: bool | None, verbose: bool, total: int | None, label: str) -
         return
     if not progress:
         with displayed(
-            lambda: Lines(label, total, write_to_stderr, SECONDS_WHEN_VERBOSE, first=True)
+            lambda: Lines(
+                label, total, write_to_stderr, SECONDS_WHEN_VERBOSE, first=True
+            )
         ) as advance:
             yield advance
         return
@@ -223,12 +234,16 @@ def shown(progress: bool | None, verbose: bool, total: int | None, label: str) -
 
 
 @contextmanager
-def logged(logger: logging.Logger, total: int | None, label: str) -> Iterator[Advance | None]:
+def logged(
+    logger: logging.Logger, total: int | None, label: str
+) -> Iterator[Advance | None]:
     """Log the progress of a run every few seconds; yield None where the logger is not enabled."""
     if not logger.isEnabledFor(logging.INFO):
         yield None
         return
-    with displayed(lambda: Lines(label, total, logger.info, SECONDS_BETWEEN_LINES, first=True)) as advance:
+    with displayed(
+        lambda: Lines(label, total, logger.info, SECONDS_BETWEEN_LINES, first=True)
+    ) as advance:
         yield advance
 
 
@@ -276,7 +291,11 @@ def as_callback(advance: Advance, *, simulated: bool) -> Callable[[Progress], No
     def progressed(progress: Progress) -> None:
         nonlocal before, expected
         now, metrics = (progress.commit, time.monotonic()), progress.metrics
-        note = f"error {metrics['error']:.4g}" if "error" in metrics else f"U {metrics['fun']:.6g}"
+        note = (
+            f"error {metrics['error']:.4g}"
+            if "error" in metrics
+            else f"U {metrics['fun']:.6g}"
+        )
         if not simulated:
             # The rate since the last row, not since the start: a slowdown should show.
             rate, before = (now[0] - before[0]) / max(now[1] - before[1], 1e-9), now
@@ -284,7 +303,9 @@ def as_callback(advance: Advance, *, simulated: bool) -> Callable[[Progress], No
             # Workers may join late, so the expected number is the largest seen.
             expected = max(expected, workers)
             there = headcount(workers, expected, lost) if lost else f"{workers} workers"
-            note += f", {rate:.0f} commits/s, staleness {progress.staleness:.1f}, {there}"
+            note += (
+                f", {rate:.0f} commits/s, staleness {progress.staleness:.1f}, {there}"
+            )
         advance(progress.commit, note)
 
     return progressed

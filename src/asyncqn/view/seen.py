@@ -33,7 +33,10 @@ class Seen:
 def look_at(folder: Path) -> Seen:
     """Return the run or the newest checkpoint in a folder; raise `BadInput` where it holds neither."""
     # A folder may hold both after a run that was saved where its checkpoints are; the run is newer.
-    if any((folder / name).is_dir() for name in GENERATIONS) and not (folder / "run.json").exists():
+    if (
+        any((folder / name).is_dir() for name in GENERATIONS)
+        and not (folder / "run.json").exists()
+    ):
         return of_checkpoint(load_checkpoint(folder))
     if folder.is_dir() and not (folder / "run.json").exists():
         raise BadInput(
@@ -42,19 +45,33 @@ def look_at(folder: Path) -> Seen:
     run = load_run(folder)
     counters = dict(run.counters)
     return Seen(
-        run.status, run.message, run.fun, run.schedule, run.metrics, counters, run.manifest, run.summary()
+        run.status,
+        run.message,
+        run.fun,
+        run.schedule,
+        run.metrics,
+        counters,
+        run.manifest,
+        run.summary(),
     )
 
 
 def of_checkpoint(saved: Saved) -> Seen:
     """Return a checkpoint in the form of a run, as far as it has the same fields."""
-    manifest, table = saved.document["manifest"], Table(with_prefix("metrics.", saved.arrays))
+    manifest, table = (
+        saved.document["manifest"],
+        Table(with_prefix("metrics.", saved.arrays)),
+    )
     schedule, total = saved.schedule(), int(manifest["commits"])
     fun = float(table["fun"][-1]) if table.rows else math.nan
     # A simulator's checkpoint has no schedule, so that this may be empty.
     staleness = schedule.staleness
     status = "checkpoint"
-    rest = "all that were requested" if saved.commit >= total else "continue with: asyncqn resume"
+    rest = (
+        "all that were requested"
+        if saved.commit >= total
+        else "continue with: asyncqn resume"
+    )
     message = f"commit {saved.commit:,} of {total:,}; {rest}"
     numbers = {
         "status": status,

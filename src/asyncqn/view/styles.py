@@ -36,7 +36,11 @@ def styles_of_runs(kinds: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         runs have the same algorithm.
     """
     # Two runs of one algorithm would share its style, so then every run gets one of its own.
-    names = kinds if len(set(kinds.values())) == len(kinds) else {label: label for label in kinds}
+    names = (
+        kinds
+        if len(set(kinds.values())) == len(kinds)
+        else {label: label for label in kinds}
+    )
     found = styles_of(names.values())
     return {label: found[name] for label, name in names.items()}
 

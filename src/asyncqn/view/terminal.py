@@ -17,7 +17,9 @@ _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def line_chart(x: Floats, y: Floats, *, width: int = 60, height: int = 10, axis: Axis | None) -> list[str]:
+def line_chart(
+    x: Floats, y: Floats, *, width: int = 60, height: int = 10, axis: Axis | None
+) -> list[str]:
     """Return y over x as lines of text, with the ranges of both; values that are not finite are left out.
 
     `axis` comes from `axis_of`; it is None where there is nothing to draw.
@@ -61,7 +63,9 @@ def _places(values: Floats, among: Floats, count: int) -> npt.NDArray[np.int64]:
     return np.asarray(np.rint((values - low) / (high - low) * (count - 1)), np.int64)
 
 
-def _framed(rows: Sequence[str], x: Floats, level: Floats, log: bool, middle: bool = False) -> list[str]:
+def _framed(
+    rows: Sequence[str], x: Floats, level: Floats, log: bool, middle: bool = False
+) -> list[str]:
     """Return the lines of a chart with the ranges of both axes and, with `middle`, the middle level."""
     labels = ["" for _ in rows]
     levels = {0: level.max(), len(rows) - 1: level.min()}
@@ -85,18 +89,25 @@ def bar(share: float, width: int = 30) -> str:
     return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
 
 
-def bar_chart(labels: Sequence[str], values: Sequence[float], *, width: int = 40) -> list[str]:
+def bar_chart(
+    labels: Sequence[str], values: Sequence[float], *, width: int = 40
+) -> list[str]:
     """Return one labelled bar per value, followed by the value; the largest bar has `width` cells."""
     most = max((v for v in values if math.isfinite(v)), default=0.0) or 1.0
     margin = max(map(len, labels), default=0)
-    shown = [f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}" for value in values]
+    shown = [
+        f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"
+        for value in values
+    ]
     return [
         f"{label:>{margin}} │{bar(value / most, width)} {number}".rstrip()
         for label, value, number in zip(labels, values, shown, strict=True)
     ]
 
 
-def histogram_bins(counts: npt.NDArray[np.int64], most: int = 12) -> tuple[list[str], list[int]]:
+def histogram_bins(
+    counts: npt.NDArray[np.int64], most: int = 12
+) -> tuple[list[str], list[int]]:
     """Gather counts of 0, 1, 2, ... into at most `most` bins of equal width; return labels and sums."""
     if not counts.size:
         return [], []
@@ -113,7 +124,11 @@ def histogram_bins(counts: npt.NDArray[np.int64], most: int = 12) -> tuple[list[
 
 
 def overlaid_chart(
-    curves: Mapping[str, tuple[Floats, Floats]], *, width: int = 72, height: int = 16, axis: Axis | None
+    curves: Mapping[str, tuple[Floats, Floats]],
+    *,
+    width: int = 72,
+    height: int = 16,
+    axis: Axis | None,
 ) -> list[str]:
     """Return several curves in one frame, each drawn with its letter; where two meet, the later one wins."""
     log = axis is not None and axis.log

@@ -18,7 +18,9 @@ MICROSECONDS_PER_UNIT = 1e3
 """Simulated time has no unit, but the viewers need one; a unit is shown as a millisecond."""
 
 
-def starts(workers: Iterable[int], times: Iterable[float], births: Mapping[int, float]) -> list[float]:
+def starts(
+    workers: Iterable[int], times: Iterable[float], births: Mapping[int, float]
+) -> list[float]:
     """Return the start of each computation of a schedule, which stores only its end.
 
     A worker starts a computation when its previous one has ended; its first one starts when it joins, or at
@@ -32,32 +34,59 @@ def starts(workers: Iterable[int], times: Iterable[float], births: Mapping[int, 
     return begun
 
 
-def trace_events(schedule: Schedule, scale: float, births: Mapping[int, float]) -> list[dict[str, Any]]:
+def trace_events(
+    schedule: Schedule, scale: float, births: Mapping[int, float]
+) -> list[dict[str, Any]]:
     """Return one complete event ("ph": "X") per computation, named after its commit."""
     events: list[dict[str, Any]] = [
         {"name": "process_name", "ph": "M", "pid": 0, "args": {"name": "asyncqn"}},
         *(
-            {"name": "thread_name", "ph": "M", "pid": 0, "tid": worker, "args": {"name": f"worker {worker}"}}
+            {
+                "name": "thread_name",
+                "ph": "M",
+                "pid": 0,
+                "tid": worker,
+                "args": {"name": f"worker {worker}"},
+            }
             for worker in sorted(set(schedule.worker.tolist()))
         ),
     ]
-    columns = [c.tolist() for c in (schedule.worker, schedule.read, schedule.commit, schedule.time)]
+    columns = [
+        c.tolist()
+        for c in (schedule.worker, schedule.read, schedule.commit, schedule.time)
+    ]
     begun = starts(columns[0], columns[-1], births)
     for worker, read, commit, time, start in zip(*columns, begun, strict=True):
         name, about = "dropped", {"read": read}
         if commit != DROPPED:
             # Commit n makes version n from version n - 1, so that an update that read version n - 1 is not
             # stale.
-            name, about = f"commit {commit}", {"read": read, "commit": commit, "staleness": commit - 1 - read}
+            name, about = (
+                f"commit {commit}",
+                {"read": read, "commit": commit, "staleness": commit - 1 - read},
+            )
         # The format counts in microseconds.
         span = {"ts": start * scale, "dur": (time - start) * scale}
         events.append(
-            {"name": name, "cat": "computation", "ph": "X", "pid": 0, "tid": worker, **span, "args": about}
+            {
+                "name": name,
+                "cat": "computation",
+                "ph": "X",
+                "pid": 0,
+                "tid": worker,
+                **span,
+                "args": about,
+            }
         )
     return events
 
 
-def write_trace(path: str | Path, schedule: Schedule, scale: float, births: Mapping[int, float]) -> Path:
+def write_trace(
+    path: str | Path, schedule: Schedule, scale: float, births: Mapping[int, float]
+) -> Path:
     """Write the trace-event file, completely or not at all."""
-    document = {"traceEvents": trace_events(schedule, scale, births), "displayTimeUnit": "ms"}
+    document = {
+        "traceEvents": trace_events(schedule, scale, births),
+        "displayTimeUnit": "ms",
+    }
     return write_whole(path, json.dumps(document, allow_nan=False))

@@ -14,15 +14,23 @@ from asyncqn.cli import Output
 def reproduce(
     out: Output,
     names: Annotated[
-        list[str] | None, typer.Argument(help="fig1 to fig5, theory, title or remarks; all by default.")
+        list[str] | None,
+        typer.Argument(help="fig1 to fig5, theory, title or remarks; all by default."),
     ] = None,
-    full: Annotated[bool, typer.Option("--full/--quick", help="The paper's size, or a small one.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="The paper's size, or a small one.")
+    ] = False,
     output: Annotated[
-        Path, typer.Option(help="Folder for tables, figures and the page.", metavar="DIR")
+        Path,
+        typer.Option(help="Folder for tables, figures and the page.", metavar="DIR"),
     ] = Path("reproduced"),
     processes: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
     compute: Annotated[
-        bool, typer.Option("--compute/--publish", help="Compute what is missing, or show what is there.")
+        bool,
+        typer.Option(
+            "--compute/--publish",
+            help="Compute what is missing, or show what is there.",
+        ),
     ] = True,
 ) -> None:
     """Reproduce the paper; finished cells are not computed again, and an interrupted call continues.
@@ -40,7 +48,9 @@ def reproduce(
     store = Store(folder, any_code=full)
     # The first batches of all experiments come before the second batch of any: a run that is stopped early
     # has a little of everything instead of one figure.
-    batches = zip_longest(*(experiment.cells(full) for experiment in wanted), fillvalue=[])
+    batches = zip_longest(
+        *(experiment.cells(full) for experiment in wanted), fillvalue=[]
+    )
     cells = [cell for batch in batches for cell in chain.from_iterable(batch)]
     if not compute and not len(store):
         hint = "those of the repository are in docs/results"
@@ -49,20 +59,33 @@ def reproduce(
         )
     if compute:
         count = len(dict.fromkeys(cells))
-        out.say(f"{count} cells, of which {len(store.finished(list(dict.fromkeys(cells))))} are finished")
+        out.say(
+            f"{count} cells, of which {len(store.finished(list(dict.fromkeys(cells))))} are finished"
+        )
         with out.progress("cells", count) as tell:
             compute_cells(cells, store, processes, tell)
     # The page always shows all experiments, whichever were computed in this call.
     everything = find([])
-    store.publish([cell for one in everything for batch in one.cells(full) for cell in batch])
-    store = Store(folder, any_code=full)  # the page is drawn from the tables, which round their numbers
+    store.publish(
+        [cell for one in everything for batch in one.cells(full) for cell in batch]
+    )
+    store = Store(
+        folder, any_code=full
+    )  # the page is drawn from the tables, which round their numbers
     page = folder.parent / "reproduction.md"
     verdicts = judged(everything, store, full)
     write_page(everything, store, full, page)
     for name, (verdict, _) in verdicts.items():
         if sum(verdict.counts):
-            out.show(f"  {name}: {verdict.word} ({'/'.join(map(str, verdict.counts))} hold/fail/undecided)")
+            out.show(
+                f"  {name}: {verdict.word} ({'/'.join(map(str, verdict.counts))} hold/fail/undecided)"
+            )
     out.show(f"the page is {page}")
     out.result(
-        {"page": str(page), "claims": {name: verdict._asdict() for name, (verdict, _) in verdicts.items()}}
+        {
+            "page": str(page),
+            "claims": {
+                name: verdict._asdict() for name, (verdict, _) in verdicts.items()
+            },
+        }
     )

@@ -29,7 +29,11 @@ TIME_UNIT = 0.004
 """Seconds per unit of time of the stretched run: 8 ms between commits, far above what a commit costs."""
 GIVEN = {**PAPER["as-lbfgs"], "initial_scale": 0.3, "epsilon": 1.2}
 """The table's numbers with an H0 and a cautious constant with which pairs act."""
-STRETCHED, PLAIN, RATINGS = "W = 40, stretched", "W = 2, not slowed", "W = 2, not slowed, ratings"
+STRETCHED, PLAIN, RATINGS = (
+    "W = 40, stretched",
+    "W = 2, not slowed",
+    "W = 2, not slowed, ratings",
+)
 POINTS = 60
 
 
@@ -47,7 +51,9 @@ class Pair(Cell):
         metric = "rmse" if self.setting == RATINGS else "error"
         if self.setting == RATINGS:
             # The numbers of the table for this set of ratings.
-            own: dict[str, Any] = parameters("1m", model(self.ratings).n_data)["as-lbfgs"]
+            own: dict[str, Any] = parameters("1m", model(self.ratings).n_data)[
+                "as-lbfgs"
+            ]
         else:
             own = GIVEN
         name = self.ratings if self.setting == RATINGS else GAUSSIAN
@@ -60,7 +66,9 @@ class Pair(Cell):
         if self.setting == STRETCHED:
             timing = cluster("as-lbfgs", workers, 200.0)
             engine = Threads(timing_model=timing, time_unit=TIME_UNIT)
-            engine.minimize(asked[0].request(WARM_UP))  # a real clock would count compiling
+            engine.minimize(
+                asked[0].request(WARM_UP)
+            )  # a real clock would count compiling
             real, on = [engine.minimize(one.request()) for one in asked], "threads"
             timings = [timing] * self.seeds
         else:
@@ -69,15 +77,26 @@ class Pair(Cell):
             timings = [Cluster.from_run(run) for run in real]
         found: list[Record] = []
         for one, run, timing in zip(asked, real, timings, strict=True):
-            both = (("real", run), ("simulated", Simulator(timing).minimize(one.request())))
+            both = (
+                ("real", run),
+                ("simulated", Simulator(timing).minimize(one.request())),
+            )
             told = {"seed": one.seed, "on": on}
-            found += [{**told, "engine": e, **row} for e, each in both for row in _curve(each, metric)]
+            found += [
+                {**told, "engine": e, **row}
+                for e, each in both
+                for row in _curve(each, metric)
+            ]
         return found
 
 
 def _curve(run: Run, metric: str) -> list[Record]:
     rows = (run.metrics.row(i) for i in range(run.metrics.rows))
-    return [{"time": float(r["time"]), "error": float(r[metric])} for r in rows if math.isfinite(r[metric])]
+    return [
+        {"time": float(r["time"]), "error": float(r[metric])}
+        for r in rows
+        if math.isfinite(r[metric])
+    ]
 
 
 def pairs(setting: str, full: bool) -> Pair:
@@ -95,13 +114,20 @@ SETTINGS = (PLAIN, RATINGS, STRETCHED)
 def cells(full: bool) -> list[list[Cell]]:
     """Return the cells of all settings, in the second batch, because they take time by the clock."""
     # An empty first batch puts these cells into the second round of all experiments.
-    return [[], [pairs(setting, full) for setting in SETTINGS]] if full else [[pairs(PLAIN, full)]]
+    return (
+        [[], [pairs(setting, full) for setting in SETTINGS]]
+        if full
+        else [[pairs(PLAIN, full)]]
+    )
 
 
 def _pairs(get: Get, setting: str, full: bool) -> list[list[Record]]:
     """Return the records of every seed."""
     found = get(pairs(setting, full)) or []
-    return [[r for r in found if r["seed"] == seed] for seed in dict.fromkeys(r["seed"] for r in found)]
+    return [
+        [r for r in found if r["seed"] == seed]
+        for seed in dict.fromkeys(r["seed"] for r in found)
+    ]
 
 
 def apart(records: list[Record]) -> tuple[float, float]:
@@ -109,7 +135,9 @@ def apart(records: list[Record]) -> tuple[float, float]:
     curves = []
     for engine in ("real", "simulated"):
         mine = [r for r in records if r["engine"] == engine]
-        curves.append((np.array([r["time"] for r in mine]), np.log([r["error"] for r in mine])))
+        curves.append(
+            (np.array([r["time"] for r in mine]), np.log([r["error"] for r in mine]))
+        )
     (t, e), (t_, e_) = curves
     # The curves end at different times, and the last stretch of the shorter one has few rows.
     # Both curves are compared at the same times, not at the same commits.
@@ -125,13 +153,20 @@ def _parts(get: Get, setting: str, full: bool) -> list[Outcome]:
     if len(runs) < 2:
         return []
     numbers = zip(*(apart(records) for records in runs), strict=True)
-    return [above("fig1", {"setting": setting}, estimate([-v for v in values])) for values in numbers]
+    return [
+        above("fig1", {"setting": setting}, estimate([-v for v in values]))
+        for values in numbers
+    ]
 
 
 def outcomes(get: Get, full: bool) -> list[Outcome]:
     """Return the outcomes for error and duration, in every setting."""
     parts = {setting: _parts(get, setting, full) for setting in SETTINGS}
-    return [all_of("fig1", {"setting": setting}, mine) for setting, mine in parts.items() if mine]
+    return [
+        all_of("fig1", {"setting": setting}, mine)
+        for setting, mine in parts.items()
+        if mine
+    ]
 
 
 EVIDENCE = {
@@ -144,24 +179,37 @@ EVIDENCE = {
 
 def draw(get: Get, full: bool) -> dict[str, Any]:
     """Draw the error over time, real and simulated, with the first pair emphasised; below, how far apart."""
-    figure, axes = panels(2, len(SETTINGS), width=3.3, height=2.6, height_ratios=(2.4, 1.0))
+    figure, axes = panels(
+        2, len(SETTINGS), width=3.3, height=2.6, height_ratios=(2.4, 1.0)
+    )
     for (axis, below), setting in zip(axes.T, SETTINGS, strict=True):
         for k, records in enumerate(_pairs(get, setting, full)):
             for engine, look in (("simulated", STYLES[0]), ("real", STYLES[4])):
                 mine = [r for r in records if r["engine"] == engine]
                 style = {**look, "alpha": 1.0 if k == 0 else 0.2, "markevery": 10}
                 label = engine if k == 0 else None
-                axis.plot([r["time"] for r in mine], [r["error"] for r in mine], label=label, **style)
+                axis.plot(
+                    [r["time"] for r in mine],
+                    [r["error"] for r in mine],
+                    label=label,
+                    **style,
+                )
         unit = "units" if setting == STRETCHED else "s"
         axis.set(
-            xlabel=f"time ({unit})", yscale="log", ylabel="RMSE" if setting == RATINGS else "(U − U*)/U*"
+            xlabel=f"time ({unit})",
+            yscale="log",
+            ylabel="RMSE" if setting == RATINGS else "(U − U*)/U*",
         )
         few_decades(axis)
         axis.set_title(f"{setting}\n({EVIDENCE[setting]})", fontsize=8)
         parts = _parts(get, setting, full)
-        estimates(below, list(zip(("error", "duration"), parts, strict=False)), apart=True)
+        estimates(
+            below, list(zip(("error", "duration"), parts, strict=False)), apart=True
+        )
         below.set_xlabel("apart by a factor of (mark: the margin)", fontsize=7.5)
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    figure.legend(
+        *axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2
+    )
     return {"fig1": figure}
 
 

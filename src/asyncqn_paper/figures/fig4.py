@@ -30,7 +30,15 @@ from asyncqn_paper.movielens import (
 )
 from asyncqn_paper.records import Record
 from asyncqn_paper.rules import UNDECIDED, Estimate, Outcome, above, all_of, estimate
-from asyncqn_paper.settings import EVERYONE, NAMES, NOBODY, PAYERS, Given, algorithm, given
+from asyncqn_paper.settings import (
+    EVERYONE,
+    NAMES,
+    NOBODY,
+    PAYERS,
+    Given,
+    algorithm,
+    given,
+)
 
 WORKERS, POINTS, STEPS, SEEDS = 10, 60, 4800, 10
 SGD, MB, AS = NAMES
@@ -67,7 +75,10 @@ class Factorization(Cell):
             algorithm(self.kind, self.parameters),
             self.timing(self.kind),
         )
-        machines, duration = measured_cluster(timing, WORKERS, self.payer), self.duration
+        machines, duration = (
+            measured_cluster(timing, WORKERS, self.payer),
+            self.duration,
+        )
 
         def stop(progress: Progress) -> None:
             if progress.time > duration:
@@ -92,7 +103,10 @@ def along(run: Run, seed: int) -> list[Record]:
     rows = (run.metrics.row(i) for i in range(run.metrics.rows))
     return [
         {"seed": seed, "commit": int(row["commit"]), "time": float(row["time"])}
-        | {n: float(row[n]) if math.isfinite(row[n]) else None for n in ("rmse", "grad_norm")}
+        | {
+            n: float(row[n]) if math.isfinite(row[n]) else None
+            for n in ("rmse", "grad_norm")
+        }
         for row in rows
     ]
 
@@ -121,12 +135,21 @@ def settings() -> list[list[Choices]]:
         for payer in PAYERS
         for at in STARTS
     ]
-    plain = [one for one in every if (one[INTEGRATOR], one[QUORUM]) == ("explicit", "1")]
+    plain = [
+        one for one in every if (one[INTEGRATOR], one[QUORUM]) == ("explicit", "1")
+    ]
     quick = [one for one in plain if one[PACE] == MEASURED]
     first = [one for one in quick if one[PAYS] == NOBODY and one[START] == "prior"]
-    second = [one for one in quick if one[PAYS] in (NOBODY, EVERYONE) and one not in first]
+    second = [
+        one for one in quick if one[PAYS] in (NOBODY, EVERYONE) and one not in first
+    ]
     third = [one for one in plain if one[PACE] == SLOW and one[PAYS] == NOBODY]
-    return [first, second, third, [one for one in every if one not in (*first, *second, *third)]]
+    return [
+        first,
+        second,
+        third,
+        [one for one in every if one not in (*first, *second, *third)],
+    ]
 
 
 def run_of(choices: Choices, kind: str, seed: int, full: bool) -> Factorization:
@@ -151,11 +174,19 @@ def cells(full: bool) -> list[list[Cell]]:
     """Return the cells: every run of every setting."""
     batches, seeds = _size(full)
     return [
-        [run_of(c, kind, s, full) for c in batch for kind in NAMES for s in range(seeds)] for batch in batches
+        [
+            run_of(c, kind, s, full)
+            for c in batch
+            for kind in NAMES
+            for s in range(seeds)
+        ]
+        for batch in batches
     ]
 
 
-def _rows(get: Get, full: bool, choices: Choices) -> dict[str, list[list[Record]]] | None:
+def _rows(
+    get: Get, full: bool, choices: Choices
+) -> dict[str, list[list[Record]]] | None:
     """Return the runs of every method; None where one is missing."""
     _, seeds = _size(full)
     found = {}
@@ -166,14 +197,19 @@ def _rows(get: Get, full: bool, choices: Choices) -> dict[str, list[list[Record]
             return None
         # A row is written every sixtieth of the duration.
         found[kind] = [
-            closed(run or [], "time", 0.9 * cell.duration) for run, cell in zip(runs, cells, strict=True)
+            closed(run or [], "time", 0.9 * cell.duration)
+            for run, cell in zip(runs, cells, strict=True)
         ]
     return found
 
 
 def closed(run: list[Record], name: str, end: float) -> list[Record]:
     """Return the run; if it ended before `end`, it diverged, and a last row without an RMSE is added."""
-    return [*run, {**run[-1], "rmse": None, "grad_norm": None}] if run[-1][name] < end else run
+    return (
+        [*run, {**run[-1], "rmse": None, "grad_norm": None}]
+        if run[-1][name] < end
+        else run
+    )
 
 
 def last(run: Sequence[Record]) -> float:
@@ -183,7 +219,9 @@ def last(run: Sequence[Record]) -> float:
     return math.inf if value is None or value > 2.0 * run[0]["rmse"] else float(value)
 
 
-def first_below(run: Sequence[Record], target: float, name: str = "time") -> float | None:
+def first_below(
+    run: Sequence[Record], target: float, name: str = "time"
+) -> float | None:
     """Return when the RMSE first was at most `target`, interpolated between rows; None: never."""
     before = run[0]
     for row in run:
@@ -198,7 +236,9 @@ def first_below(run: Sequence[Record], target: float, name: str = "time") -> flo
 
 
 def race(
-    slow: Sequence[Sequence[Record]], quick: Sequence[Sequence[Record]], name: str = "time"
+    slow: Sequence[Sequence[Record]],
+    quick: Sequence[Sequence[Record]],
+    name: str = "time",
 ) -> Estimate | str:
     """Estimate log(time of `slow` / time of `quick`) to the RMSE at which the slower ends, run by run.
 
@@ -213,7 +253,9 @@ def race(
             return "a pair of runs diverged"
         times = []
         for run in (a, b):
-            reached = first_below(run, max(ends), name) if math.isfinite(last(run)) else None
+            reached = (
+                first_below(run, max(ends), name) if math.isfinite(last(run)) else None
+            )
             times.append(limit if reached is None else reached)
         tied += times == [0.0, 0.0]
         # A run that starts at the target has the time 0.
@@ -239,19 +281,34 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
         if runs is None:
             continue
 
-        def told(claim: str, value: Estimate | str, choices: Choices = choices) -> Outcome:
+        def told(
+            claim: str, value: Estimate | str, choices: Choices = choices
+        ) -> Outcome:
             if isinstance(value, str):
                 return Outcome(claim, choices, UNDECIDED, because=value)
             return above(claim, choices, value)
 
-        mb, gain = told("fig4-mb", race(runs[MB], runs[AS])), told("fig4-gain", race(runs[SGD], runs[AS]))
+        mb, gain = (
+            told("fig4-mb", race(runs[MB], runs[AS])),
+            told("fig4-gain", race(runs[SGD], runs[AS])),
+        )
         # Ten stars stand for a run that diverged: any number above the scale would do.
-        ends = {kind: np.array([min(last(run), 10.0) for run in mine]) for kind, mine in runs.items()}
-        poorer = [told("fig4-rmse", estimate(ends[MB] - ends[kind])) for kind in (SGD, AS)]
+        ends = {
+            kind: np.array([min(last(run), 10.0) for run in mine])
+            for kind, mine in runs.items()
+        }
+        poorer = [
+            told("fig4-rmse", estimate(ends[MB] - ends[kind])) for kind in (SGD, AS)
+        ]
         # The jitter of a run that diverges is that of its explosion.
-        whole = [run for kind in (SGD, AS) for run in runs[kind] if math.isfinite(last(run))]
+        whole = [
+            run for kind in (SGD, AS) for run in runs[kind] if math.isfinite(last(run))
+        ]
         if len(whole) == len(runs[SGD]) + len(runs[AS]):
-            apart = [math.log(jitter(a) / jitter(b)) for a, b in zip(runs[AS], runs[SGD], strict=True)]
+            apart = [
+                math.log(jitter(a) / jitter(b))
+                for a, b in zip(runs[AS], runs[SGD], strict=True)
+            ]
             fluctuates = told("fig4-fluctuates", estimate(apart))
         else:
             fluctuates = told("fig4-fluctuates", "a run diverged")
@@ -268,7 +325,10 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
 def draw(get: Get, full: bool) -> dict[str, Any]:
     """Draw RMSE and gradient norm over time and what the claims measure, then all settings."""
     done = [
-        (c, runs) for batch in _size(full)[0][:2] for c in batch if (runs := _rows(get, full, c)) is not None
+        (c, runs)
+        for batch in _size(full)[0][:2]
+        for c in batch
+        if (runs := _rows(get, full, c)) is not None
     ]
     ratios = {"height_ratios": (2.4, 2.4, 1.2)}
     figure, axes = panels(3, max(1, len(done)), width=2.8, height=2.2, **ratios)
@@ -280,15 +340,23 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
             _over_time(column, kind, mine)
         first = runs[SGD][0][0]
         column[0].set(ylabel="RMSE (stars)", ylim=(0.8, 1.1 * first["rmse"]))
-        column[0].set_title(f"{STARTS[choices[START]]},\n{choices[PAYS]} pays", fontsize=8)
+        column[0].set_title(
+            f"{STARTS[choices[START]]},\n{choices[PAYS]} pays", fontsize=8
+        )
         norms = [r["grad_norm"] for run in runs[SGD] for r in run if r["grad_norm"]]
-        column[1].set(xlabel="time (s, simulated)", ylabel="gradient norm", yscale="log")
-        column[1].set_ylim(0.6 * min(norms), 4.0 * first["grad_norm"])  # a diverging run leaves at the top
+        column[1].set(
+            xlabel="time (s, simulated)", ylabel="gradient norm", yscale="log"
+        )
+        column[1].set_ylim(
+            0.6 * min(norms), 4.0 * first["grad_norm"]
+        )  # a diverging run leaves at the top
         few_decades(column[1])
         found = {o.claim: o for o in judged if o.choices == choices}
         estimates(column[2], [(label, found[claim]) for claim, label in labels.items()])
         column[2].set_xlabel("ratio (mark: the margin)", fontsize=7.5)
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.legend(
+        *axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3
+    )
     claims = ("fig4-mb", "fig4-gain", "fig4", "fig4-rmse", "fig4-fluctuates")
     return {"fig4": figure, "fig4_settings": verdict_bars(judged, claims)}
 
@@ -300,23 +368,53 @@ def _over_time(column: Any, kind: str, mine: list[list[Record]]) -> None:
     for axis, name in zip(column, ("rmse", "grad_norm"), strict=False):
         if whole:
             shortest = min(map(len, whole))
-            times = np.median([[r["time"] for r in run[:shortest]] for run in whole], axis=0)
+            times = np.median(
+                [[r["time"] for r in run[:shortest]] for run in whole], axis=0
+            )
             values = np.array([[r[name] for r in run[:shortest]] for run in whole])
             middle, wide = values.mean(axis=0), 3.0 * values.std(axis=0)
-            axis.plot(times, middle, label=NAMES[kind], **{**look, "markevery": max(1, shortest // 8)})
+            axis.plot(
+                times,
+                middle,
+                label=NAMES[kind],
+                **{**look, "markevery": max(1, shortest // 8)},
+            )
             axis.fill_between(
-                times, middle - wide, middle + wide, color=look["color"], alpha=0.15, linewidth=0
+                times,
+                middle - wide,
+                middle + wide,
+                color=look["color"],
+                alpha=0.15,
+                linewidth=0,
             )
         for run in mine:
             if run not in whole:
-                rows = [r for r in run if r["rmse"] is not None and r["grad_norm"] is not None]
-                seen = [(r["time"], r[name]) for r in rows if r["rmse"] <= 1.05 * run[0]["rmse"]]
+                rows = [
+                    r
+                    for r in run
+                    if r["rmse"] is not None and r["grad_norm"] is not None
+                ]
+                seen = [
+                    (r["time"], r[name])
+                    for r in rows
+                    if r["rmse"] <= 1.05 * run[0]["rmse"]
+                ]
                 x, y = zip(*seen, strict=True)
-                axis.plot(x, y, color=look["color"], linewidth=0.6, label=None if whole else NAMES[kind])
+                axis.plot(
+                    x,
+                    y,
+                    color=look["color"],
+                    linewidth=0.6,
+                    label=None if whole else NAMES[kind],
+                )
                 axis.plot(x[-1], y[-1], color=look["color"], marker="x", markersize=6)
     if len(whole) < len(mine):
-        words = f"{NAMES[kind]}: {len(mine) - len(whole)} of {len(mine)} diverge (crosses)"
-        column[0].text(0.98, 0.02, words, transform=column[0].transAxes, fontsize=6.5, ha="right")
+        words = (
+            f"{NAMES[kind]}: {len(mine) - len(whole)} of {len(mine)} diverge (crosses)"
+        )
+        column[0].text(
+            0.98, 0.02, words, transform=column[0].transAxes, fontsize=6.5, ha="right"
+        )
 
 
 EXPERIMENT = Experiment(

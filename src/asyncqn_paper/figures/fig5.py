@@ -17,10 +17,25 @@ from asyncqn_paper.experiment import Experiment, Get
 from asyncqn_paper.figures.fig2 import INTEGRATOR, PAYS, START
 from asyncqn_paper.figures.fig4 import along, closed, race
 from asyncqn_paper.figures.verdicts import verdict_bars
-from asyncqn_paper.movielens import STARTS, TIMINGS, measured_cluster, model, parameters, set_of, start
+from asyncqn_paper.movielens import (
+    STARTS,
+    TIMINGS,
+    measured_cluster,
+    model,
+    parameters,
+    set_of,
+    start,
+)
 from asyncqn_paper.records import Record
 from asyncqn_paper.rules import UNDECIDED, Estimate, Outcome, above, all_of
-from asyncqn_paper.settings import EVERYONE, NOBODY, UPDATES_ONLY, Given, algorithm, given
+from asyncqn_paper.settings import (
+    EVERYONE,
+    NOBODY,
+    UPDATES_ONLY,
+    Given,
+    algorithm,
+    given,
+)
 
 WORKERS, COMMITS, SEEDS, EVERY = (1, 2, 5, 10, 15, 20), 1000, 10, 20
 DECIDING = [(1, 1.0), (10, 1.0), (20, 1.0), (20, 0.5)]
@@ -45,7 +60,12 @@ class Speedup(Cell):
         machines = measured_cluster(TIMINGS["as-lbfgs"], self.workers, self.payer)
         theta0 = start(problem, self.start, self.seed)
         request = Request(
-            problem, method, theta0=theta0, commits=self.commits, seed=self.seed, evaluate=EVERY
+            problem,
+            method,
+            theta0=theta0,
+            commits=self.commits,
+            seed=self.seed,
+            evaluate=EVERY,
         )
         return along(Simulator(machines).minimize(request), self.seed)
 
@@ -61,21 +81,38 @@ def settings() -> list[list[Choices]]:
         for payer in (NOBODY, EVERYONE, UPDATES_ONLY)
         for at in ("mean", "prior")
     ]
-    first = [one for one in every if one[INTEGRATOR] == "explicit" and one[PAYS] != UPDATES_ONLY]
-    return [first[:1], first[1:3], first[3:], [one for one in every if one not in first]]
+    first = [
+        one
+        for one in every
+        if one[INTEGRATOR] == "explicit" and one[PAYS] != UPDATES_ONLY
+    ]
+    return [
+        first[:1],
+        first[1:3],
+        first[3:],
+        [one for one in every if one not in first],
+    ]
 
 
 def _size(full: bool) -> tuple[list[list[Choices]], tuple[int, ...], int]:
-    return (settings(), WORKERS, SEEDS) if full else ([settings()[0][:1]], (1, 10, 20), 2)
+    return (
+        (settings(), WORKERS, SEEDS) if full else ([settings()[0][:1]], (1, 10, 20), 2)
+    )
 
 
-def run_of(choices: Choices, workers: int, seed: int, full: bool, share: float = 1.0) -> Speedup:
+def run_of(
+    choices: Choices, workers: int, seed: int, full: bool, share: float = 1.0
+) -> Speedup:
     """Return the cell of one run with a `share` of the SDE's step h: h' falls by its square, gamma' by it."""
     name, n_data = set_of(full)
     own = parameters("1m", n_data)["as-lbfgs"]
     # Half the step of the SDE, not half of h': the friction has to fall with it, or the scheme is another
     # one.
-    own |= {"h": share**2 * own["h"], "gamma": share * own["gamma"], "integrator": choices[INTEGRATOR]}
+    own |= {
+        "h": share**2 * own["h"],
+        "gamma": share * own["gamma"],
+        "integrator": choices[INTEGRATOR],
+    }
     place = (name, choices[START], choices[PAYS], given(own), workers)
     return Speedup(*place, COMMITS if full else 200, seed)
 
@@ -85,21 +122,34 @@ def cells(full: bool) -> list[list[Cell]]:
     batches, workers, seeds = _size(full)
 
     def runs(batch: list[Choices], tried: list[tuple[int, float]]) -> list[Cell]:
-        return [run_of(c, W, s, full, share) for c in batch for W, share in tried for s in range(seeds)]
+        return [
+            run_of(c, W, s, full, share)
+            for c in batch
+            for W, share in tried
+            for s in range(seeds)
+        ]
 
-    found = [runs(batch, [*DECIDING, *((W, 1.0) for W in workers)]) for batch in batches]
+    found = [
+        runs(batch, [*DECIDING, *((W, 1.0) for W in workers)]) for batch in batches
+    ]
     return [runs(batches[0], DECIDING), *found] if full else found
 
 
-def _rows(get: Get, full: bool, choices: Choices) -> dict[tuple[int, float], list[list[Record]]] | None:
+def _rows(
+    get: Get, full: bool, choices: Choices
+) -> dict[tuple[int, float], list[list[Record]]] | None:
     """Return the finished runs by W and share of the step, or None where a deciding one is missing."""
     _, workers, seeds = _size(full)
     found = {}
-    for W, share in sorted({*DECIDING, *((W, 1.0) for W in workers)}, key=lambda one: (-one[1], one[0])):
+    for W, share in sorted(
+        {*DECIDING, *((W, 1.0) for W in workers)}, key=lambda one: (-one[1], one[0])
+    ):
         cells = [run_of(choices, W, s, full, share) for s in range(seeds)]
         runs = [get(cell) for cell in cells]
         if all(run is not None for run in runs):
-            found[W, share] = [closed(run or [], "commit", cells[0].commits) for run in runs]
+            found[W, share] = [
+                closed(run or [], "commit", cells[0].commits) for run in runs
+            ]
         # The other W are only drawn.
         elif (W, share) in DECIDING:
             return None
@@ -128,18 +178,29 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
         if runs is None:
             continue
 
-        def told(claim: str, value: Estimate | str, choices: Choices = choices) -> Outcome:
+        def told(
+            claim: str, value: Estimate | str, choices: Choices = choices
+        ) -> Outcome:
             if isinstance(value, str):
                 return Outcome(claim, choices, UNDECIDED, because=value)
             return above(claim, choices, value)
 
         linear = told("fig5-linear", race(runs[1, 1.0], runs[10, 1.0]))
         # Seed by seed, as all comparisons.
-        lost = [stable(a) - stable(b) for a, b in zip(runs[10, 1.0], runs[20, 1.0], strict=True)]
+        lost = [
+            stable(a) - stable(b)
+            for a, b in zip(runs[10, 1.0], runs[20, 1.0], strict=True)
+        ]
         unstable = told("fig5-unstable", share_of(lost))
         cured = told("fig5-step", share_of([stable(run) for run in runs[20, 0.5]]))
         iterations = told("s1", race(runs[1, 1.0], runs[10, 1.0], "commit"))
-        found += [linear, unstable, all_of("fig5", choices, [linear, unstable]), cured, iterations]
+        found += [
+            linear,
+            unstable,
+            all_of("fig5", choices, [linear, unstable]),
+            cured,
+            iterations,
+        ]
     return found
 
 
@@ -150,22 +211,44 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
     figure, axes = panels(max(1, len(done)), 4, width=3.0, height=2.7)
     for line, (choices, runs) in zip(axes, done, strict=False):
         for (W, share), look in zip(
-            runs, (*VARIANTS[: len(runs) - 1], {"color": "black", "linestyle": "--"}), strict=False
+            runs,
+            (*VARIANTS[: len(runs) - 1], {"color": "black", "linestyle": "--"}),
+            strict=False,
         ):
             mine = runs[W, share]
             values = _padded(mine)
             label = f"W = {W}" + (", half the step" if share < 1.0 else "")
             for axis, name in ((line[0], "time"), (line[3], "commit")):
                 length = max(map(len, mine))
-                x = np.median([[r[name] for r in run] for run in mine if len(run) == length], axis=0)
-                axis.plot(x[1:], np.median(values, axis=0)[1:], label=label, **{**look, "markevery": 8})
+                x = np.median(
+                    [[r[name] for r in run] for run in mine if len(run) == length],
+                    axis=0,
+                )
+                axis.plot(
+                    x[1:],
+                    np.median(values, axis=0)[1:],
+                    label=label,
+                    **{**look, "markevery": 8},
+                )
         top = runs[1, 1.0][0][0]["rmse"]
-        line[0].set(xlabel="time (s, simulated)", ylabel="RMSE (stars)", xscale="log", ylim=(0.8, 1.05 * top))
-        line[3].set(xlabel="iterations (Fig. S1)", ylabel="RMSE (stars)", ylim=(0.8, 1.05 * top))
+        line[0].set(
+            xlabel="time (s, simulated)",
+            ylabel="RMSE (stars)",
+            xscale="log",
+            ylim=(0.8, 1.05 * top),
+        )
+        line[3].set(
+            xlabel="iterations (Fig. S1)", ylabel="RMSE (stars)", ylim=(0.8, 1.05 * top)
+        )
         line[0].set_title(f"{STARTS[choices[START]]}, {choices[PAYS]} pays", fontsize=8)
         _speedups(line[1], runs)
         _stability(line[2], runs)
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=7, fontsize=7)
+    figure.legend(
+        *axes[0][0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=7,
+        fontsize=7,
+    )
     claims = ("fig5-linear", "fig5-unstable", "fig5", "fig5-step", "s1")
     return {"fig5": figure, "fig5_settings": verdict_bars(outcomes(get, full), claims)}
 
@@ -183,9 +266,22 @@ def _stability(axis: Any, runs: dict[tuple[int, float], list[list[Record]]]) -> 
     whole = [W for W, share in runs if share == 1.0]
     shares = [share_of([stable(run) for run in runs[W, 1.0]]) for W in whole]
     errors = [2.0 * found.error for found in shares]
-    axis.errorbar(whole, [f.value for f in shares], yerr=errors, capsize=2, label="the step", **VARIANTS[3])
+    axis.errorbar(
+        whole,
+        [f.value for f in shares],
+        yerr=errors,
+        capsize=2,
+        label="the step",
+        **VARIANTS[3],
+    )
     half = share_of([stable(run) for run in runs[20, 0.5]])
-    look = {"color": "black", "marker": "x", "linestyle": "none", "capsize": 2, "label": "half the step"}
+    look = {
+        "color": "black",
+        "marker": "x",
+        "linestyle": "none",
+        "capsize": 2,
+        "label": "half the step",
+    }
     axis.errorbar([20.5], [half.value], yerr=[2.0 * half.error], **look)
     axis.set(xlabel="workers W", ylabel="share of stable runs", ylim=(-0.13, 1.13))
     axis.legend(fontsize=7, loc="center left")
@@ -200,14 +296,25 @@ def _speedups(axis: Any, runs: dict[tuple[int, float], list[list[Record]]]) -> N
     ):
         points = []
         for W in workers:
-            found = race(runs[1, 1.0], runs[W, 1.0], name) if W > 1 else Estimate(0.0, 0.0, 0)
-            if not isinstance(found, str) and np.mean([stable(run) for run in runs[W, 1.0]]) > 0.5:
+            found = (
+                race(runs[1, 1.0], runs[W, 1.0], name)
+                if W > 1
+                else Estimate(0.0, 0.0, 0)
+            )
+            if (
+                not isinstance(found, str)
+                and np.mean([stable(run) for run in runs[W, 1.0]]) > 0.5
+            ):
                 # Iterations do not fall with W; times W they can be compared with the line.
                 factor = W if name == "commit" else 1.0
                 points.append((W, factor * math.exp(found.value), 2.0 * found.error))
         x, y, wide = np.array(points).T
-        axis.errorbar(x, y, yerr=np.minimum(y * wide, 0.9 * y), label=words, capsize=2, **look)
-    axis.plot(workers, workers, color="black", linestyle=":", linewidth=0.8, label="linear")
+        axis.errorbar(
+            x, y, yerr=np.minimum(y * wide, 0.9 * y), label=words, capsize=2, **look
+        )
+    axis.plot(
+        workers, workers, color="black", linestyle=":", linewidth=0.8, label="linear"
+    )
     axis.set(xlabel="workers W", ylabel="speedup", xscale="log", yscale="log")
     axis.set_xticks(workers, [f"{w:g}" for w in workers])
     axis.minorticks_off()

@@ -19,7 +19,9 @@ from asyncqn_paper.settings import NOBODY, Given, algorithm, cluster
 
 DRAWS = 5
 """Draws of a random problem; seed k uses draw k mod 5."""
-CONSTANTS = 0.5 * N_Y * math.log(2.0 * math.pi * NOISE) + 0.5 * DIM * math.log(2.0 * math.pi)
+CONSTANTS = 0.5 * N_Y * math.log(2.0 * math.pi * NOISE) + 0.5 * DIM * math.log(
+    2.0 * math.pi
+)
 """What -log p(theta, Y) has beyond U."""
 TARGETS = {"ε = 0.1": "0.1", "ε = 0.05": "0.05", "ε = 0.05 with constants": "0.05c"}
 """Targets by their columns; with constants the error is relative to U* + `CONSTANTS`."""
@@ -69,7 +71,10 @@ class Curve(Cell):
     def measure(self) -> list[Record]:
         method = algorithm(self.kind, self.parameters)
         machines = cluster(self.kind, self.workers, self.variance, payer=self.payer)
-        return [self.run(method, machines, seed) for seed in range(self.first, self.first + self.seeds)]
+        return [
+            self.run(method, machines, seed)
+            for seed in range(self.first, self.first + self.seeds)
+        ]
 
     def run(self, method: Algorithm, machines: Cluster, seed: int) -> Record:
         """Run one repetition; return times and commits of the first crossings, and how it ended."""
@@ -96,8 +101,16 @@ class Curve(Cell):
                 break
         # None stands for a target that was not reached; the rules decide what it counts as.
         times = {f"time {name}": watch.times.get(name) for name in TARGETS.values()}
-        commits = {f"commits {name}": watch.commits.get(name) for name in TARGETS.values()}
-        return {"seed": seed, **times, **commits, "lost": watch.lost, "pairs": accepted_share(run)}
+        commits = {
+            f"commits {name}": watch.commits.get(name) for name in TARGETS.values()
+        }
+        return {
+            "seed": seed,
+            **times,
+            **commits,
+            "lost": watch.lost,
+            "pairs": accepted_share(run),
+        }
 
 
 class _Watch:
@@ -106,7 +119,11 @@ class _Watch:
     def __init__(self, limit: float, optimum: float) -> None:
         self.limit = limit
         # (U - U*) / (U* + C) <= 0.05 is (U - U*) / U* <= 0.05 (1 + C / U*).
-        self.targets = {"0.1": 0.1, "0.05": 0.05, "0.05c": 0.05 * (1.0 + CONSTANTS / optimum)}
+        self.targets = {
+            "0.1": 0.1,
+            "0.05": 0.05,
+            "0.05c": 0.05 * (1.0 + CONSTANTS / optimum),
+        }
         self.times: dict[str, float] = {}
         self.commits: dict[str, int] = {}
         self.first: float | None = None
@@ -126,7 +143,10 @@ class _Watch:
             raise StopIteration
         for name, target in self.targets.items():
             if error <= target and name not in self.times:
-                self.times[name], self.commits[name] = round(float(time), 1), int(progress.commit)
+                self.times[name], self.commits[name] = (
+                    round(float(time), 1),
+                    int(progress.commit),
+                )
         if self.arrived:
             raise StopIteration
 

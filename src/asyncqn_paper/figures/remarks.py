@@ -18,12 +18,26 @@ from asyncqn.types import Request
 from asyncqn_paper.cells import Cell
 from asyncqn_paper.drawing import CONTROLS, VARIANTS, panels
 from asyncqn_paper.experiment import Experiment, Get
-from asyncqn_paper.figures.fig2 import EVERY_PAIR, INTEGRATOR, PROBLEM, SOME_PAIRS, START
+from asyncqn_paper.figures.fig2 import (
+    EVERY_PAIR,
+    INTEGRATOR,
+    PROBLEM,
+    SOME_PAIRS,
+    START,
+)
 from asyncqn_paper.figures.fig4 import along, closed
 from asyncqn_paper.figures.fig5 import share_of, stable
 from asyncqn_paper.figures.gaussian import Curve, largest, scale_below_limit
 from asyncqn_paper.figures.verdicts import verdict_bars
-from asyncqn_paper.movielens import STARTS, TIMINGS, measured_cluster, model, parameters, set_of, start
+from asyncqn_paper.movielens import (
+    STARTS,
+    TIMINGS,
+    measured_cluster,
+    model,
+    parameters,
+    set_of,
+    start,
+)
 from asyncqn_paper.records import Record
 from asyncqn_paper.rules import Estimate, Outcome, above
 from asyncqn_paper.settings import MEMORY, PAPER, algorithm, given
@@ -39,7 +53,12 @@ COMMITS, WORKERS = 600, 10
 
 
 def momentum_cell(
-    problem: str, epsilon: float, integrator: str, gamma: float | None, rate: float, seeds: int
+    problem: str,
+    epsilon: float,
+    integrator: str,
+    gamma: float | None,
+    rate: float,
+    seeds: int,
 ) -> Curve:
     """as-L-BFGS with friction gamma, or theta - h H g (None), at a drift `rate`."""
     # Rounded: the last bits of an eigenvalue depend on the BLAS, and the key of a cell must not.
@@ -49,7 +68,12 @@ def momentum_cell(
         own = {**MEMORY, **rule, "gamma": 1.0, "h": rate / (scale * top)}
         return Curve(problem, "momentum-lbfgs", given(own), 200.0, seeds)
     # Solved for h from q = h c^2 lambda / gamma.
-    own = {**PAPER["as-lbfgs"], **rule, "gamma": gamma, "h": rate * gamma / (scale**2 * top)}
+    own = {
+        **PAPER["as-lbfgs"],
+        **rule,
+        "gamma": gamma,
+        "h": rate * gamma / (scale**2 * top),
+    }
     return Curve(problem, "as-lbfgs", given(own, integrator=integrator), 200.0, seeds)
 
 
@@ -71,7 +95,9 @@ class Ridge(Cell):
         printed = parameters("1m", problem.n_data)["as-lbfgs"]
         # Equal drift: h (c + rho)^2 / gamma is the same with rho and without.
         h = self.drift * printed["gamma"] / (SCALE + self.rho) ** 2
-        own = given(printed, rho=self.rho, h=h, epsilon=self.epsilon, initial_scale=SCALE)
+        own = given(
+            printed, rho=self.rho, h=h, epsilon=self.epsilon, initial_scale=SCALE
+        )
         machines = measured_cluster(TIMINGS["as-lbfgs"], WORKERS)
         request = Request(
             problem,
@@ -85,9 +111,13 @@ class Ridge(Cell):
         return along(Simulator(machines).minimize(request), self.seed)
 
 
-def ridge_cell(at: str, rho: float, drift: float, epsilon: float, seed: int, full: bool) -> Ridge:
+def ridge_cell(
+    at: str, rho: float, drift: float, epsilon: float, seed: int, full: bool
+) -> Ridge:
     """Return the cell of one run."""
-    return Ridge(set_of(full)[0], at, rho, drift, epsilon, COMMITS if full else 60, seed)
+    return Ridge(
+        set_of(full)[0], at, rho, drift, epsilon, COMMITS if full else 60, seed
+    )
 
 
 CAUTIOUS = (EVERY_PAIR, 30.0)
@@ -115,7 +145,10 @@ def cells(full: bool) -> list[list[Cell]]:
 
 
 def _kinds() -> list[tuple[float | None, str]]:
-    return [(None, ""), *((gamma, i) for gamma in FRICTIONS for i in ("explicit", "modified"))]
+    return [
+        (None, ""),
+        *((gamma, i) for gamma in FRICTIONS for i in ("explicit", "modified")),
+    ]
 
 
 def outcomes(get: Get, full: bool) -> list[Outcome]:
@@ -129,9 +162,15 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
         for epsilon in (SOME_PAIRS, EVERY_PAIR):
             arrived: dict[tuple[float | None, str], list[list[float]]] = {}
             for kind in _kinds():
-                points = [get(momentum_cell(problem, epsilon, kind[1], kind[0], q, seeds)) for q in RATES]
+                points = [
+                    get(momentum_cell(problem, epsilon, kind[1], kind[0], q, seeds))
+                    for q in RATES
+                ]
                 if all(p is not None for p in points):
-                    arrived[kind] = [[float(r["time 0.05"] is not None) for r in p or []] for p in points]
+                    arrived[kind] = [
+                        [float(r["time 0.05"] is not None) for r in p or []]
+                        for p in points
+                    ]
             for (gamma, integrator), mine in arrived.items():
                 if gamma is not None and (None, "") in arrived:
                     choices = {
@@ -143,11 +182,17 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
                     # another.
                     gain = np.mean(np.subtract(mine, arrived[None, ""]), axis=0)
                     found.append(
-                        above("momentum", {**choices, INTEGRATOR: integrator}, share_of(gain.tolist()))
+                        above(
+                            "momentum",
+                            {**choices, INTEGRATOR: integrator},
+                            share_of(gain.tolist()),
+                        )
                     )
     for at in STARTS:
         for epsilon in CAUTIOUS:
-            held = {rho: _stable(get, at, rho, epsilon, rhos, full) for rho in (0.0, 3.0)}
+            held = {
+                rho: _stable(get, at, rho, epsilon, rhos, full) for rho in (0.0, 3.0)
+            }
             if held[0.0] is not None and held[3.0] is not None:
                 # In the mean of the drifts, as for momentum.
                 gain = np.mean(np.subtract(held[3.0], held[0.0]), axis=0)
@@ -164,7 +209,10 @@ def _stable(
     get: Get, at: str, rho: float, epsilon: float, seeds: int, full: bool
 ) -> list[list[float]] | None:
     """Return 1 for every stable run and 0 for the others, by drift and seed; None where a run is missing."""
-    runs = [[get(ridge_cell(at, rho, q, epsilon, s, full)) for s in range(seeds)] for q in DRIFTS]
+    runs = [
+        [get(ridge_cell(at, rho, q, epsilon, s, full)) for s in range(seeds)]
+        for q in DRIFTS
+    ]
     if any(run is None for line in runs for run in line):
         return None
     end = ridge_cell(at, rho, DRIFTS[0], epsilon, 0, full).commits
@@ -188,10 +236,21 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
             there = [p for p in points if p is not None]
             if there:
                 x.append(q)
-                y.append(float(np.mean([r["time 0.05"] is not None for p in there for r in p])))
-        label = "no momentum, θ − hHg" if gamma is None else f"γ = {gamma:g}, {integrator}"
+                y.append(
+                    float(
+                        np.mean([r["time 0.05"] is not None for p in there for r in p])
+                    )
+                )
+        label = (
+            "no momentum, θ − hHg" if gamma is None else f"γ = {gamma:g}, {integrator}"
+        )
         left.plot(x, y, label=label, **look)
-    left.set(xscale="log", xlabel="drift per commit", ylabel="share of runs that arrive", ylim=(-0.03, 1.03))
+    left.set(
+        xscale="log",
+        xlabel="drift per commit",
+        ylabel="share of runs that arrive",
+        ylim=(-0.03, 1.03),
+    )
     left.set_xticks(RATES, [f"{rate:g}" for rate in RATES])
     for rho, look in ((0.0, CONTROLS[1]), (3.0, VARIANTS[3])):
         shares: list[Sequence[float]] = []
@@ -201,12 +260,20 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
                 shares += [np.mean(held, axis=1).tolist()] if held is not None else []
         if shares:
             right.plot(DRIFTS, np.mean(shares, axis=0), label=f"ρ = {rho:g}", **look)
-    right.set(xscale="log", xlabel="drift h(c + ρ)²/γ", ylabel="share of stable runs", ylim=(-0.03, 1.03))
+    right.set(
+        xscale="log",
+        xlabel="drift h(c + ρ)²/γ",
+        ylabel="share of stable runs",
+        ylim=(-0.03, 1.03),
+    )
     right.set_xticks(DRIFTS, [f"{1e6 * drift:.1f}·10⁻⁶" for drift in DRIFTS])
     for axis in (left, right):
         axis.minorticks_off()
         axis.legend(fontsize=7)
-    return {"remarks": figure, "remarks_settings": verdict_bars(outcomes(get, full), ("momentum", "rho"))}
+    return {
+        "remarks": figure,
+        "remarks_settings": verdict_bars(outcomes(get, full), ("momentum", "rho")),
+    }
 
 
 EXPERIMENT = Experiment(

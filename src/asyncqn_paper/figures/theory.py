@@ -73,7 +73,9 @@ def cells(full: bool) -> list[list[Cell]]:
         ]
 
     if not full:
-        return [[*small, *bound(functions, (0, 3)), *laws(LAW_BETAS[:1], LAW_STEPS[:1])]]
+        return [
+            [*small, *bound(functions, (0, 3)), *laws(LAW_BETAS[:1], LAW_STEPS[:1])]
+        ]
     # The smallest h decides the law, so it comes first; larger ones show the trend.
     finest = LAW_STEPS[-1:]
     return [
@@ -96,14 +98,21 @@ def jackknifed(x: Sequence[float], values: Any) -> Estimate | str:
     values = np.asarray(values, float)
     if not np.isfinite(values).all():
         return "a run diverged"
-    means = [values.mean(axis=0), *(np.delete(values, k, 0).mean(axis=0) for k in range(len(values)))]
+    means = [
+        values.mean(axis=0),
+        *(np.delete(values, k, 0).mean(axis=0) for k in range(len(values))),
+    ]
     # A mean below the floor of the noise has no logarithm.
     if min(float(mean.min()) for mean in means) <= 0.0:
         return "the mean error is not positive"
     all_, *rest = (slope(x, mean) for mean in means)
     n = len(rest)
     # The jackknife: the slope is no mean of slopes, so that its error cannot be taken from their spread.
-    return Estimate(all_, math.sqrt((n - 1) / n * float(np.sum((np.array(rest) - np.mean(rest)) ** 2))), n)
+    return Estimate(
+        all_,
+        math.sqrt((n - 1) / n * float(np.sum((np.array(rest) - np.mean(rest)) ** 2))),
+        n,
+    )
 
 
 def _values(get: Get, study: str, function: str, memory: int, full: bool) -> Any:
@@ -131,7 +140,10 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
     for function in _size(full)[1]:
         for memory, words in MEMORIES.items():
             choices = {FUNCTION: function, PAIRS: words}
-            parts = {study: _bound(get, study, function, memory, choices, full) for study in STUDIES}
+            parts = {
+                study: _bound(get, study, function, memory, choices, full)
+                for study in STUDIES
+            }
             there = {study: part for study, part in parts.items() if part is not None}
             found += there.values()
             if len(there) == len(STUDIES):
@@ -141,7 +153,12 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
 
 
 def _bound(
-    get: Get, study: str, function: str, memory: int, choices: dict[str, str], full: bool
+    get: Get,
+    study: str,
+    function: str,
+    memory: int,
+    choices: dict[str, str],
+    full: bool,
 ) -> Outcome | None:
     claim, _, x = STUDIES[study]
     values = _values(get, study, function, memory, full)
@@ -155,7 +172,9 @@ def _bound(
     return above(claim, choices, fitted._replace(value=shift + sign * fitted.value))
 
 
-def _laws(get: Get, function: str, memory: int, choices: dict[str, str], full: bool) -> list[Outcome]:
+def _laws(
+    get: Get, function: str, memory: int, choices: dict[str, str], full: bool
+) -> list[Outcome]:
     """Return the outcomes of the law: its worst direction at the smallest step, for every W and beta."""
     found = []
     betas, h = (LAW_BETAS, LAW_STEPS[-1]) if full else (LAW_BETAS[:1], LAW_STEPS[0])
@@ -167,15 +186,23 @@ def _laws(get: Get, function: str, memory: int, choices: dict[str, str], full: b
                 found.append(Outcome("law", setting, UNDECIDED, because=ratios))
             elif ratios is not None:
                 logs = np.log(ratios.mean(axis=0))
-                errors = ratios.std(axis=0, ddof=1) / math.sqrt(len(ratios)) / ratios.mean(axis=0)
+                errors = (
+                    ratios.std(axis=0, ddof=1)
+                    / math.sqrt(len(ratios))
+                    / ratios.mean(axis=0)
+                )
                 # A law is wrong if it is wrong in one direction.
                 worst = int(np.argmax(np.abs(logs)))
-                estimate_ = Estimate(-abs(float(logs[worst])), float(errors[worst]), len(ratios))
+                estimate_ = Estimate(
+                    -abs(float(logs[worst])), float(errors[worst]), len(ratios)
+                )
                 found.append(above("law", setting, estimate_))
     return found
 
 
-def law_ratios(get: Get, function: str, memory: int, W: int, beta: float, h: float, full: bool) -> Any:
+def law_ratios(
+    get: Get, function: str, memory: int, W: int, beta: float, h: float, full: bool
+) -> Any:
     """Variances over those of the law, by seed and direction; None where a run is missing."""
     target, lines = law(function, beta), []
     for s in range(_size(full)[0]):
@@ -197,22 +224,33 @@ def _small(get: Get, full: bool) -> list[Outcome]:
         if records:
             # Equal bits would have infinitely many digits.
             digits = -math.log10(max(records[0]["difference"], 1e-16))
-            found.append(above("momentum-limit", {INTEGRATOR: integrator}, Estimate(digits, 0.0, 1)))
+            found.append(
+                above(
+                    "momentum-limit", {INTEGRATOR: integrator}, Estimate(digits, 0.0, 1)
+                )
+            )
     records = get(Cost(160_000 if full else 16_000))
     if records:
         x, y = (
-            [math.log(v) for v in values] for values in zip(*((r["M"] * r["d"], r["time"]) for r in records))
+            [math.log(v) for v in values]
+            for values in zip(*((r["M"] * r["d"], r["time"]) for r in records))
         )
         # The cost of calls lowers the slope at small M d, vectors that outgrow the caches raise it at
         # large.
         fit, covariance = np.polyfit(x, y, 1, cov=True)
         error = math.sqrt(float(covariance[0, 0]))
         found.append(
-            above("cost", {"measured": "processor time"}, Estimate(1.2 - float(fit[0]), error, len(x)))
+            above(
+                "cost",
+                {"measured": "processor time"},
+                Estimate(1.2 - float(fit[0]), error, len(x)),
+            )
         )
     # 500 and 1000 are the beta of the paper's Tables 1 and 3.
     for beta in (1.0, 10.0, 100.0, 500.0, 1000.0):
-        with_, without = (float(expected(LINE, beta, corrected)[-1]) for corrected in (True, False))
+        with_, without = (
+            float(expected(LINE, beta, corrected)[-1]) for corrected in (True, False)
+        )
         value = -abs(math.log(without / with_))
         found.append(above("gamma", {"β": f"{beta:g}"}, Estimate(value, 0.0, 0)))
     return found
@@ -227,13 +265,17 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
     figure, axes = panels(2, 4, width=3.0, height=2.6)
     for axis, (study, (claim, _, x)) in zip(axes[0], STUDIES.items(), strict=True):
         _term(axis, get, study, full)
-        axis.set(xscale="log", yscale="log", ylabel="mean of U − U*", title=TITLES[claim])
+        axis.set(
+            xscale="log", yscale="log", ylabel="mean of U − U*", title=TITLES[claim]
+        )
         axis.set_xticks(x, [f"{value:g}" for value in x], fontsize=7)
         axis.minorticks_off()
     for axis, function in zip(axes[1], FUNCTIONS, strict=False):
         _law(axis, get, function, full)
     _cost(axes[1][2], get, full)
-    found = [(f"β = {o.choices['β']}", o) for o in _small(get, full) if o.claim == "gamma"]
+    found = [
+        (f"β = {o.choices['β']}", o) for o in _small(get, full) if o.claim == "gamma"
+    ]
     estimates(axes[1][3], found, apart=True)
     axes[1][3].set(xlabel="E U − U* without Γ over with", title="Γ in one dimension")
     handles = {
@@ -241,9 +283,14 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
         for axis in (*axes[0], axes[1][0])
         for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(handles.values(), handles, loc="outside lower center", ncols=5, fontsize=7)
+    figure.legend(
+        handles.values(), handles, loc="outside lower center", ncols=5, fontsize=7
+    )
     claims = [name for name in TITLES if CLAIMS[name].row == "theory"]
-    return {"theory": figure, "theory_settings": verdict_bars(outcomes(get, full), claims)}
+    return {
+        "theory": figure,
+        "theory_settings": verdict_bars(outcomes(get, full), claims),
+    }
 
 
 def _term(axis: Any, get: Get, study: str, full: bool) -> None:
@@ -259,7 +306,10 @@ def _term(axis: Any, get: Get, study: str, full: bool) -> None:
                 lost = int((~np.isfinite(values)).any(axis=1).sum())
                 missing.append(f"{label}:\n{lost} of {len(values)} seeds diverge")
                 continue
-            mean, error = values.mean(axis=0), 2.0 * values.std(axis=0, ddof=1) / math.sqrt(len(values))
+            mean, error = (
+                values.mean(axis=0),
+                2.0 * values.std(axis=0, ddof=1) / math.sqrt(len(values)),
+            )
             style = {**look, "linestyle": "-" if function == "quadratic" else "--"}
             bars = np.minimum(error, 0.9 * np.abs(mean))
             axis.errorbar(STUDIES[study][2], mean, yerr=bars, label=label, **style)
@@ -270,7 +320,9 @@ def _term(axis: Any, get: Get, study: str, full: bool) -> None:
 def _law(axis: Any, get: Get, function: str, full: bool) -> None:
     """Draw the variance farthest from that of the law against h, with two errors and the margin as a band."""
     width = -CLAIMS["law"].margin
-    axis.axhspan(math.exp(-width), math.exp(width), color="#2e7d4f", alpha=0.15, linewidth=0)
+    axis.axhspan(
+        math.exp(-width), math.exp(width), color="#2e7d4f", alpha=0.15, linewidth=0
+    )
     for beta, marker in zip(LAW_BETAS, "osd", strict=True):
         for memory, look in LOOKS.items():
             points = []
@@ -286,7 +338,9 @@ def _law(axis: Any, get: Get, function: str, full: bool) -> None:
                 label = f"law at β = {beta:g}, pairs {MEMORIES[memory]}"
                 style = {**look, "marker": marker, "linestyle": ":"}
                 axis.errorbar(x, y, yerr=bars, capsize=1.5, label=label, **style)
-    axis.set(xscale="log", yscale="log", xlabel="step h", title=f"law, {function}, W = 1")
+    axis.set(
+        xscale="log", yscale="log", xlabel="step h", title=f"law, {function}, W = 1"
+    )
     axis.set_xticks(LAW_STEPS, [f"{h:g}" for h in LAW_STEPS])
     axis.set_ylabel("variance over the law's\n(worst direction)")
     axis.minorticks_off()
@@ -296,16 +350,35 @@ def _law(axis: Any, get: Get, function: str, full: bool) -> None:
 def _cost(axis: Any, get: Get, full: bool) -> None:
     """Draw the time of a step against M d, beside the slope 1 of the claim."""
     records = get(Cost(160_000 if full else 16_000)) or []
-    for M, look in zip(dict.fromkeys(r["M"] for r in records), VARIANTS[1:], strict=False):
+    for M, look in zip(
+        dict.fromkeys(r["M"] for r in records), VARIANTS[1:], strict=False
+    ):
         mine = [r for r in records if r["M"] == M]
         x = [r["M"] * r["d"] for r in mine]
-        axis.plot(x, [1e3 * r["time"] for r in mine], label=f"M = {M}", **{**look, "linestyle": "none"})
+        axis.plot(
+            x,
+            [1e3 * r["time"] for r in mine],
+            label=f"M = {M}",
+            **{**look, "linestyle": "none"},
+        )
     if records:
         least, most = (end(r["M"] * r["d"] for r in records) for end in (min, max))
         start = 1e3 * min(r["time"] for r in records)
-        axis.plot([least, most], [start, start * most / least], color="black", linewidth=0.8, label="O(M d)")
+        axis.plot(
+            [least, most],
+            [start, start * most / least],
+            color="black",
+            linewidth=0.8,
+            label="O(M d)",
+        )
         axis.legend(fontsize=7)
-    axis.set(xscale="log", yscale="log", xlabel="M d", ylabel="step (ms)", title="cost of a step")
+    axis.set(
+        xscale="log",
+        yscale="log",
+        xlabel="M d",
+        ylabel="step (ms)",
+        title="cost of a step",
+    )
 
 
 EXPERIMENT = Experiment(

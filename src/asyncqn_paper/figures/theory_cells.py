@@ -42,7 +42,9 @@ class TwoWells:
     dim, n_data, dtype = 2, 100, np.dtype(np.float64)
 
     def __init__(self) -> None:
-        noise = np.random.Generator(np.random.Philox(key=[0, 0x2E11])).standard_normal((self.n_data, 2))
+        noise = np.random.Generator(np.random.Philox(key=[0, 0x2E11])).standard_normal(
+            (self.n_data, 2)
+        )
         # Centred, so that the gradient over all rows is exact.
         self._noise = 4.0 * (noise - noise.mean(axis=0))
 
@@ -73,7 +75,9 @@ def _grid() -> tuple[Any, Any]:
 @cache
 def optimum(name: str) -> float:
     """U*."""
-    return float(problem(name).optimum) if name == "quadratic" else float(_grid()[1].min())
+    return (
+        float(problem(name).optimum) if name == "quadratic" else float(_grid()[1].min())
+    )
 
 
 def law(name: str, beta: float) -> Any:
@@ -84,7 +88,9 @@ def law(name: str, beta: float) -> Any:
     # x and y are independent under the law; y has the variance 1 / (2 beta) of a Gaussian.
     weight = np.exp(-beta * (U - U.min()))
     mean = (weight * x).sum() / weight.sum()
-    return np.array([(weight * (x - mean) ** 2).sum() / weight.sum(), 1.0 / (2.0 * beta)])
+    return np.array(
+        [(weight * (x - mean) ** 2).sum() / weight.sum(), 1.0 / (2.0 * beta)]
+    )
 
 
 @dataclass(frozen=True)
@@ -138,19 +144,34 @@ class Chain(Cell):
         if run.status == "diverged" or not np.isfinite(thetas[-1]).all():
             return [{"diverged": True, "part": 1.0, "mean": None}]
         seen = np.array(thetas[1:])
-        excess = np.array([model.value(theta) for theta in seen]) - optimum(self.function)
+        excess = np.array([model.value(theta) for theta in seen]) - optimum(
+            self.function
+        )
         # The first half is left to the burn-in.
         half = seen[len(seen) // 2 :] - centre
         variances = ((half - half.mean(axis=0)) @ axes).var(axis=0)
         found: list[Record] = [
-            {"diverged": False, "part": part, "mean": float(excess[: max(1, int(part * len(excess)))].mean())}
+            {
+                "diverged": False,
+                "part": part,
+                "mean": float(excess[: max(1, int(part * len(excess)))].mean()),
+            }
             for part in (0.0625, 0.125, 0.25, 0.5, 1.0)
         ]
-        late = {"diverged": False, "part": 0.0, "mean": float(excess[len(excess) // 2 :].mean())}
-        return [*found, late | {f"variance {k}": float(v) for k, v in enumerate(variances)}]
+        late = {
+            "diverged": False,
+            "part": 0.0,
+            "mean": float(excess[len(excess) // 2 :].mean()),
+        }
+        return [
+            *found,
+            late | {f"variance {k}": float(v) for k, v in enumerate(variances)},
+        ]
 
 
-def chain(study: str, function: str, memory: int, value: float, seed: int, full: bool) -> Chain:
+def chain(
+    study: str, function: str, memory: int, value: float, seed: int, full: bool
+) -> Chain:
     """Return a run of a study; every value has a seed of its own."""
     size = 2 if full else 1
     # Trajectories of one seed at two temperatures would be multiples of each other.
@@ -159,19 +180,31 @@ def chain(study: str, function: str, memory: int, value: float, seed: int, full:
     if study == "N":
         return Chain(function, memory, 8000, 0.02, 1, COLD, True, seed)
     if study == "h":
-        return Chain(function, memory, int(100 * size / value), value, 1, COLD, False, own)
+        return Chain(
+            function, memory, int(100 * size / value), value, 1, COLD, False, own
+        )
     if study == "W":
-        return Chain(function, memory, 10_000 * size, 0.003, int(value), COLD, False, own)
+        return Chain(
+            function, memory, 10_000 * size, 0.003, int(value), COLD, False, own
+        )
     return Chain(function, memory, 8000 * size, 0.05, 1, value, True, own)
 
 
 def law_chain(
-    function: str, memory: int, workers: int, beta: float, h: float, seed: int, full: bool
+    function: str,
+    memory: int,
+    workers: int,
+    beta: float,
+    h: float,
+    seed: int,
+    full: bool,
 ) -> Chain:
     """Return a run whose law is compared with exp(-beta U)."""
     # Apart from the seeds of `chain`.
     own = 100_000 + 1000 * seed + int(beta) + int(10_000 * h)
-    return Chain(function, memory, int((400 if full else 50) / h), h, workers, beta, True, own)
+    return Chain(
+        function, memory, int((400 if full else 50) / h), h, workers, beta, True, own
+    )
 
 
 def _note(seen: list[Array], progress: Progress) -> None:
@@ -188,7 +221,16 @@ class MomentumLimit(Cell):
     def measure(self) -> list[Record]:
         model = problem("quadratic")
         # M = 0 and H0 = I; friction 0.3 keeps 0.7 of u, the momentum of the other method.
-        method = ASLBFGS(1e-3, 0.3, math.inf, 0, 20, 10, initial_scale=1.0, integrator=self.integrator)  # type: ignore[arg-type]
+        method = ASLBFGS(
+            1e-3,
+            0.3,
+            math.inf,
+            0,
+            20,
+            10,
+            initial_scale=1.0,
+            integrator=self.integrator,  # type: ignore[arg-type]
+        )
         paths = []
         for one in (method, SGD(1e-3, 20, momentum=0.7)):
             seen: list[Array] = []

@@ -50,8 +50,18 @@ METHODS = {"as-lbfgs": "as-L-BFGS", "sgld": "SGLD"}
 ARMS = ("none", "constant", "annealed", "restarts")
 INF = math.inf
 CHOSEN: dict[tuple[str, str, int], tuple[tuple[float, float, int], ...]] = {
-    ("mixture", "as-lbfgs", 1): ((0.0351, INF, 1), (0.01, 0.03, 1), (0.0316, 0.1, 1), (0.0316, INF, 3)),
-    ("mixture", "as-lbfgs", 10): ((0.02, INF, 1), (0.0632, 0.01, 1), (0.02, 0.3, 1), (0.0632, INF, 5)),
+    ("mixture", "as-lbfgs", 1): (
+        (0.0351, INF, 1),
+        (0.01, 0.03, 1),
+        (0.0316, 0.1, 1),
+        (0.0316, INF, 3),
+    ),
+    ("mixture", "as-lbfgs", 10): (
+        (0.02, INF, 1),
+        (0.0632, 0.01, 1),
+        (0.02, 0.3, 1),
+        (0.0632, INF, 5),
+    ),
     ("phase-retrieval", "as-lbfgs", 1): (
         (0.0123, INF, 1),
         (0.0316, 0.03, 1),
@@ -64,10 +74,30 @@ CHOSEN: dict[tuple[str, str, int], tuple[tuple[float, float, int], ...]] = {
         (0.0632, 0.01, 1),
         (0.0632, INF, 8),
     ),
-    ("mixture", "sgld", 1): ((0.4, INF, 1), (0.4, 0.3, 1), (0.4, 0.03, 1), (0.4, INF, 5)),
-    ("mixture", "sgld", 10): ((1.06, INF, 1), (1.2, 0.03, 1), (1.2, 0.03, 1), (1.2, INF, 8)),
-    ("phase-retrieval", "sgld", 1): ((0.4, INF, 1), (0.4, 0.03, 1), (0.2, 0.3, 1), (0.4, INF, 8)),
-    ("phase-retrieval", "sgld", 10): ((0.639, INF, 1), (0.3, 0.01, 1), (1.2, 0.01, 1), (0.6, INF, 8)),
+    ("mixture", "sgld", 1): (
+        (0.4, INF, 1),
+        (0.4, 0.3, 1),
+        (0.4, 0.03, 1),
+        (0.4, INF, 5),
+    ),
+    ("mixture", "sgld", 10): (
+        (1.06, INF, 1),
+        (1.2, 0.03, 1),
+        (1.2, 0.03, 1),
+        (1.2, INF, 8),
+    ),
+    ("phase-retrieval", "sgld", 1): (
+        (0.4, INF, 1),
+        (0.4, 0.03, 1),
+        (0.2, 0.3, 1),
+        (0.4, INF, 8),
+    ),
+    ("phase-retrieval", "sgld", 10): (
+        (0.639, INF, 1),
+        (0.3, 0.01, 1),
+        (1.2, 0.01, 1),
+        (0.6, INF, 8),
+    ),
 }
 """(r, beta, restarts) of every arm, found on tuning starts (docs/results/tempering/tuning.csv): r is the step
 relative to 1 / (W times the largest curvature)."""
@@ -103,7 +133,9 @@ def descend(model: Any, theta0: Array, gradients: int) -> Descent:
         fun, last = progress.metrics["fun"], lowest[-1]
         lowest.append(Descent(progress.theta, fun) if fun < last.fun else last)
         before = lowest[max(0, len(lowest) - 1 - IDLE_PASSES)].fun
-        if len(lowest) > IDLE_PASSES and before - lowest[-1].fun < 1e-3 * (1.0 + abs(before)):
+        if len(lowest) > IDLE_PASSES and before - lowest[-1].fun < 1e-3 * (
+            1.0 + abs(before)
+        ):
             raise StopIteration
 
     engine = Simulator(Cluster(1))
@@ -144,14 +176,24 @@ class Starts(Cell):
         # Parameters are kept as text, since JSON has no infinity.
         beta: float | Annealing = float(self.beta)
         if self.arm == "annealed":
-            beta = Annealing(float(self.beta), 100.0 * float(self.beta), max(1, commits // self.workers))
+            beta = Annealing(
+                float(self.beta),
+                100.0 * float(self.beta),
+                max(1, commits // self.workers),
+            )
         if self.method == "sgld":
             return SGLD(h=self.r / (top * self.workers), beta=beta, batch=ROWS)
         # As in Fig. 3: stale friction must fall with the number of workers.
         gamma = 0.5 / self.workers
         h = self.r * gamma * top / self.workers
-        rule: dict[str, Any] = {"initial_scale": 1.0 / top, "cosine_floor": 0.5, "epsilon": 0.3 * top}
-        return ASLBFGS(h, gamma, beta, memory=3, batch=ROWS - OVERLAP, overlap=OVERLAP, **rule)
+        rule: dict[str, Any] = {
+            "initial_scale": 1.0 / top,
+            "cosine_floor": 0.5,
+            "epsilon": 0.3 * top,
+        }
+        return ASLBFGS(
+            h, gamma, beta, memory=3, batch=ROWS - OVERLAP, overlap=OVERLAP, **rule
+        )
 
     def last_points(self, seed: int) -> list[Array]:
         """Return where the runs of the arm end; one that diverged ends nowhere."""
@@ -182,9 +224,15 @@ class Starts(Cell):
             # arm is.
             points, excess = self.last_points(seed), None
             if points:
-                excess = descend(model, min(points, key=model.value), POLISH).fun - planted
+                excess = (
+                    descend(model, min(points, key=model.value), POLISH).fun - planted
+                )
             records.append(
-                {"start": seed, "excess": excess, "success": excess is not None and excess < TOLERANCE}
+                {
+                    "start": seed,
+                    "excess": excess,
+                    "success": excess is not None and excess < TOLERANCE,
+                }
             )
         return records
 
@@ -193,7 +241,9 @@ def arm_cells(cell: tuple[str, str, int], arm: str, full: bool) -> list[Starts]:
     """Return the cells of one arm."""
     r, beta, restarts = CHOSEN[cell][ARMS.index(arm)]
     starts = range(FIRST, FIRST + (FULL if full else QUICK), PIECE)
-    return [Starts(*cell, arm, r, repr(beta), restarts, first, PIECE) for first in starts]
+    return [
+        Starts(*cell, arm, r, repr(beta), restarts, first, PIECE) for first in starts
+    ]
 
 
 def cells(full: bool) -> list[list[Cell]]:
@@ -214,7 +264,9 @@ def cells(full: bool) -> list[list[Cell]]:
     ]
 
 
-def successes(get: Get, cell: tuple[str, str, int], arm: str, full: bool) -> list[float] | None:
+def successes(
+    get: Get, cell: tuple[str, str, int], arm: str, full: bool
+) -> list[float] | None:
     """Return 1 or 0 for every start; None where a cell is missing."""
     found = [get(one) for one in arm_cells(cell, arm, full)]
     if any(records is None for records in found):
@@ -227,9 +279,15 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
     found = []
     for problem, method, workers in CHOSEN:
         cell = (problem, method, workers)
-        without, with_ = (successes(get, cell, arm, full) for arm in ("none", "constant"))
+        without, with_ = (
+            successes(get, cell, arm, full) for arm in ("none", "constant")
+        )
         if without is not None and with_ is not None:
-            choices = {"problem": problem, "method": METHODS[method], "workers": f"W = {workers}"}
+            choices = {
+                "problem": problem,
+                "method": METHODS[method],
+                "workers": f"W = {workers}",
+            }
             # Both arms have the same starts, so the difference is taken start by start.
             gain = share_of(np.subtract(with_, without).tolist())
             found.append(above("title", choices, gain))
@@ -251,9 +309,18 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
             if points:
                 x_, y, wide = np.array(points).T
                 label = f"{METHODS[cell[1]]}, W = {cell[2]}"
-                axis.errorbar(x_, y, yerr=wide, label=label, capsize=2, **{**look, "linestyle": ":"})
+                axis.errorbar(
+                    x_,
+                    y,
+                    yerr=wide,
+                    label=label,
+                    capsize=2,
+                    **{**look, "linestyle": ":"},
+                )
         axis.set_title(problem.replace("-", " "))
-        axis.set_xticks(range(len(ARMS)), ["no noise", "constant β", "annealed", "restarts"])
+        axis.set_xticks(
+            range(len(ARMS)), ["no noise", "constant β", "annealed", "restarts"]
+        )
         axis.set(ylabel="share of successful starts", ylim=(0.0, 1.05))
     rows = []
     for found in outcomes(get, full):
@@ -263,7 +330,9 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
     axes[0][2].axvline(0.0, color="black", linewidth=0.6, linestyle=":")
     axes[0][2].set_title("gain by constant noise")
     axes[0][2].set_xlabel("difference of the shares (mark: margin)")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    figure.legend(
+        *axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4
+    )
     return {"title": figure}
 
 

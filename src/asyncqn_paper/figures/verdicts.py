@@ -14,7 +14,16 @@ from typing import Any
 import numpy as np
 
 from asyncqn_paper.drawing import few_decades, panels
-from asyncqn_paper.rules import CLAIMS, ENDS, ERRORS, FAILS, HOLDS, UNDECIDED, Outcome, verdict_on
+from asyncqn_paper.rules import (
+    CLAIMS,
+    ENDS,
+    ERRORS,
+    FAILS,
+    HOLDS,
+    UNDECIDED,
+    Outcome,
+    verdict_on,
+)
 
 COLOURS = {HOLDS: "#2e7d4f", FAILS: "#b3402e", UNDECIDED: "#c4c4c4"}
 HATCHES = {HOLDS: "", FAILS: "////", UNDECIDED: ""}
@@ -69,23 +78,37 @@ def verdict_bars(outcomes: Sequence[Outcome], claims: Sequence[str]) -> Any:
     lines = _lines(shown)
     places, y = [], 0.0
     for axis, value in lines:
-        y += 1.0 if value or not axis else 1.5  # a head stands apart from the axis before it
+        y += (
+            1.0 if value or not axis else 1.5
+        )  # a head stands apart from the axis before it
         places.append(y)
-    figure, axes = panels(1, len(claims), width=1.5, height=1.4 + 0.155 * y, sharey=True)
+    figure, axes = panels(
+        1, len(claims), width=1.5, height=1.4 + 0.155 * y, sharey=True
+    )
     for panel, claim in zip(axes[0], claims, strict=True):
         mine = [found for found in shown if found.claim == claim]
         for (axis, value), place in zip(lines, places, strict=True):
             if value or not axis:
-                _bar(panel, place, [o for o in mine if not axis or o.choices.get(axis) == value])
+                _bar(
+                    panel,
+                    place,
+                    [o for o in mine if not axis or o.choices.get(axis) == value],
+                )
         # The word of the rules stands above the bars that it was counted from.
         word = verdict_on(mine).word
-        panel.set_title(f"{textwrap.fill(TITLES[claim], 16)}\n{word.upper()}", fontsize=7.5)
+        panel.set_title(
+            f"{textwrap.fill(TITLES[claim], 16)}\n{word.upper()}", fontsize=7.5
+        )
         panel.set(xlim=(0.0, 1.0), ylim=(y + 0.6, 0.4))
         panel.set_xticks([0.0, 0.5, 1.0], ["0", "½", "1"], fontsize=6.5)
         panel.grid(False)
         panel.tick_params(axis="y", length=0)
-    words = ["all settings" if not axis else value or f"{axis}:" for axis, value in lines]
-    axes[0][0].set_yticks(places, [word.replace("-", " ") for word in words], fontsize=6.5)
+    words = [
+        "all settings" if not axis else value or f"{axis}:" for axis, value in lines
+    ]
+    axes[0][0].set_yticks(
+        places, [word.replace("-", " ") for word in words], fontsize=6.5
+    )
     for (_, value), tick in zip(lines, axes[0][0].get_yticklabels(), strict=True):
         tick.set_fontweight("bold" if not value else "normal")
     _legend(figure)
@@ -96,7 +119,9 @@ def _lines(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
     """("", "") for all settings; then (axis, "") heads each axis and (axis, value) is one of its values."""
     lines = [("", "")]
     for axis in dict.fromkeys(axis for found in outcomes for axis in found.choices):
-        values = list(dict.fromkeys(o.choices[axis] for o in outcomes if axis in o.choices))
+        values = list(
+            dict.fromkeys(o.choices[axis] for o in outcomes if axis in o.choices)
+        )
         if len(values) > 1:  # an axis of one value separates nothing
             lines += [(axis, ""), *((axis, value) for value in values)]
     return lines
@@ -107,14 +132,26 @@ def _bar(panel: Any, place: float, outcomes: Sequence[Outcome]) -> None:
     for end in ENDS:
         width = counts[end] / len(outcomes) if outcomes else 0.0
         if width:
-            look = {"color": COLOURS[end], "hatch": HATCHES[end], "edgecolor": "white", "linewidth": 0.3}
+            look = {
+                "color": COLOURS[end],
+                "hatch": HATCHES[end],
+                "edgecolor": "white",
+                "linewidth": 0.3,
+            }
             panel.barh(place, width, left=left, height=0.85, **look)
             # Narrower pieces have no room for a number.
             if width > 0.13:
                 colour = "black" if end == UNDECIDED else "white"
                 plate = {"facecolor": COLOURS[end], "edgecolor": "none", "pad": 0.6}
                 middle = {"ha": "center", "va": "center", "fontsize": 6}
-                panel.text(left + width / 2.0, place, counts[end], color=colour, bbox=plate, **middle)
+                panel.text(
+                    left + width / 2.0,
+                    place,
+                    counts[end],
+                    color=colour,
+                    bbox=plate,
+                    **middle,
+                )
         left += width
 
 
@@ -122,11 +159,16 @@ def _legend(figure: Any) -> None:
     from matplotlib.patches import Patch
 
     words = {HOLDS: "holds", FAILS: "fails", UNDECIDED: "undecided"}
-    patches = [Patch(facecolor=COLOURS[e], hatch=HATCHES[e], edgecolor="white", label=words[e]) for e in ENDS]
+    patches = [
+        Patch(facecolor=COLOURS[e], hatch=HATCHES[e], edgecolor="white", label=words[e])
+        for e in ENDS
+    ]
     figure.legend(handles=patches, loc="outside lower center", ncols=3, fontsize=7)
 
 
-def estimates(axis: Any, rows: Sequence[tuple[str, Outcome]], *, apart: bool = False) -> None:
+def estimates(
+    axis: Any, rows: Sequence[tuple[str, Outcome]], *, apart: bool = False
+) -> None:
     """Draw estimates with two errors, coloured by outcome, and a mark at the margin that they must exceed.
 
     Ratios are on a logarithmic axis.  `apart`: estimates are minus |logarithm of a ratio|, and are shown as
@@ -135,14 +177,23 @@ def estimates(axis: Any, rows: Sequence[tuple[str, Outcome]], *, apart: bool = F
     for y, (_, found) in enumerate(rows):
         margin = CLAIMS[found.claim].margin
         # All four are transformed alike, so that mark and bar stay comparable.
-        ends = [found.value, found.value - ERRORS * found.error, found.value + ERRORS * found.error, margin]
+        ends = [
+            found.value,
+            found.value - ERRORS * found.error,
+            found.value + ERRORS * found.error,
+            margin,
+        ]
         if apart:
             ends = [-end for end in ends]
         if apart or CLAIMS[found.claim].ratio:
             ends = [float(np.exp(end)) for end in ends]
         middle, one, other, mark = ends
         if np.isfinite(middle):
-            look = {"color": COLOURS[found.end], "marker": MARKERS[found.end], "markersize": 5}
+            look = {
+                "color": COLOURS[found.end],
+                "marker": MARKERS[found.end],
+                "markersize": 5,
+            }
             axis.plot([one, other], [y, y], color=COLOURS[found.end], linewidth=1.5)
             axis.plot(middle, y, linestyle="none", **look)
         else:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from asyncqn_recommender.data import Reading
 
 Source = Annotated[
-    str, typer.Argument(help="Name of a stored set (see 'asyncqn recommender data list'), or a file.")
+    str,
+    typer.Argument(
+        help="Name of a stored set (see 'asyncqn recommender data list'), or a file."
+    ),
 ]
 _FILE = "Reading a file"
 
@@ -22,14 +25,22 @@ _FILE = "Reading a file"
 class ReadingOptions:
     """The options for reading a file of ratings."""
 
-    user_column: Annotated[str | None, option(_FILE, "Column with the user.", metavar="NAME")] = None
-    item_column: Annotated[str | None, option(_FILE, "Column with the item.", metavar="NAME")] = None
-    rating_column: Annotated[str | None, option(_FILE, "Column with the rating.", metavar="NAME")] = None
+    user_column: Annotated[
+        str | None, option(_FILE, "Column with the user.", metavar="NAME")
+    ] = None
+    item_column: Annotated[
+        str | None, option(_FILE, "Column with the item.", metavar="NAME")
+    ] = None
+    rating_column: Annotated[
+        str | None, option(_FILE, "Column with the rating.", metavar="NAME")
+    ] = None
     time_column: Annotated[
-        str | None, option(_FILE, "Column with the time, a number or an ISO date.", metavar="NAME")
+        str | None,
+        option(_FILE, "Column with the time, a number or an ISO date.", metavar="NAME"),
     ] = None
     delimiter: Annotated[
-        str | None, option(_FILE, "Character between two fields.  [, tab ; or |]", metavar="C")
+        str | None,
+        option(_FILE, "Character between two fields.  [, tab ; or |]", metavar="C"),
     ] = None
     duplicates: Annotated[
         str | None,
@@ -39,13 +50,19 @@ class ReadingOptions:
             metavar="WHICH",
         ),
     ] = None
-    clicks: Annotated[bool, option(_FILE, "Rows are clicks, which need no rating.", "--clicks")] = False
-    skip_bad: Annotated[bool, option(_FILE, "Skip bad rows instead of stopping.", "--skip-bad")] = False
+    clicks: Annotated[
+        bool, option(_FILE, "Rows are clicks, which need no rating.", "--clicks")
+    ] = False
+    skip_bad: Annotated[
+        bool, option(_FILE, "Skip bad rows instead of stopping.", "--skip-bad")
+    ] = False
 
     def given(self) -> dict[str, Any]:
         """Return the given options as arguments of `read_ratings`."""
         # --user-column is the parameter `user` of `read_ratings`, and so on.
-        said = {name.removesuffix("_column"): value for name, value in vars(self).items()}
+        said = {
+            name.removesuffix("_column"): value for name, value in vars(self).items()
+        }
         return {name: value for name, value in said.items() if value}
 
     def read(self, source: str, out: Output) -> Reading:

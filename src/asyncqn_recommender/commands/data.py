@@ -19,12 +19,15 @@ def data(
     reading: ReadingOptions,
     out: Output,
     source: Annotated[
-        Path | None, typer.Option("--from", help="Import this archive or file.", metavar="FILE")
+        Path | None,
+        typer.Option("--from", help="Import this archive or file.", metavar="FILE"),
     ] = None,
 ) -> None:
     """Store a set of ratings under a name: MovieLens, synthetic, or your own; 'list' shows all names."""
     if name == "list":
-        require(source is None, "'list' shows the names: choose another name for --from.")
+        require(
+            source is None, "'list' shows the names: choose another name for --from."
+        )
         out.result(data_list(out))
         return
     # Only what the user gave: the rest is recognised from the file.
@@ -36,7 +39,9 @@ def data(
     out.result(store_set(name, source, out, **how))
 
 
-def store_set(name: str, source: Path | None, out: Output, **reading: Any) -> dict[str, Any]:
+def store_set(
+    name: str, source: Path | None, out: Output, **reading: Any
+) -> dict[str, Any]:
     """Store `name` unless it is stored, and describe it; `reading` holds arguments of `read_ratings`."""
     path = fetch(name, source, **reading, say=out.say)
     ratings, origin = open_ratings(path), read_header(path).origin
@@ -67,7 +72,11 @@ def store_set(name: str, source: Path | None, out: Output, **reading: Any) -> di
 def data_list(out: Output) -> dict[str, Any]:
     """Print all known names, and whether they are stored."""
     rows = [
-        {"name": name, "stored": stored, "path": str(stored_path(name)) if stored else None}
+        {
+            "name": name,
+            "stored": stored,
+            "path": str(stored_path(name)) if stored else None,
+        }
         for name, stored in known_names().items()
     ]
     for row in rows:

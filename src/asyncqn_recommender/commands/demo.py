@@ -42,7 +42,11 @@ TARGET = 1.01
 def demo(
     out: Output,
     output: Annotated[
-        Path, typer.Option(help="Folder for the figure, the model, the runs and the report.", metavar="DIR")
+        Path,
+        typer.Option(
+            help="Folder for the figure, the model, the runs and the report.",
+            metavar="DIR",
+        ),
     ] = Path("demo-output"),
 ) -> None:
     """Run a cluster with stragglers, replay real threads bit for bit, fit a recommender; write
@@ -55,8 +59,13 @@ def demo(
     from asyncqn.storage import check_place
     from asyncqn_recommender.data import PRESETS, synthetic_ratings
 
-    require(not output.exists() or output.is_dir(), f"{output} is a file: give a folder with --output.")
-    check_place(output / "report.html")  # before minutes of work, whose result could not be written
+    require(
+        not output.exists() or output.is_dir(),
+        f"{output} is a file: give a folder with --output.",
+    )
+    check_place(
+        output / "report.html"
+    )  # before minutes of work, whose result could not be written
     new_figure()  # raises at once if matplotlib is missing
     out.say(
         f"a simulated cluster of {FAST} workers and {SLOW} stragglers, ten times as slow; "
@@ -64,7 +73,13 @@ def demo(
     )
     simulated = _race_with_stragglers(out)
     cluster_rows = {name: _cluster_row(run) for name, run in simulated.items()}
-    shown = RichTable("algorithm", f"time to an error of {GOAL:g}", "commits", "mean staleness", "largest")
+    shown = RichTable(
+        "algorithm",
+        f"time to an error of {GOAL:g}",
+        "commits",
+        "mean staleness",
+        "largest",
+    )
     for name, row in cluster_rows.items():
         time = "not reached" if row["time"] is None else f"{row['time']:,.0f}"
         mean, largest = f"{row['staleness_mean']:.1f}", f"{row['staleness_max']:,}"
@@ -82,15 +97,44 @@ def demo(
     again = replay(output / "runs" / REPLAY_ALGORITHM)
     same = bool((again.theta == runs[REPLAY_ALGORITHM].theta).all())
     counts = np.bincount(train.users, minlength=train.n_users)
-    user = train.user_ids[int(np.argsort(counts, kind="stable")[len(counts) // 2])].item()  # median count
+    user = train.user_ids[
+        int(np.argsort(counts, kind="stable")[len(counts) // 2])
+    ].item()  # median count
     best = model.recommend(user, 10)
-    facts = {"train_rmse": model.rmse(train), "test_rmse": model.rmse(test), "seconds": model.seconds_}
-    told = {"fast": FAST, "slow": SLOW, "goal": GOAL, "workers": WORKERS, "seed": SEED, **facts}
+    facts = {
+        "train_rmse": model.rmse(train),
+        "test_rmse": model.rmse(test),
+        "seconds": model.seconds_,
+    }
+    told = {
+        "fast": FAST,
+        "slow": SLOW,
+        "goal": GOAL,
+        "workers": WORKERS,
+        "seed": SEED,
+        **facts,
+    }
     story = Story(
-        simulated, cluster_rows, runs, rows, again, same, str(ratings), TARGET * lowest, user, best, told
+        simulated,
+        cluster_rows,
+        runs,
+        rows,
+        again,
+        same,
+        str(ratings),
+        TARGET * lowest,
+        user,
+        best,
+        told,
     )
     report, picture = write_report(output, story)
-    race = RichTable("algorithm", "commits", "mean staleness", f"s to RMSE {TARGET * lowest:.3f}", "RMSE")
+    race = RichTable(
+        "algorithm",
+        "commits",
+        "mean staleness",
+        f"s to RMSE {TARGET * lowest:.3f}",
+        "RMSE",
+    )
     for name, row in rows.items():
         race.add_row(name, *map(words, row.values()))
     out.show(race)
@@ -125,25 +169,46 @@ def demo(
 
 def _race_with_stragglers(out: Output) -> dict[str, Run]:
     """Run the paper's three with parameters that suit the problem, and the default, which needs none."""
-    from asyncqn import ASLBFGS, MBLBFGS, AsyncSGD, Cluster, LinearGaussian, Simulator, minimize
+    from asyncqn import (
+        ASLBFGS,
+        MBLBFGS,
+        AsyncSGD,
+        Cluster,
+        LinearGaussian,
+        Simulator,
+        minimize,
+    )
 
     problem = LinearGaussian.random(dim=100, n_data=600, noise_var=10.0, seed=0)
     means = [10.0] * FAST + [100.0] * SLOW
     # Times are those of six rows: an algorithm that asks for more waits longer.
-    cluster = Cluster(FAST + SLOW, means, [0.3 * m for m in means], message=5.0, master=0.2, rows=6)
+    cluster = Cluster(
+        FAST + SLOW, means, [0.3 * m for m in means], message=5.0, master=0.2, rows=6
+    )
     both: dict[str, Any] = {"memory": 3}
     entries = {
         "async-sgd": AsyncSGD(h=5e-5, batch=6),
-        "mb-lbfgs": MBLBFGS(h=0.2, batch=6, overlap=2, timeout=20.0, quorum=0.75, **both),
+        "mb-lbfgs": MBLBFGS(
+            h=0.2, batch=6, overlap=2, timeout=20.0, quorum=0.75, **both
+        ),
         "as-lbfgs": ASLBFGS(
-            h=4e-4, gamma=0.03, beta=500.0, batch=60, overlap=40, initial_scale=0.02, cosine_floor=0.4, **both
+            h=4e-4,
+            gamma=0.03,
+            beta=500.0,
+            batch=60,
+            overlap=40,
+            initial_scale=0.02,
+            cosine_floor=0.4,
+            **both,
         ),
         "default": None,
     }
     # In the order of the table and of the figure.
     runs: dict[str, Run] = {}
     for name, chosen in entries.items():
-        goal: dict[str, Any] = {"target": GOAL, "metric": "error", "evaluate": 10} if chosen else {}
+        goal: dict[str, Any] = (
+            {"target": GOAL, "metric": "error", "evaluate": 10} if chosen else {}
+        )
         with out.progress(f"{name:<12}", 1) as advance:
             goal |= {"commits": PAPER.get(name), "seed": SEED, "progress": False}
             runs[name] = minimize(problem, chosen, engine=Simulator(cluster), **goal)
@@ -156,7 +221,9 @@ def _cluster_row(run: Run) -> dict[str, Any]:
     return {
         "time": _time_to(run, "error", GOAL),
         "commits": run.schedule.commits,
-        "rows": run.passes * run.manifest["problem"]["n_data"] / max(1, len(run.schedule)),
+        "rows": run.passes
+        * run.manifest["problem"]["n_data"]
+        / max(1, len(run.schedule)),
         "staleness_mean": float(staleness.mean()),
         "staleness_max": int(staleness.max()),
     }
@@ -181,7 +248,10 @@ def _save(output: Path, simulated: dict[str, Run], runs: dict[str, Run]) -> Path
     from asyncqn.cli import look_at, write_page
 
     seen = {}
-    for told, folder, some in (("cluster", "cluster", simulated), ("threads", "runs", runs)):
+    for told, folder, some in (
+        ("cluster", "cluster", simulated),
+        ("threads", "runs", runs),
+    ):
         for name, run in some.items():
             seen[f"{told}: {name}"] = look_at(run.save(output / folder / name))
     return write_page(output / "runs.html", seen)
@@ -192,7 +262,9 @@ def _fit(train: Ratings, out: Output) -> Recommender:
 
     model = Recommender(RANK, workers=WORKERS, seed=SEED, prior=PRIOR, alpha=ALPHA)
     with out.progress("recommender ", model.passes) as advance:
-        Recommender(RANK, workers=WORKERS, passes=2).fit(train)  # compiles before the clock starts
+        Recommender(RANK, workers=WORKERS, passes=2).fit(
+            train
+        )  # compiles before the clock starts
         model.fit(
             train,
             callback=lambda progress: advance(
@@ -210,9 +282,16 @@ def _race(train: Ratings, test: Ratings, out: Output) -> dict[str, Run]:
     """
     from asyncqn import ASLBFGS, MBLBFGS, AsyncSGD, StagedLBFGS, default_algorithm
     from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
-    from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
+    from asyncqn_recommender.problems.profiled_factorization import (
+        ProfiledFactorization,
+    )
 
-    options: dict[str, Any] = {"prior": PRIOR, "alpha": ALPHA, "dtype": "float32", "test": test}
+    options: dict[str, Any] = {
+        "prior": PRIOR,
+        "alpha": ALPHA,
+        "dtype": "float32",
+        "test": test,
+    }
     # A saved run rebuilds the ratings from this source, so `asyncqn replay` works on the demo's runs.
     options["source"] = {"ratings": RATINGS, "test_fraction": 0.1, "seed": SEED}
     joint = MatrixFactorization.from_ratings(train, RANK, **options)
@@ -223,8 +302,18 @@ def _race(train: Ratings, test: Ratings, out: Output) -> dict[str, Run]:
     batch = joint.n_data // 100
     sgd = AsyncSGD(h=2e-4, batch=batch, sampling="shuffled")
     both: dict[str, Any] = {"memory": 3, "cosine_floor": 0.1}
-    central = MBLBFGS(h=0.1, batch=4 * batch, overlap=2 * batch, initial_scale=3e-3, **both)
-    stale = ASLBFGS(h=3e-3, gamma=0.1, beta=1e6, batch=2 * batch, overlap=batch, initial_scale=1e-2, **both)
+    central = MBLBFGS(
+        h=0.1, batch=4 * batch, overlap=2 * batch, initial_scale=3e-3, **both
+    )
+    stale = ASLBFGS(
+        h=3e-3,
+        gamma=0.1,
+        beta=1e6,
+        batch=2 * batch,
+        overlap=batch,
+        initial_scale=1e-2,
+        **both,
+    )
     entries = {
         "async-sgd": (joint, sgd, 6_000),
         "mb-lbfgs": (joint, central, 2_000),
@@ -249,8 +338,14 @@ def _run(name: str, problem: Any, algorithm: Any, commits: int, out: Output) -> 
         # A few commits beforehand, beyond any warm-up, compile the kernels that this machine has not run
         # before.
         go(commits=getattr(algorithm, "warmup", 0) + 4, evaluate=1)
-        run = go(commits=commits, evaluate=max(1, commits // EVALUATIONS), callback=look)
+        run = go(
+            commits=commits, evaluate=max(1, commits // EVALUATIONS), callback=look
+        )
     if run.nit < commits:
-        why = f"its {BUDGET:g} seconds had passed" if run.status == "stopped" else run.message.rstrip(".")
+        why = (
+            f"its {BUDGET:g} seconds had passed"
+            if run.status == "stopped"
+            else run.message.rstrip(".")
+        )
         out.say(f"{name}: ended at commit {run.nit:,} of {commits:,}: {why}.")
     return run

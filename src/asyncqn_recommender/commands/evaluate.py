@@ -18,10 +18,14 @@ def evaluate(
     reading: ReadingOptions,
     out: Output,
     k: Annotated[
-        int | None, typer.Option("--k", "-k", help="Also judge lists of the k best items.", metavar="K")
+        int | None,
+        typer.Option(
+            "--k", "-k", help="Also judge lists of the k best items.", metavar="K"
+        ),
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Ratings of at least this value are relevant.  [all]")
+        float | None,
+        typer.Option(help="Ratings of at least this value are relevant.  [all]"),
     ] = None,
 ) -> None:
     """Compare a model with ratings: RMSE and MAE; with --k, or for clicks, precision, recall, NDCG and
@@ -34,5 +38,7 @@ def evaluate(
     tested = replace(reading, clicks=clicks).read(data, out)
     numbers = loaded.evaluate(tested.ratings, k=k, threshold=threshold)
     width = max(map(len, numbers))
-    out.show("\n".join(f"{name:<{width}} {value:.6g}" for name, value in numbers.items()))
+    out.show(
+        "\n".join(f"{name:<{width}} {value:.6g}" for name, value in numbers.items())
+    )
     out.result(numbers | {"skipped": tested.skipped, "repeated": tested.repeated})

@@ -28,21 +28,38 @@ USUAL_SHARE = 0.1
 class ModelOptions:
     """The options of the model: parameters of `Recommender`."""
 
-    rank: Annotated[int, typer.Option(help="Number of factors of a user or an item.")] = 10
+    rank: Annotated[
+        int, typer.Option(help="Number of factors of a user or an item.")
+    ] = 10
     workers: Annotated[int, typer.Option(help="Number of threads.")] = 2
-    seed: Annotated[int, typer.Option(help="Seed of the test split, the start and the shuffling.")] = 0
+    seed: Annotated[
+        int, typer.Option(help="Seed of the test split, the start and the shuffling.")
+    ] = 0
     feedback: Annotated[
-        str, typer.Option(help="Kind of the rows: explicit (ratings) or implicit (clicks).")
+        str,
+        typer.Option(help="Kind of the rows: explicit (ratings) or implicit (clicks)."),
     ] = "explicit"
-    prior: Annotated[float | None, typer.Option(help="Ridge of every row.  [3; clicks: by their number]")] = (
-        None
-    )
-    alpha: Annotated[float | None, typer.Option(help="Ridge of a row per rating.  [0.035]")] = None
-    confidence: Annotated[float, typer.Option(help="A click of strength r counts 1 + this * r.")] = 1.5
-    passes: Annotated[int, typer.Option(help="Largest number of passes over the ratings.")] = 15
-    offsets: Annotated[bool, typer.Option("--offsets", help="Remove item and user means first.")] = False
+    prior: Annotated[
+        float | None,
+        typer.Option(help="Ridge of every row.  [3; clicks: by their number]"),
+    ] = None
+    alpha: Annotated[
+        float | None, typer.Option(help="Ridge of a row per rating.  [0.035]")
+    ] = None
+    confidence: Annotated[
+        float, typer.Option(help="A click of strength r counts 1 + this * r.")
+    ] = 1.5
+    passes: Annotated[
+        int, typer.Option(help="Largest number of passes over the ratings.")
+    ] = 15
+    offsets: Annotated[
+        bool, typer.Option("--offsets", help="Remove item and user means first.")
+    ] = False
     early_stopping: Annotated[
-        bool, typer.Option("--early-stopping", help="Stop when held-out ratings no longer improve.")
+        bool,
+        typer.Option(
+            "--early-stopping", help="Stop when held-out ratings no longer improve."
+        ),
     ] = False
 
 
@@ -52,7 +69,9 @@ class SplitOptions:
 
     test_fraction: Annotated[
         float | None,
-        typer.Option(help="Share of the ratings for the test.  [0; with --split time or user-time 0.1]"),
+        typer.Option(
+            help="Share of the ratings for the test.  [0; with --split time or user-time 0.1]"
+        ),
     ] = None
     split: Annotated[
         str,
@@ -63,13 +82,19 @@ class SplitOptions:
     ] = "random"
     test_out: Annotated[
         Path | None,
-        typer.Option(help="Write the test ratings here: .csv, .parquet or a folder.", metavar="PATH"),
+        typer.Option(
+            help="Write the test ratings here: .csv, .parquet or a folder.",
+            metavar="PATH",
+        ),
     ] = None
 
     def check(self) -> None:
         """Raise `BadInput` for an unknown split, a missing share, or a test file without a test."""
         split, share = self.split, self.share
-        require(split in SPLITS, f"--split must be one of {', '.join(SPLITS)}, not {split!r}.")
+        require(
+            split in SPLITS,
+            f"--split must be one of {', '.join(SPLITS)}, not {split!r}.",
+        )
         require(0.0 <= share < 1.0, f"--test-fraction must lie in [0, 1), not {share}.")
         require(
             split in ("random", "last") or share > 0.0,
@@ -108,7 +133,9 @@ def fit(
     kept: SplitOptions,
     reading: ReadingOptions,
     output: Output,
-    out: Annotated[Path | None, typer.Option(help="Save the model here.", metavar="DIR")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Save the model here.", metavar="DIR")
+    ] = None,
 ) -> None:
     """Learn a recommender from ratings or clicks; print its quality, and save it with --out."""
     from asyncqn_recommender.estimator import Recommender
@@ -119,7 +146,9 @@ def fit(
     # Before the file is read, which may take long.
     learner.check()
     implicit = model.feedback == "implicit"
-    require(implicit or not reading.clicks, "--clicks needs --feedback implicit: add it.")
+    require(
+        implicit or not reading.clicks, "--clicks needs --feedback implicit: add it."
+    )
     found = replace(reading, clicks=implicit).read(data, output)
     output.say(str(found.ratings))
     train, test = kept.divided(found.ratings, model.seed)
@@ -132,20 +161,29 @@ def fit(
         "status": learner.status_,
         "skipped": found.skipped,
         "repeated": found.repeated,
-        "test": None if test is None or kept.test_out is None else str(write_test(test, kept.test_out)),
+        "test": None
+        if test is None or kept.test_out is None
+        else str(write_test(test, kept.test_out)),
         "model": None if out is None else str(learner.save(out)),
     }
     for name, value in numbers.items():
         if value is not None:
-            output.show(f"{name:<12} {f'{value:.6g}' if isinstance(value, float) else value}")
+            output.show(
+                f"{name:<12} {f'{value:.6g}' if isinstance(value, float) else value}"
+            )
     output.result(numbers)
 
 
-def quality(model: Recommender, train: Ratings, test: Ratings | None) -> dict[str, float | None]:
+def quality(
+    model: Recommender, train: Ratings, test: Ratings | None
+) -> dict[str, float | None]:
     """Return the RMSEs for ratings, or the NDCG of lists of ten for clicks."""
     if model.feedback == "implicit":
         return {"test_ndcg": None if test is None else model.evaluate(test)["ndcg"]}
-    return {"train_rmse": model.rmse(train), "test_rmse": None if test is None else model.rmse(test)}
+    return {
+        "train_rmse": model.rmse(train),
+        "test_rmse": None if test is None else model.rmse(test),
+    }
 
 
 def check_places(out: Path | None, test_out: Path | None) -> None:
@@ -185,7 +223,9 @@ def learn(model: Recommender, train: Ratings, output: Output) -> None:
 
         def show(progress: Progress) -> None:
             known = {k: v for k, v in progress.metrics.items() if k in SHOWN}
-            note = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in known.items())
+            note = ", ".join(
+                f"{name.replace('_', ' ')} {value:.4f}" for name, value in known.items()
+            )
             advance(int(progress.metrics["passes"]), note)
 
         model.fit(train, callback=show)

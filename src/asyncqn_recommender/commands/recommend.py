@@ -21,31 +21,47 @@ if TYPE_CHECKING:
 def recommend(
     model: Annotated[Path, typer.Argument(help="Folder of a saved model.")],
     output: Output,
-    user: Annotated[list[str] | None, typer.Option(help="Id of a user; may be repeated.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="All users of the model; needs --out.")] = False,
+    user: Annotated[
+        list[str] | None, typer.Option(help="Id of a user; may be repeated.")
+    ] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="All users of the model; needs --out.")
+    ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Write a table here, .csv or .parquet.", metavar="FILE")
+        Path | None,
+        typer.Option(help="Write a table here, .csv or .parquet.", metavar="FILE"),
     ] = None,
     n: Annotated[int, typer.Option("-n", help="Number of items.")] = 10,
     include_seen: Annotated[
-        bool, typer.Option("--include-seen", help="Include items that the user has rated.")
+        bool,
+        typer.Option("--include-seen", help="Include items that the user has rated."),
     ] = False,
 ) -> None:
     """List the items users would rate highest, with titles where the ratings had them."""
     from asyncqn_recommender.estimator import Recommender
 
-    require(all_ or bool(user), "name the users: give --user ID, which may be repeated, or --all.")
+    require(
+        all_ or bool(user),
+        "name the users: give --user ID, which may be repeated, or --all.",
+    )
     require(not (all_ and user), "--all and --user exclude each other: leave one out.")
-    require(not all_ or out is not None, "--all needs a file: --out FILE.csv or FILE.parquet.")
+    require(
+        not all_ or out is not None,
+        "--all needs a file: --out FILE.csv or FILE.parquet.",
+    )
     if out is not None:
-        output.result(_write(model, out, None if all_ else user, n, not include_seen, output))
+        output.result(
+            _write(model, out, None if all_ else user, n, not include_seen, output)
+        )
         return
     loaded = Recommender.load(model)
     lists = [_one(loaded, name, n, not include_seen, output) for name in user or ()]
     output.result({"users": lists} | (lists[0] if len(lists) == 1 else {}))
 
 
-def _one(loaded: Recommender, name: str, n: int, exclude_seen: bool, output: Output) -> dict[str, Any]:
+def _one(
+    loaded: Recommender, name: str, n: int, exclude_seen: bool, output: Output
+) -> dict[str, Any]:
     """Print the list of one user, and return it as plain data."""
     best = loaded.recommend(name, n, exclude_seen=exclude_seen)
     # The command line gives texts; the model may have integers as ids.
@@ -54,14 +70,21 @@ def _one(loaded: Recommender, name: str, n: int, exclude_seen: bool, output: Out
     basis = best[0].basis if best else "factors"
     if basis == "baseline":
         means = "highest means" if loaded.feedback == "explicit" else "most clicks"
-        output.say(f"the model has no rating of user {name}: these are the items with the {means}")
+        output.say(
+            f"the model has no rating of user {name}: these are the items with the {means}"
+        )
     output.show(f"user {known}")
     output.show(table(best))
     return {"user": known, "basis": basis, "items": [item._asdict() for item in best]}
 
 
 def _write(
-    model: Path, place: Path, users: list[str] | None, n: int, exclude_seen: bool, output: Output
+    model: Path,
+    place: Path,
+    users: list[str] | None,
+    n: int,
+    exclude_seen: bool,
+    output: Output,
 ) -> dict[str, Any]:
     """Write the lists of these users, or of all, in chunks."""
     from asyncqn.storage import check_place
@@ -80,9 +103,13 @@ def _write(
         def parts() -> Iterator[Table]:
             nonlocal unknown
             done = 0
-            for count, part in tables(loaded.model_, users, n, exclude_seen, loaded.workers):
+            for count, part in tables(
+                loaded.model_, users, n, exclude_seen, loaded.workers
+            ):
                 # The first item of each list, so that every user counts once.
-                unknown += int(((part["rank"] == 1) & (part["basis"] == "baseline")).sum())
+                unknown += int(
+                    ((part["rank"] == 1) & (part["basis"] == "baseline")).sum()
+                )
                 done += count
                 advance(done)
                 yield part
@@ -90,7 +117,9 @@ def _write(
         rows = write_table(place, parts())
     if unknown:
         means = "highest means" if loaded.feedback == "explicit" else "most clicks"
-        output.say(f"users without ratings, who receive the items with the {means}: {unknown:,}")
+        output.say(
+            f"users without ratings, who receive the items with the {means}: {unknown:,}"
+        )
     output.show(f"users: {total:,}, rows: {rows:,}, in {place}")
     return {"file": str(place), "users": total, "rows": rows, "baseline_users": unknown}
 

@@ -12,12 +12,20 @@ from asyncqn.errors import require
 
 
 def share(
-    sets: Annotated[list[str], typer.Argument(help="Stored sets, or files as NAME=FILE.", metavar="SET...")],
+    sets: Annotated[
+        list[str],
+        typer.Argument(help="Stored sets, or files as NAME=FILE.", metavar="SET..."),
+    ],
     out: Output,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")
+        str,
+        typer.Option(
+            help="Address to listen on; any but this machine's own needs a token."
+        ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")
+    ] = 0,
 ) -> None:
     """Serve ratings to workers on other machines, as flight://HOST:PORT/NAME, until interrupted.
 
@@ -30,12 +38,18 @@ def share(
     for word in sets:
         name, _, file = word.partition("=")
         require(
-            bool(name) and "/" not in name, f"{word[:200]!r} has no name to share it by: write NAME={word}."
+            bool(name) and "/" not in name,
+            f"{word[:200]!r} has no name to share it by: write NAME={word}.",
         )
         # A bare word is the name of a stored set, and is shared under it.
         named[name] = load(file or name)
     with DataServer(named, host=host, port=port) as server:
-        out.result({"address": server.address, "sets": [f"{server.address}/{name}" for name in named]})
+        out.result(
+            {
+                "address": server.address,
+                "sets": [f"{server.address}/{name}" for name in named],
+            }
+        )
         for name in named:
             out.show(f"sharing {server.address}/{name}")
         sys.stdout.flush()  # a program that waits for the address reads a pipe

@@ -19,9 +19,12 @@ def update(
     reading: ReadingOptions,
     output: Output,
     out: Annotated[
-        Path | None, typer.Option(help="Save the model here.  [in its own folder]", metavar="DIR")
+        Path | None,
+        typer.Option(help="Save the model here.  [in its own folder]", metavar="DIR"),
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Number of times that items and users are solved.")] = 2,
+    rounds: Annotated[
+        int, typer.Option(help="Number of times that items and users are solved.")
+    ] = 2,
 ) -> None:
     """Learn from further ratings without fitting the rest again, and save the model.
 
@@ -50,5 +53,7 @@ def update(
     }
     for name, value in numbers.items():
         if value is not None:
-            output.show(f"{name:<12} {f'{value:.6g}' if isinstance(value, float) else value}")
+            output.show(
+                f"{name:<12} {f'{value:.6g}' if isinstance(value, float) else value}"
+            )
     output.result(numbers)

@@ -57,9 +57,17 @@ def usable_rows(table: Any, names: Names, time_asked: bool) -> npt.NDArray[np.bo
     compute = arrow("pyarrow.compute")
     floating = arrow("pyarrow.types").is_floating
     mask = np.ones(len(table), dtype=bool)
-    for column in (table[names.user], table[names.item], rating_column(table, names.rating)):
+    for column in (
+        table[names.user],
+        table[names.item],
+        rating_column(table, names.rating),
+    ):
         # Arrow counts NaN, which other programs write for a missing number, as valid.
-        good = compute.is_finite(column) if floating(column.type) else compute.is_valid(column)
+        good = (
+            compute.is_finite(column)
+            if floating(column.type)
+            else compute.is_valid(column)
+        )
         mask &= compute.fill_null(good, False).to_numpy()
     if time_asked:
         mask &= np.isfinite(time_column(table[names.time]))
@@ -91,7 +99,9 @@ def time_column(column: Any) -> Times:
     try:
         if dates:
             # Microseconds: files have seconds, milliseconds or nanoseconds.
-            column = column.cast(lib.timestamp("us", getattr(column.type, "tz", None)), safe=False)
+            column = column.cast(
+                lib.timestamp("us", getattr(column.type, "tz", None)), safe=False
+            )
             column = column.cast(lib.int64())
         times: Times = column.cast(lib.float64(), safe=False).to_numpy()
     except lib.ArrowException:
@@ -104,4 +114,8 @@ def time_column(column: Any) -> Times:
 
 def _decoded(column: Any) -> Any:
     """Return a column of a dictionary as a plain one."""
-    return column.cast(column.type.value_type) if arrow().types.is_dictionary(column.type) else column
+    return (
+        column.cast(column.type.value_type)
+        if arrow().types.is_dictionary(column.type)
+        else column
+    )

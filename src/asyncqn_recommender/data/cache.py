@@ -14,7 +14,12 @@ from asyncqn_recommender.data.duplicates import check_policy
 from asyncqn_recommender.data.ratings import Ratings
 from asyncqn_recommender.data.readers import Reading, read_ratings
 from asyncqn_recommender.data.server import SCHEME, read_remote
-from asyncqn_recommender.data.store import is_store, open_ratings, read_header, save_ratings
+from asyncqn_recommender.data.store import (
+    is_store,
+    open_ratings,
+    read_header,
+    save_ratings,
+)
 from asyncqn_recommender.data.synthetic import PRESETS, REVISION, synthetic_ratings
 
 # The pattern also keeps a name from leading out of the cache folder.
@@ -64,9 +69,14 @@ def known_names() -> dict[str, bool]:
     True
     """
     folder = cache_dir() / "ratings"
-    stored = {p.name for p in folder.iterdir() if is_store(p)} if folder.is_dir() else set()
+    stored = (
+        {p.name for p in folder.iterdir() if is_store(p)} if folder.is_dir() else set()
+    )
     stored = {name for name in stored if _NAME.fullmatch(name)}
-    return {name: name in stored for name in (*MD5, *PRESETS, *sorted(stored - {*MD5, *PRESETS}))}
+    return {
+        name: name in stored
+        for name in (*MD5, *PRESETS, *sorted(stored - {*MD5, *PRESETS}))
+    }
 
 
 def fetch(
@@ -107,7 +117,9 @@ def fetch(
     given = {key: value for key, value in reading.items() if value}
     # Presets come first: they can be made again at any time, so that no source is needed.
     if name in PRESETS:
-        require(source is None, f"{name} is generated: choose another name for {source}.")
+        require(
+            source is None, f"{name} is generated: choose another name for {source}."
+        )
         # A stored set of an older revision of the generator is made again.
         origin = {"generator": name, "seed": 0, "revision": REVISION}
         if _is_sound(target) and read_header(target).origin == origin:
@@ -201,7 +213,11 @@ def _is_sound(target: Path) -> bool:
 
 
 def _store_file(
-    target: Path, source: Path, given: dict[str, Any], say: Callable[[str], None], official: str | None
+    target: Path,
+    source: Path,
+    given: dict[str, Any],
+    say: Callable[[str], None],
+    official: str | None,
 ) -> Path:
     require(
         os.path.exists(source),
@@ -224,7 +240,9 @@ def _store_file(
     if official is not None:
         origin["official"] = origin.get("md5") == official
         if not origin["official"]:
-            say(f"{source.name} differs from the official archive of {target.name}; it is imported unchanged")
+            say(
+                f"{source.name} differs from the official archive of {target.name}; it is imported unchanged"
+            )
     say(f"Reading {source.name}")
     reading = read_ratings(source, **given)
     for sentence in reading.remarks():

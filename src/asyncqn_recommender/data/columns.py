@@ -9,14 +9,65 @@ from asyncqn.errors import BadInput, require
 
 # Names are compared in lower case and without punctuation, so that "User-ID" is "userid".
 _COMMON = {
-    "user": ("user", "userid", "users", "uid", "u", "username", "reviewerid", "customerid", "memberid"),
-    "item": (
-        *("item", "itemid", "items", "iid", "i", "movie", "movieid", "product", "productid"),
-        *("book", "bookid", "isbn", "asin", "parentasin", "song", "songid", "trackid", "artistid", "gameid"),
+    "user": (
+        "user",
+        "userid",
+        "users",
+        "uid",
+        "u",
+        "username",
+        "reviewerid",
+        "customerid",
+        "memberid",
     ),
-    "rating": ("rating", "ratings", "score", "stars", "value", "overall", "r", "bookrating", "playcount"),
+    "item": (
+        *(
+            "item",
+            "itemid",
+            "items",
+            "iid",
+            "i",
+            "movie",
+            "movieid",
+            "product",
+            "productid",
+        ),
+        *(
+            "book",
+            "bookid",
+            "isbn",
+            "asin",
+            "parentasin",
+            "song",
+            "songid",
+            "trackid",
+            "artistid",
+            "gameid",
+        ),
+    ),
+    "rating": (
+        "rating",
+        "ratings",
+        "score",
+        "stars",
+        "value",
+        "overall",
+        "r",
+        "bookrating",
+        "playcount",
+    ),
     "time": (
-        *("timestamp", "time", "datetime", "date", "ts", "t", "unixreviewtime", "createdat", "ratedat"),
+        *(
+            "timestamp",
+            "time",
+            "datetime",
+            "date",
+            "ts",
+            "t",
+            "unixreviewtime",
+            "createdat",
+            "ratedat",
+        ),
         *("reviewtime", "eventtime", "ratingtimestamp"),
     ),
 }
@@ -45,7 +96,9 @@ class Names(NamedTuple):
         return [name for name in self if name is not None]
 
 
-def choose(columns: Sequence[str], where: str, asked: Columns, clicks: bool = False) -> Names:
+def choose(
+    columns: Sequence[str], where: str, asked: Columns, clicks: bool = False
+) -> Names:
     """Return the requested columns, or those with common names; raise `BadInput` where one is missing.
 
     With `clicks` the rating may be missing.
@@ -58,7 +111,9 @@ def choose(columns: Sequence[str], where: str, asked: Columns, clicks: bool = Fa
         elif name in columns:
             names.append(name)
         else:
-            raise BadInput(f"{where}: there is no column {name!r} for the {role}, only {_listing(columns)}.")
+            raise BadInput(
+                f"{where}: there is no column {name!r} for the {role}, only {_listing(columns)}."
+            )
     # A column can have only one role, and the time is the one that can be missing.
     if names[3] in names[:3] and asked.time is None:
         names[3] = None
@@ -75,10 +130,14 @@ def choose(columns: Sequence[str], where: str, asked: Columns, clicks: bool = Fa
     return Names(str(names[0]), str(names[1]), names[2], names[3])
 
 
-def _common(columns: Sequence[str], where: str, role: str, optional: bool) -> str | None:
+def _common(
+    columns: Sequence[str], where: str, role: str, optional: bool
+) -> str | None:
     """Return the column with a common name for a role, or None where it may be missing."""
     # In the order of `_COMMON`, so that "user" wins over "uid" wherever the columns stand.
-    fits = [name for common in _COMMON[role] for name in columns if _bare(name) == common]
+    fits = [
+        name for common in _COMMON[role] for name in columns if _bare(name) == common
+    ]
     # A repeated name of a time column is no reason to refuse a file whose times are not needed.
     if fits and (role != "time" or list(columns).count(fits[0]) == 1):
         return fits[0]
@@ -89,7 +148,9 @@ def _common(columns: Sequence[str], where: str, role: str, optional: bool) -> st
             f"{where}: the first line must name the columns, not {_listing(columns)}: insert a line such as "
             "user,item,rating before it."
         )
-    clicked = "; if every row is a click, use clicks=True, --clicks, or --feedback implicit"
+    clicked = (
+        "; if every row is a click, use clicks=True, --clicks, or --feedback implicit"
+    )
     raise BadInput(
         f"{where}: no column looks like the {role}; there are {_listing(columns)}: name it with "
         f"as_ratings(..., {role}=...) or --{role}-column, or check the delimiter"

@@ -63,7 +63,10 @@ def as_ratings(
         return load(obj, **names, duplicates=duplicates, clicks=clicks)
     if hasattr(obj, "columns"):
         return Ratings.from_table(obj, **names, duplicates=policy, clicks=clicks)
-    require(not any(names.values()), f"{type(obj).__name__} has no named columns: leave user= and so on out.")
+    require(
+        not any(names.values()),
+        f"{type(obj).__name__} has no named columns: leave user= and so on out.",
+    )
     if isinstance(obj, Ratings):
         return obj
     if hasattr(obj, "tocsr"):
@@ -90,4 +93,6 @@ def _from_sparse(matrix: Any) -> Ratings:
     )
     rows, columns = entries.row.astype(np.int32), entries.col.astype(np.int32)
     tables = (np.arange(size) for size in entries.shape)
-    return checked(Ratings(rows, columns, entries.data.astype(np.float32), *tables), "sum")
+    return checked(
+        Ratings(rows, columns, entries.data.astype(np.float32), *tables), "sum"
+    )

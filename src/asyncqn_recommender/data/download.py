@@ -26,13 +26,21 @@ MD5 = {
 """The checksums that GroupLens publishes with its archives."""
 
 _TIMEOUT = 30.0
-_NETWORK = (urllib.error.URLError, http.client.HTTPException, ValueError, TimeoutError, ConnectionError)
+_NETWORK = (
+    urllib.error.URLError,
+    http.client.HTTPException,
+    ValueError,
+    TimeoutError,
+    ConnectionError,
+)
 
 
 def md5_of(path: Path) -> str:
     """Return the MD5 of a file in hexadecimal; it identifies published archives, and is no protection."""
     with open_input(path) as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        return hashlib.file_digest(
+            stream, lambda: hashlib.md5(usedforsecurity=False)
+        ).hexdigest()
 
 
 @contextmanager
@@ -42,17 +50,26 @@ def downloaded(name: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder) / f"{name}.zip"
         try:
-            with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer, archive.open("wb") as file:
+            with (
+                urllib.request.urlopen(url, timeout=_TIMEOUT) as answer,
+                archive.open("wb") as file,
+            ):
                 shutil.copyfileobj(answer, file)
                 # `length` counts the bytes that were announced and have not arrived.
                 if answer.length:
-                    raise ConnectionError(f"the connection closed {answer.length} bytes early")
+                    raise ConnectionError(
+                        f"the connection closed {answer.length} bytes early"
+                    )
         except _NETWORK as error:
             raise BadInput(
                 f"cannot download {url}: get the archive another way and import it with --from FILE."
             ) from error
         except OSError as error:
-            raise BadInput(f"{folder} cannot be written: {error.strerror or error}.") from error
+            raise BadInput(
+                f"{folder} cannot be written: {error.strerror or error}."
+            ) from error
         if md5_of(archive) != MD5[name]:
-            raise DamagedFile(f"the download of {url} differs from its published checksum: try again later.")
+            raise DamagedFile(
+                f"the download of {url} differs from its published checksum: try again later."
+            )
         yield archive

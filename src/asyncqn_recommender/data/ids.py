@@ -37,20 +37,30 @@ def plain_ids(ids: Any, what: str) -> Ids:
             # NumPy would turn numbers among texts into text, and drop final zero bytes.
             array = np.array(ids, dtype=object)
     except ValueError as error:
-        raise BadInput(f"the {what} ids must be a flat list of integers or texts.") from error
-    require(array.ndim == 1, f"the {what} ids must be one-dimensional, not of shape {array.shape}.")
+        raise BadInput(
+            f"the {what} ids must be a flat list of integers or texts."
+        ) from error
+    require(
+        array.ndim == 1,
+        f"the {what} ids must be one-dimensional, not of shape {array.shape}.",
+    )
     kind = array.dtype.kind
     if kind == "i":
         return array.astype(np.int64, copy=False)
     if kind == "u":
         largest = int(array.max(initial=0))
-        require(largest < 2**63, f"the {what} id {largest} is too large: give such ids as text.")
+        require(
+            largest < 2**63,
+            f"the {what} id {largest} is too large: give such ids as text.",
+        )
         return array.astype(np.int64)
     if kind == "f":
         return _whole(array, what)
     if kind in "UTO":
         return _from_objects(array.tolist(), what)
-    raise BadInput(f"the {what} ids have the type {array.dtype}: give integers or texts.")
+    raise BadInput(
+        f"the {what} ids have the type {array.dtype}: give integers or texts."
+    )
 
 
 def id_array(ids: Any) -> npt.NDArray[Any]:
@@ -58,9 +68,13 @@ def id_array(ids: Any) -> npt.NDArray[Any]:
     try:
         array = np.asarray(ids)
     except ValueError:
-        raise BadInput("ids must be a list of integers or texts, not a ragged list.") from None
+        raise BadInput(
+            "ids must be a list of integers or texts, not a ragged list."
+        ) from None
     if array.dtype.kind in "Oc":
-        wrong = next((x for x in array.ravel().tolist() if isinstance(x, _NO_IDS)), None)
+        wrong = next(
+            (x for x in array.ravel().tolist() if isinstance(x, _NO_IDS)), None
+        )
         require(wrong is None, f"an id must be an integer or a text, not {wrong!r}.")
     return array
 
@@ -77,11 +91,17 @@ def lookup(table: Ids, ids: Any) -> npt.NDArray[np.int64]:
         if words.dtype.kind not in "iu":
             # Object by object, which is slow but rare: arrays of integers do not come here.
             numbers = [whole_number(x) for x in words.ravel().tolist()]
-            possible = np.array([x is not None for x in numbers], dtype=bool).reshape(words.shape)
+            possible = np.array([x is not None for x in numbers], dtype=bool).reshape(
+                words.shape
+            )
             # Words that are no integers become 0 here, and -1 below by `possible`.
-            words = np.array([x or 0 for x in numbers], dtype=np.int64).reshape(words.shape)
+            words = np.array([x or 0 for x in numbers], dtype=np.int64).reshape(
+                words.shape
+            )
     elif words.dtype.kind != "U":
-        words = np.array([str(x) for x in words.ravel().tolist()], dtype=np.str_).reshape(words.shape)
+        words = np.array(
+            [str(x) for x in words.ravel().tolist()], dtype=np.str_
+        ).reshape(words.shape)
     if len(table) == 0:
         return np.full(words.shape, -1, dtype=np.int64)
     # An id beyond the last has no place; it is compared with the last, and does not match.
@@ -95,7 +115,11 @@ def whole_number(text: Any) -> int | None:
     word = str(text).strip()
     # int() would also accept "1_000" and digits of other scripts.
     digits = word[1:] if word.startswith("-") else word
-    return int(word) if digits.isascii() and digits.isdigit() and len(digits) <= 18 else None
+    return (
+        int(word)
+        if digits.isascii() and digits.isdigit() and len(digits) <= 18
+        else None
+    )
 
 
 def check_text(table: list[str], what: str) -> None:
@@ -105,7 +129,9 @@ def check_text(table: list[str], what: str) -> None:
             raise BadInput(
                 f"the {what} id '{word[:20]}...' is longer than {MAX_ID_LENGTH} characters: shorten it."
             )
-        if "\0" in word or (not word.isascii() and any("\ud800" <= c <= "\udfff" for c in word)):
+        if "\0" in word or (
+            not word.isascii() and any("\ud800" <= c <= "\udfff" for c in word)
+        ):
             raise BadInput(
                 f"the {what} id {word[:20]!r} contains a null byte or an invalid character: remove it."
             )
@@ -116,7 +142,9 @@ def _whole(array: npt.NDArray[Any], what: str) -> Ids:
     good = np.isfinite(array) & (np.abs(array) < 2**53) & (np.trunc(array) == array)
     if not good.all():
         row = int(np.argmin(good))
-        raise BadInput(f"row {row} has the {what} id {array[row]}: ids must be integers or texts.")
+        raise BadInput(
+            f"row {row} has the {what} id {array[row]}: ids must be integers or texts."
+        )
     return array.astype(np.int64)
 
 
@@ -131,6 +159,11 @@ def _from_objects(values: list[Any], what: str) -> Ids:
     if all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in values):
         # Python's integers have no limit, and NumPy's do.
         largest = max(values, key=abs)
-        require(abs(largest) < 2**63, f"the {what} id {largest} is too large: give such ids as text.")
+        require(
+            abs(largest) < 2**63,
+            f"the {what} id {largest} is too large: give such ids as text.",
+        )
         return np.array(values, dtype=np.int64)
-    raise BadInput(f"the {what} ids mix types, or are neither integers nor texts: convert them to one type.")
+    raise BadInput(
+        f"the {what} ids mix types, or are neither integers nor texts: convert them to one type."
+    )

@@ -13,7 +13,13 @@ import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
 from asyncqn.parameters import Refused, array_like
-from asyncqn_recommender.data.arrow import arrow, encode_column, rating_column, time_column, usable_rows
+from asyncqn_recommender.data.arrow import (
+    arrow,
+    encode_column,
+    rating_column,
+    time_column,
+    usable_rows,
+)
 from asyncqn_recommender.data.columns import Columns, Names, choose
 from asyncqn_recommender.data.duplicates import check_policy, repeated_rows, resolve
 from asyncqn_recommender.data.ids import Ids, Index, encode, lookup
@@ -68,7 +74,9 @@ class Ratings:
             require(
                 # Exact types, because compiled loops are specialised for them; a conversion here would copy
                 # memory maps.
-                isinstance(array, np.ndarray) and array.dtype == dtype and array.shape == (len(self.users),),
+                isinstance(array, np.ndarray)
+                and array.dtype == dtype
+                and array.shape == (len(self.users),),
                 f"Ratings needs '{name}' as a flat array of {np.dtype(dtype)}, all three of one length: "
                 "Ratings.from_arrays converts other types.",
             )
@@ -78,7 +86,10 @@ class Ratings:
                 "Ratings needs 'times' as float64, one per rating: Ratings.from_arrays converts other types.",
             )
         if self.titles is not None:
-            require(len(self.titles) == len(self.item_ids), "Ratings needs one title per item.")
+            require(
+                len(self.titles) == len(self.item_ids),
+                "Ratings needs one title per item.",
+            )
 
     @classmethod
     def from_arrays(
@@ -111,9 +122,16 @@ class Ratings:
             f"users, items and ratings differ in length: {len(user_index)}, {len(item_index)} and "
             f"shape {numbers.shape}.",
         )
-        words = None if titles is None else np.array([titles.get(i, "") for i in item_ids.tolist()], str)
+        words = (
+            None
+            if titles is None
+            else np.array([titles.get(i, "") for i in item_ids.tolist()], str)
+        )
         stamps = None if times is None else plain_times(times, len(numbers))
-        return checked(cls(user_index, item_index, numbers, user_ids, item_ids, words, stamps), duplicates)
+        return checked(
+            cls(user_index, item_index, numbers, user_ids, item_ids, words, stamps),
+            duplicates,
+        )
 
     @classmethod
     def from_table(
@@ -131,11 +149,17 @@ class Ratings:
         are recognised."""
         lib = arrow()
         # pyarrow calls its names `column_names`; the labels of pandas need not be texts.
-        labels = {str(label): label for label in getattr(table, "column_names", table.columns)}
-        names = choose([*labels], "The table", Columns(user, item, rating, time), clicks)
+        labels = {
+            str(label): label for label in getattr(table, "column_names", table.columns)
+        }
+        names = choose(
+            [*labels], "The table", Columns(user, item, rating, time), clicks
+        )
         needed = [labels[name] for name in names.present]
         try:
-            columns = lib.table(table.select(needed) if hasattr(table, "select") else table[needed])
+            columns = lib.table(
+                table.select(needed) if hasattr(table, "select") else table[needed]
+            )
         except (lib.ArrowException, TypeError, ValueError) as error:
             reason = str(error).partition("\n")[0][:200]
             raise BadInput(
@@ -144,7 +168,11 @@ class Ratings:
         usable = usable_rows(columns, names, time is not None)
         if not usable.all():
             row = int(np.argmin(usable))
-            lacking = "a user, an item or a finite rating" if time is None else "a user, item, rating or time"
+            lacking = (
+                "a user, an item or a finite rating"
+                if time is None
+                else "a user, item, rating or time"
+            )
             raise BadInput(f"row {row} lacks {lacking}: fill it in or drop the row.")
         return checked(from_usable(columns, names), duplicates)
 
@@ -176,7 +204,11 @@ class Ratings:
         """Return the ratings at `rows` (indices or a mask), with the same tables of ids."""
         times = None if self.times is None else self.times[rows]
         return replace(
-            self, users=self.users[rows], items=self.items[rows], values=self.values[rows], times=times
+            self,
+            users=self.users[rows],
+            items=self.items[rows],
+            values=self.values[rows],
+            times=times,
         )
 
     def split(self, test_fraction: float, seed: int) -> tuple[Ratings, Ratings]:
@@ -187,7 +219,9 @@ class Ratings:
         test = drawn(self, test_fraction, seed)
         return self.take(~test), self.take(test)
 
-    def split_by_time(self, test_fraction: float, *, per_user: bool = False) -> tuple[Ratings, Ratings]:
+    def split_by_time(
+        self, test_fraction: float, *, per_user: bool = False
+    ) -> tuple[Ratings, Ratings]:
         """Return (train, test); the test is the latest share of all ratings, or of each user's.
 
         Equal times are ordered by row.  Both keep the tables and the order of rows.
@@ -207,13 +241,22 @@ class Ratings:
         Times are excluded: no fit depends on them, and sets stored without times keep their digest.
         """
         total = hashlib.sha256()
-        for array in (self.users, self.items, self.values, self.user_ids, self.item_ids, self.titles):
+        for array in (
+            self.users,
+            self.items,
+            self.values,
+            self.user_ids,
+            self.item_ids,
+            self.titles,
+        ):
             if array is None:
                 continue
             # Type and shape separate the columns: bytes moved from one to the next change the digest.
             total.update(f"{array.dtype.str}{array.shape}".encode())
             # An empty memoryview cannot be cast to bytes.
-            total.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
+            total.update(
+                np.ascontiguousarray(array).data.cast("B") if array.size else b""
+            )
         return total.hexdigest()
 
 
@@ -257,7 +300,10 @@ def checked(ratings: Ratings, duplicates: str = "error") -> Ratings:
     repeated = repeated_rows(ratings)
     if repeated.any():
         row = int(np.argmax(repeated))
-        user, item = ratings.user_ids[ratings.users[row]], ratings.item_ids[ratings.items[row]]
+        user, item = (
+            ratings.user_ids[ratings.users[row]],
+            ratings.item_ids[ratings.items[row]],
+        )
         raise BadInput(
             f"row {row} rates item {item} by user {user} a second time: choose which one counts, for example "
             "with duplicates='last'."

@@ -131,12 +131,16 @@ def read_ratings(
     if source.name.lower().endswith((".parquet", ".pq")):
         ratings, numbers = _read_parquet(source, bad, asked, clicks)
     else:
-        ratings, numbers = _read_text(source, bad, title_source is not None, asked, delimiter, clicks)
+        ratings, numbers = _read_text(
+            source, bad, title_source is not None, asked, delimiter, clicks
+        )
     ratings, repeated = _without_repeats(ratings, bad, numbers, duplicates)
     # Titles of MovieLens have integer ids; with texts as ids the file beside it is not about these items.
     if title_source is not None and ratings.item_ids.dtype.kind == "i":
         bad_titles = BadRows(title_source.label, skip_bad)
-        ratings = with_titles(ratings, read_titles(title_source.read(), title_source.name, bad_titles))
+        ratings = with_titles(
+            ratings, read_titles(title_source.read(), title_source.name, bad_titles)
+        )
         bad.count += bad_titles.count
     return Reading(ratings, bad.count, tuple(bad.shown), repeated)
 
@@ -146,7 +150,12 @@ Numbers: TypeAlias = range | npt.NDArray[np.int64]
 
 
 def _read_text(
-    source: Source, bad: BadRows, titled: bool, asked: Columns, delimiter: str | None, clicks: bool
+    source: Source,
+    bad: BadRows,
+    titled: bool,
+    asked: Columns,
+    delimiter: str | None,
+    clicks: bool,
 ) -> tuple[Ratings, Numbers]:
     data = without_mark(source.read())
     if not data:
@@ -158,19 +167,25 @@ def _read_text(
     if layout is None:
         layout = header_layout(data, source.label, asked, delimiter, clicks)
         # In MovieLens files an id that is not an integer is a fault of the file, and not a text.
-        layout = layout._replace(whole_ids=titled and layout.columns[:3] == ["userId", "movieId", "rating"])
+        layout = layout._replace(
+            whole_ids=titled and layout.columns[:3] == ["userId", "movieId", "rating"]
+        )
     table = sound_table(data, layout, asked.time is not None)
     if table is not None:
         numbers: Numbers = range(1 + layout.header, 1 + layout.header + len(table))
     else:
-        table, numbers, faults = checked_table(data, layout, source.label, asked.time is not None)
+        table, numbers, faults = checked_table(
+            data, layout, source.label, asked.time is not None
+        )
         bad.add_all(faults)
     if len(table) == 0:
         raise BadInput(f"{source.label}: the file has no usable row of ratings.")
     return from_usable(table, layout.names, spelled=True), numbers
 
 
-def _read_parquet(source: Source, bad: BadRows, asked: Columns, clicks: bool) -> tuple[Ratings, Numbers]:
+def _read_parquet(
+    source: Source, bad: BadRows, asked: Columns, clicks: bool
+) -> tuple[Ratings, Numbers]:
     lib, parquet = arrow(), arrow("pyarrow.parquet")
     with _whole_parquet(source):
         file = parquet.ParquetFile(lib.BufferReader(source.read()))
@@ -184,7 +199,9 @@ def _read_parquet(source: Source, bad: BadRows, asked: Columns, clicks: bool) ->
     bad.add_all(dict.fromkeys((np.flatnonzero(~usable) + 1).tolist(), lacking))
     if not usable.any():
         raise BadInput(f"{source.label}: the file has no usable row of ratings.")
-    return from_usable(table.filter(lib.array(usable)), names), np.flatnonzero(usable) + 1
+    return from_usable(table.filter(lib.array(usable)), names), np.flatnonzero(
+        usable
+    ) + 1
 
 
 @contextmanager
@@ -194,7 +211,9 @@ def _whole_parquet(source: Source) -> Iterator[None]:
     except AsyncqnError:
         raise
     except (arrow().ArrowException, OSError, ValueError, RuntimeError) as error:
-        raise DamagedFile(f"{source.label} is not a complete Parquet file: write it again.") from error
+        raise DamagedFile(
+            f"{source.label} is not a complete Parquet file: write it again."
+        ) from error
 
 
 def _without_repeats(
@@ -206,10 +225,15 @@ def _without_repeats(
         return resolve(ratings, str(duplicates))
     repeats: Faults = {}
     for row in np.flatnonzero(repeated_rows(ratings)).tolist():
-        user, item = ratings.user_ids[ratings.users[row]], ratings.item_ids[ratings.items[row]]
+        user, item = (
+            ratings.user_ids[ratings.users[row]],
+            ratings.item_ids[ratings.items[row]],
+        )
         repeats[int(numbers[row])] = f"user {user} rates item {item} a second time"
     if duplicates == "error" and repeats:
         number = min(repeats)
-        raise BadInput(f"{bad.label}, row {number}: {repeats[number]}; keep one with duplicates='last'.")
+        raise BadInput(
+            f"{bad.label}, row {number}: {repeats[number]}; keep one with duplicates='last'."
+        )
     bad.add_all(repeats, "keep the newest with --duplicates last (duplicates='last')")
     return resolve(ratings, "last").ratings if repeats else ratings, 0

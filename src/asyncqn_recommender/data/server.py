@@ -77,7 +77,12 @@ class DataServer:
     """
 
     def __init__(
-        self, sets: Mapping[str, Ratings], *, host: str = "127.0.0.1", port: int = 0, token: str | None = None
+        self,
+        sets: Mapping[str, Ratings],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str | None = None,
     ) -> None:
         """Start to serve `sets`; the class documents the parameters."""
         token = _known_token(token)
@@ -90,10 +95,14 @@ class DataServer:
         )
         flight = arrow("pyarrow.flight")
         try:
-            self._server = _service(flight, dict(sets), f"grpc://{_bracketed(host)}:{port}", token)
+            self._server = _service(
+                flight, dict(sets), f"grpc://{_bracketed(host)}:{port}", token
+            )
         except (OSError, arrow().ArrowException) as error:
             reason = " ".join(str(error).split())[:200]
-            raise BadInput(f"{host}:{port} cannot be served ({reason}): choose another port.") from None
+            raise BadInput(
+                f"{host}:{port} cannot be served ({reason}): choose another port."
+            ) from None
         # "0.0.0.0" is an address to listen on, not one to connect to.
         reached = socket.gethostname() if host in _EVERYWHERE else host
         self.port = int(self._server.port)
@@ -127,14 +136,18 @@ class DataServer:
         self.close()
 
 
-def _service(flight: Any, sets: dict[str, Ratings], location: str, token: str | None) -> Any:
+def _service(
+    flight: Any, sets: dict[str, Ratings], location: str, token: str | None
+) -> Any:
     """Return the Flight service; its classes can only be defined where pyarrow is installed."""
 
     class Doorkeeper(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         def start_call(self, info: Any, headers: Mapping[str, list[str]]) -> None:
             shown = (headers.get("authorization") or [""])[0]
             # A comparison in constant time does not reveal how much of a guess was right.
-            if token and not hmac.compare_digest(shown.encode(), f"Bearer {token}".encode()):
+            if token and not hmac.compare_digest(
+                shown.encode(), f"Bearer {token}".encode()
+            ):
                 raise flight.FlightUnauthenticatedError("a token is required")
 
     class Service(flight.FlightServerBase):  # type: ignore[misc]
@@ -158,7 +171,10 @@ def _service(flight: Any, sets: dict[str, Ratings], location: str, token: str | 
             schema = lib.schema([("values", kind)])
             # A generator: the next message is made only when the reader has taken the last one.
             parts = (values[i : i + ROWS] for i in range(0, len(values), ROWS))
-            batches = (lib.record_batch([lib.array(part, kind)], schema=schema) for part in parts)
+            batches = (
+                lib.record_batch([lib.array(part, kind)], schema=schema)
+                for part in parts
+            )
             return flight.GeneratorStream(schema, batches)
 
     return Service(location, middleware={"doorkeeper": Doorkeeper()})
@@ -192,7 +208,9 @@ def _known_token(token: str | None) -> str:
 
 def _header(ratings: Ratings) -> Served:
     columns = {name: values.dtype.str for name, values in columns_of(ratings).items()}
-    return Served(ratings.digest, len(ratings), ratings.n_users, ratings.n_items, {}, columns)
+    return Served(
+        ratings.digest, len(ratings), ratings.n_users, ratings.n_items, {}, columns
+    )
 
 
 def _place(address: str) -> tuple[str, str]:
@@ -204,11 +222,15 @@ def _place(address: str) -> tuple[str, str]:
         host, port, name = None, None, ""
     # One set per address; a deeper path has no meaning.
     if not host or not port or not name or "/" in name:
-        raise BadInput(f"{address[:200]!r} is not an address of a data server: write {SCHEME}HOST:PORT/NAME.")
+        raise BadInput(
+            f"{address[:200]!r} is not an address of a data server: write {SCHEME}HOST:PORT/NAME."
+        )
     return f"{_bracketed(host)}:{port}", name
 
 
-def read_remote(address: str, *, token: str | None = None, timeout: float = 600.0) -> Ratings:
+def read_remote(
+    address: str, *, token: str | None = None, timeout: float = 600.0
+) -> Ratings:
     """Return the ratings that a data server has at `flight://HOST:PORT/NAME`.
 
     `token` is `$ASYNCQN_DATA_TOKEN` by default; `timeout` is in seconds, for each column.
@@ -218,7 +240,10 @@ def read_remote(address: str, *, token: str | None = None, timeout: float = 600.
     headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
     options = flight.FlightCallOptions(timeout=timeout, headers=headers)
     limits = [("grpc.max_receive_message_length", MAX_MESSAGE_BYTES)]
-    with _telling(address, where), flight.connect(f"grpc://{where}", generic_options=limits) as client:
+    with (
+        _telling(address, where),
+        flight.connect(f"grpc://{where}", generic_options=limits) as client,
+    ):
         action = flight.Action("describe", name.encode())
         answer = next(iter(client.do_action(action, options))).body.to_pybytes()
         header = _understood(answer, name)
@@ -232,7 +257,9 @@ def read_remote(address: str, *, token: str | None = None, timeout: float = 600.
         ratings = Ratings(**arrays)
         check_columns(address, ratings, ": ask the operator of the server")
     if ratings.digest != header.digest:
-        raise DamagedFile(f"{address} sent other ratings than it announced: read it again.")
+        raise DamagedFile(
+            f"{address} sent other ratings than it announced: read it again."
+        )
     return ratings
 
 
@@ -241,7 +268,9 @@ def _arrow_type(dtype: np.dtype[Any]) -> Any:
     return arrow().string() if dtype.kind == "U" else arrow().from_numpy_dtype(dtype)
 
 
-def _gathered(stream: Iterator[Any], size: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def _gathered(
+    stream: Iterator[Any], size: int, dtype: np.dtype[Any]
+) -> npt.NDArray[Any]:
     """Return one column; memory is allocated as rows arrive, never for what is only announced.
 
     Short texts in a wide column take many times the bytes that arrived, so this ratio is bounded, as it is
@@ -255,9 +284,15 @@ def _gathered(stream: Iterator[Any], size: int, dtype: np.dtype[Any]) -> npt.NDA
         # Texts have a fixed width in NumPy: one long id in a header would make every short one as wide.
         if rows * dtype.itemsize > max(SMALL, MAX_EXPANSION * received):
             raise ValueError("a column is far wider than its texts")
-        if batch.num_columns != 1 or batch.column(0).type != _arrow_type(dtype) or batch.column(0).null_count:
+        if (
+            batch.num_columns != 1
+            or batch.column(0).type != _arrow_type(dtype)
+            or batch.column(0).null_count
+        ):
             raise ValueError("a column has another type than announced")
-        parts.append(np.asarray(batch.column(0).to_numpy(zero_copy_only=False)).astype(dtype))
+        parts.append(
+            np.asarray(batch.column(0).to_numpy(zero_copy_only=False)).astype(dtype)
+        )
     if rows != size:
         raise ValueError("fewer rows than announced")
     return np.concatenate(parts) if parts else np.empty(0, dtype)
@@ -291,7 +326,14 @@ def _telling(address: str, where: str) -> Iterator[None]:
     """Turn failures of the network into one sentence each."""
     flight, lib = arrow("pyarrow.flight"), arrow()
     odd = (
-        *(lib.ArrowException, msgspec.MsgspecError, ValueError, TypeError, LookupError, StopIteration),
+        *(
+            lib.ArrowException,
+            msgspec.MsgspecError,
+            ValueError,
+            TypeError,
+            LookupError,
+            StopIteration,
+        ),
         *(RecursionError, MemoryError, OverflowError),
     )
     try:
@@ -308,9 +350,13 @@ def _telling(address: str, where: str) -> Iterator[None]:
             f"no data server responds at {where}: start one there with asyncqn recommender share."
         ) from None
     except flight.FlightTimedOutError:
-        raise BadInput(f"the data server at {where} did not respond in time: try again.") from None
+        raise BadInput(
+            f"the data server at {where} did not respond in time: try again."
+        ) from None
     except odd as error:
-        raise DamagedFile(f"{address} did not respond like a data server: check the address.") from error
+        raise DamagedFile(
+            f"{address} did not respond like a data server: check the address."
+        ) from error
 
 
 def _bracketed(host: str) -> str:

@@ -17,7 +17,14 @@ from asyncqn.storage import open_input
 from asyncqn_recommender.data.arrow import arrow
 
 _UNREADABLE = (
-    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, NotImplementedError),
+    *(
+        zipfile.BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+        struct.error,
+        EOFError,
+        NotImplementedError,
+    ),
     *(RuntimeError, ValueError, KeyError, IndexError, OverflowError, OSError),
 )
 """The errors of `zipfile` on archives that are cut, altered, encrypted or compressed in an unknown way."""
@@ -43,7 +50,9 @@ class Source:
     @property
     def compression(self) -> str | None:
         """Arrow's name for the compression, by the suffix."""
-        return _COMPRESSIONS.get(PurePosixPath(self.member or self.path.name).suffix.lower())
+        return _COMPRESSIONS.get(
+            PurePosixPath(self.member or self.path.name).suffix.lower()
+        )
 
     @property
     def name(self) -> str:
@@ -54,10 +63,16 @@ class Source:
     def read(self) -> bytes:
         """Return the content, uncompressed."""
         with _readable(self.path), open_input(self.path) as file:
-            data = file.read() if self.member is None else zipfile.ZipFile(file).read(self.member)
+            data = (
+                file.read()
+                if self.member is None
+                else zipfile.ZipFile(file).read(self.member)
+            )
             if self.compression is None:
                 return data
-            stream = arrow().input_stream(arrow().BufferReader(data), compression=self.compression)
+            stream = arrow().input_stream(
+                arrow().BufferReader(data), compression=self.compression
+            )
             return bytes(stream.read())
 
 
@@ -72,7 +87,9 @@ def _readable(path: Path) -> Iterator[None]:
         # With an errno the system refused the file; without one the content is damaged.
         if isinstance(error, OSError) and error.errno is not None:
             raise BadInput(f"cannot read {path}: {error.strerror}.") from error
-        raise DamagedFile(f"{path} is damaged, truncated or encrypted: download it again.") from error
+        raise DamagedFile(
+            f"{path} is damaged, truncated or encrypted: download it again."
+        ) from error
 
 
 def find(path: str | os.PathLike[str]) -> tuple[Source, Source | None]:
@@ -81,13 +98,17 @@ def find(path: str | os.PathLike[str]) -> tuple[Source, Source | None]:
     if os.path.isdir(place):
         return _in_directory(place)
     if not os.path.exists(place):
-        raise BadInput(f"there is no file or directory {str(place)[:200]}: check the path.")
+        raise BadInput(
+            f"there is no file or directory {str(place)[:200]}: check the path."
+        )
     if place.suffix.lower() == ".zip":
         return _in_zip(place)
     source = Source(place)
     # MovieLens stores titles beside the ratings.
     titles = place.with_name(_TITLES.get(source.name, source.name))
-    return source, Source(titles) if source.name in _TITLES and titles.is_file() else None
+    return source, Source(
+        titles
+    ) if source.name in _TITLES and titles.is_file() else None
 
 
 def _in_directory(place: Path) -> tuple[Source, Source | None]:
@@ -95,23 +116,35 @@ def _in_directory(place: Path) -> tuple[Source, Source | None]:
         below = sorted(path for path in place.iterdir() if path.is_dir())
     # An unpacked archive is often a folder in a folder.
     for folder in (place, *below):
-        for name in (name + suffix for name in _RATINGS for suffix in ("", *_COMPRESSIONS)):
+        for name in (
+            name + suffix for name in _RATINGS for suffix in ("", *_COMPRESSIONS)
+        ):
             if (folder / name).is_file():
                 return find(folder / name)
-    raise BadInput(f"{place} contains none of {', '.join(_RATINGS)}: give the file of ratings itself.")
+    raise BadInput(
+        f"{place} contains none of {', '.join(_RATINGS)}: give the file of ratings itself."
+    )
 
 
 def _in_zip(place: Path) -> tuple[Source, Source | None]:
     with _readable(place), open_input(place) as file:
         # macOS adds a hidden copy of every name under __MACOSX.
-        members = [m for m in zipfile.ZipFile(file).namelist() if m[-1:] != "/" and "__MACOSX" not in m]
+        members = [
+            m
+            for m in zipfile.ZipFile(file).namelist()
+            if m[-1:] != "/" and "__MACOSX" not in m
+        ]
     # Reversed, so that the first of several members of one name wins.
     by_name = {PurePosixPath(member).name: member for member in reversed(members)}
     for name in _RATINGS:
         if name in by_name:
             titles = by_name.get(_TITLES[name])
-            return Source(place, by_name[name]), Source(place, titles) if titles else None
-    tables = [member for member in members if PurePosixPath(member).suffix.lower() in _TABLES]
+            return Source(place, by_name[name]), Source(
+                place, titles
+            ) if titles else None
+    tables = [
+        member for member in members if PurePosixPath(member).suffix.lower() in _TABLES
+    ]
     if len(tables) == 1:
         return Source(place, tables[0]), None
     shown = ", ".join(members[:10]) or "nothing"

@@ -19,12 +19,16 @@ def drawn(ratings: Ratings, test_fraction: float, seed: int) -> npt.NDArray[np.b
     require(seed >= 0, f"the seed must not be negative, but is {seed}.")
     test = np.zeros(len(ratings), dtype=bool)
     # `shuffle=False`: a mask has no order, and shuffling would cost a pass.
-    rows = np.random.default_rng(seed).choice(len(ratings), size=n_test, replace=False, shuffle=False)
+    rows = np.random.default_rng(seed).choice(
+        len(ratings), size=n_test, replace=False, shuffle=False
+    )
     test[rows] = True
     return _both_sides(test, f"a test fraction of {test_fraction}")
 
 
-def latest(ratings: Ratings, test_fraction: float, per_user: bool) -> npt.NDArray[np.bool_]:
+def latest(
+    ratings: Ratings, test_fraction: float, per_user: bool
+) -> npt.NDArray[np.bool_]:
     """Mark the latest round(fraction * n) of all n ratings, or of each user's; ties go by position."""
     times = _times(ratings)
     n_test = _share(test_fraction, len(ratings))
@@ -35,7 +39,10 @@ def latest(ratings: Ratings, test_fraction: float, per_user: bool) -> npt.NDArra
     counts = np.bincount(ratings.users, minlength=ratings.n_users)
     # Users with few ratings may have none in the test.
     shares = np.rint(test_fraction * counts).astype(np.int64)
-    return _both_sides(_last_of_each(ratings, shares), f"a test fraction of {test_fraction} of each user")
+    return _both_sides(
+        _last_of_each(ratings, shares),
+        f"a test fraction of {test_fraction} of each user",
+    )
 
 
 def last_of_each_user(ratings: Ratings, n: int) -> npt.NDArray[np.bool_]:
@@ -43,12 +50,18 @@ def last_of_each_user(ratings: Ratings, n: int) -> npt.NDArray[np.bool_]:
     _times(ratings)
     require_count("n", n)
     counts = np.bincount(ratings.users, minlength=ratings.n_users)
-    return _both_sides(_last_of_each(ratings, np.where(counts > n, n, 0)), f"the last {n} of each user")
+    return _both_sides(
+        _last_of_each(ratings, np.where(counts > n, n, 0)), f"the last {n} of each user"
+    )
 
 
-def _last_of_each(ratings: Ratings, shares: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def _last_of_each(
+    ratings: Ratings, shares: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
     """Mark the last shares[u] ratings of user u."""
-    order = np.lexsort((_times(ratings), ratings.users))  # a stable sort keeps the order of equal times
+    order = np.lexsort(
+        (_times(ratings), ratings.users)
+    )  # a stable sort keeps the order of equal times
     # In sorted order, user u occupies the places up to ends[u], and the test the last shares[u] of them.
     ends = np.cumsum(np.bincount(ratings.users, minlength=ratings.n_users))
     users = ratings.users[order]
@@ -58,7 +71,10 @@ def _last_of_each(ratings: Ratings, shares: npt.NDArray[np.int64]) -> npt.NDArra
 
 
 def _share(test_fraction: float, n: int) -> int:
-    require(0.0 < test_fraction < 1.0, f"test_fraction must lie between 0 and 1, not {test_fraction}.")
+    require(
+        0.0 < test_fraction < 1.0,
+        f"test_fraction must lie between 0 and 1, not {test_fraction}.",
+    )
     return round(test_fraction * n)
 
 

@@ -73,11 +73,18 @@ class Header(msgspec.Struct):
 
 def columns_of(ratings: Ratings) -> dict[str, npt.NDArray[Any]]:
     """Return the columns that exist, by name."""
-    return {name: getattr(ratings, name) for name in SCHEMA if getattr(ratings, name) is not None}
+    return {
+        name: getattr(ratings, name)
+        for name in SCHEMA
+        if getattr(ratings, name) is not None
+    }
 
 
 def save_ratings(
-    ratings: Ratings, path: str | os.PathLike[str], *, origin: dict[str, Any] | None = None
+    ratings: Ratings,
+    path: str | os.PathLike[str],
+    *,
+    origin: dict[str, Any] | None = None,
 ) -> Path:
     """Write ratings in their stored form, completely or not at all; a stored set at `path` is replaced.
 
@@ -102,7 +109,11 @@ def save_ratings(
     >>> open_ratings(folder)
     Ratings(3 ratings of 2 users on 2 items)
     """
-    counts = {"ratings": len(ratings), "users": ratings.n_users, "items": ratings.n_items}
+    counts = {
+        "ratings": len(ratings),
+        "users": ratings.n_users,
+        "items": ratings.n_items,
+    }
     header = {"digest": ratings.digest, **counts, "origin": origin or {}}
     files = {f"{name}.npy": npy(column) for name, column in columns_of(ratings).items()}
     return write_folder(Path(path), RATINGS, header, files)
@@ -131,7 +142,9 @@ def open_ratings(path: str | os.PathLike[str], *, verify: bool = True) -> Rating
     Ratings(3 ratings of 2 users on 2 items)
     """
     folder = Path(path)
-    return read_settled(lambda: version_of(folder, RATINGS), lambda: _read_columns(folder, verify))
+    return read_settled(
+        lambda: version_of(folder, RATINGS), lambda: _read_columns(folder, verify)
+    )
 
 
 def _read_columns(folder: Path, verify: bool) -> Ratings:
@@ -173,9 +186,13 @@ def read_header(folder: Path) -> Header:
 
 def _document(folder: Path) -> Document:
     if not os.path.isdir(folder):
-        raise BadInput(f"there is no stored set of ratings at {folder}: check the path.")
+        raise BadInput(
+            f"there is no stored set of ratings at {folder}: check the path."
+        )
     if not os.path.isfile(folder / RATINGS.document):
-        raise DamagedFile(f"{folder} is not a stored set of ratings: it has no {RATINGS.document}.")
+        raise DamagedFile(
+            f"{folder} is not a stored set of ratings: it has no {RATINGS.document}."
+        )
     return read_document(folder, RATINGS)
 
 
@@ -185,7 +202,10 @@ def check_columns(place: str | Path, ratings: Ratings, advice: str) -> None:
     `place` and `advice` are for the message.  Kernels rely on indices within their tables.
     """
     # Minimum and maximum need no temporary array, however large the columns are.
-    for indices, size in ((ratings.users, ratings.n_users), (ratings.items, ratings.n_items)):
+    for indices, size in (
+        (ratings.users, ratings.n_users),
+        (ratings.items, ratings.n_items),
+    ):
         if len(indices) and not (indices.min() >= 0 and indices.max() < size):
             raise DamagedFile(f"{place} has indices outside its tables{advice}.")
     # The sum is finite only if every rating is; a mask of all ratings would take memory.

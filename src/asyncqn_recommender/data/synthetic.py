@@ -43,7 +43,13 @@ PRESETS = {
 
 
 def synthetic_ratings(
-    n_users: int, n_items: int, n_ratings: int, *, rank: int = 5, seed: int = 0, noise: float = 0.9
+    n_users: int,
+    n_items: int,
+    n_ratings: int,
+    *,
+    rank: int = 5,
+    seed: int = 0,
+    noise: float = 0.9,
 ) -> Ratings:
     """Generate `n_ratings` ratings of different (user, item) pairs, grouped by user; ids count from 1.
 
@@ -75,26 +81,43 @@ def synthetic_ratings(
     >>> synthetic_ratings(300, 200, 12_000, seed=0)
     Ratings(12,000 ratings of 300 users on 200 items)
     """
-    require(min(n_users, n_items, n_ratings) > 0, "n_users, n_items and n_ratings must be positive.")
+    require(
+        min(n_users, n_items, n_ratings) > 0,
+        "n_users, n_items and n_ratings must be positive.",
+    )
     require(
         n_ratings <= n_users * n_items,
         f"{n_users} users can rate {n_items} items at most {n_users * n_items} times, not {n_ratings}: lower "
         "n_ratings.",
     )
-    require(rank >= 0 and noise >= 0 and seed >= 0, "rank, noise and seed must not be negative.")
+    require(
+        rank >= 0 and noise >= 0 and seed >= 0,
+        "rank, noise and seed must not be negative.",
+    )
     # The sizes are part of the seed: sets of different sizes are independent.
     rng = np.random.default_rng([seed, n_users, n_items, n_ratings])
     fame = rng.standard_normal(n_items)
     counts = _counts(n_users, n_items, n_ratings, rng)
     # Log-normal popularity that saturates: 1 / (1/x + 1/s) is near x for small x, and at most s.
-    items = _draw(counts, 1.0 / (np.exp(-_POPULARITY_SIGMA * fame) + 1.0 / _SATURATION), rng)
+    items = _draw(
+        counts, 1.0 / (np.exp(-_POPULARITY_SIGMA * fame) + 1.0 / _SATURATION), rng
+    )
     users = np.repeat(np.arange(n_users, dtype=np.int32), counts)
     values = _values(users, items, fame, n_users, rank, noise, rng)
     titles = invent_titles(n_items, rng)
-    return Ratings(users, items, values, np.arange(1, n_users + 1), np.arange(1, n_items + 1), titles)
+    return Ratings(
+        users,
+        items,
+        values,
+        np.arange(1, n_users + 1),
+        np.arange(1, n_items + 1),
+        titles,
+    )
 
 
-def _counts(n_users: int, n_items: int, n_ratings: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+def _counts(
+    n_users: int, n_items: int, n_ratings: int, rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
     """Return the number of ratings of each user: log-normal, between a floor and a ceiling, with an exact
     sum."""
     # The mean must fit below the ceiling, or the sum could not be reached.
@@ -106,7 +129,9 @@ def _counts(n_users: int, n_items: int, n_ratings: int, rng: np.random.Generator
         open_users = np.flatnonzero(counts < ceiling)
         share = left * weight[open_users] / weight[open_users].sum()
         # Users at the ceiling leave the loop, and their surplus is divided again among the others.
-        extra = np.minimum(np.floor(share).astype(np.int64), ceiling - counts[open_users])
+        extra = np.minimum(
+            np.floor(share).astype(np.int64), ceiling - counts[open_users]
+        )
         if not extra.any():
             # The remainder of rounding goes to the largest shares, one each.
             extra[np.argsort(-share, kind="stable")[:left]] = 1
@@ -115,7 +140,9 @@ def _counts(n_users: int, n_items: int, n_ratings: int, rng: np.random.Generator
 
 
 def _draw(
-    counts: npt.NDArray[np.int64], weight: npt.NDArray[np.float64], rng: np.random.Generator
+    counts: npt.NDArray[np.int64],
+    weight: npt.NDArray[np.float64],
+    rng: np.random.Generator,
 ) -> npt.NDArray[np.int32]:
     """Draw distinct items for every user, by popularity, without replacement."""
     n_items = len(weight)
@@ -130,11 +157,21 @@ def _draw(
         items[start[user] : start[user + 1]] = nearest
     accept, alias = _alias_table(weight)
     state = rng.integers(0, 2**64, size=1, dtype=np.uint64)
-    draw_items(start, np.flatnonzero(~heavy), accept, alias, state, np.empty(n_items, dtype=np.int64), items)
+    draw_items(
+        start,
+        np.flatnonzero(~heavy),
+        accept,
+        alias,
+        state,
+        np.empty(n_items, dtype=np.int64),
+        items,
+    )
     return items
 
 
-def _alias_table(weight: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+def _alias_table(
+    weight: npt.NDArray[np.float64],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
     """Return Walker's alias table: draw a cell uniformly, keep it with probability `accept`, else take
     `alias`."""
     accept = weight * (len(weight) / weight.sum())
@@ -164,7 +201,9 @@ def _values(
 ) -> npt.NDArray[np.float32]:
     n_items = len(fame)
     # Standard normal again, with the stated correlation to `fame`.
-    liking = _POPULAR_IS_LIKED * fame + np.sqrt(1 - _POPULAR_IS_LIKED**2) * rng.standard_normal(n_items)
+    liking = _POPULAR_IS_LIKED * fame + np.sqrt(
+        1 - _POPULAR_IS_LIKED**2
+    ) * rng.standard_normal(n_items)
     # Ratings concentrate on popular items, so the offsets are centred with those weights.
     shown = np.bincount(items, minlength=n_items) / len(items)
     item_offset = _ITEM_SD * (liking - shown @ liking)
@@ -179,5 +218,14 @@ def _values(
     for at in range(0, len(users), _BLOCK):
         part = slice(at, at + _BLOCK)
         scatter = noise * rng.standard_normal(len(values[part]))
-        rate(users[part], items[part], user_offset, item_offset, taste, trait, scatter, values[part])
+        rate(
+            users[part],
+            items[part],
+            user_offset,
+            item_offset,
+            taste,
+            trait,
+            scatter,
+            values[part],
+        )
     return values

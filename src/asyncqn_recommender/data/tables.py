@@ -20,7 +20,10 @@ _SUFFIXES = (".csv", ".parquet")
 def check_table_name(path: str | Path) -> None:
     """Raise `BadInput` early for a suffix other than CSV or Parquet, and `MissingExtra` without pyarrow."""
     suffix = Path(path).suffix.lower()
-    require(suffix in _SUFFIXES, f"{path} has no suffix of a table: use {' or '.join(_SUFFIXES)}.")
+    require(
+        suffix in _SUFFIXES,
+        f"{path} has no suffix of a table: use {' or '.join(_SUFFIXES)}.",
+    )
     require(not Path(path).is_dir(), f"{path} is a folder: give the name of a file.")
     arrow()
 
@@ -39,9 +42,13 @@ def write_table(path: str | Path, parts: Iterable[Columns]) -> int:
             if writer is None:
                 kind = "csv" if Path(path).suffix.lower() == ".csv" else "parquet"
                 module = arrow(f"pyarrow.{kind}")
-                writer = (module.CSVWriter if kind == "csv" else module.ParquetWriter)(file, table.schema)
+                writer = (module.CSVWriter if kind == "csv" else module.ParquetWriter)(
+                    file, table.schema
+                )
             # All parts of a Parquet file must have the types of the first.
-            writer.write_table(table.cast(writer.schema) if hasattr(writer, "schema") else table)
+            writer.write_table(
+                table.cast(writer.schema) if hasattr(writer, "schema") else table
+            )
             rows += table.num_rows
         if writer is not None:
             writer.close()
@@ -57,4 +64,6 @@ def write_ratings(path: str | Path, ratings: Ratings) -> int:
         "item": ratings.item_ids[ratings.items],
         "rating": ratings.values,
     }
-    return write_table(path, [columns if ratings.times is None else {**columns, "time": ratings.times}])
+    return write_table(
+        path, [columns if ratings.times is None else {**columns, "time": ratings.times}]
+    )

@@ -47,7 +47,9 @@ class BadRows:
         for number in sorted(faults):
             sentence = f"{self.label}, row {number}: {faults[number]}"
             if not self.skip:
-                raise BadInput(f"{sentence}; {advice}, or skip bad rows with --skip-bad (skip_bad=True).")
+                raise BadInput(
+                    f"{sentence}; {advice}, or skip bad rows with --skip-bad (skip_bad=True)."
+                )
             if len(self.shown) == _MAX_SENTENCES:
                 break
             self.shown.append(sentence)
@@ -75,7 +77,9 @@ def single_bytes(data: bytes) -> bytes:
 
 def movielens_layout(data: bytes, name: str) -> Layout | None:
     """Return the layout of a MovieLens file without a header, or None."""
-    first = data[:_FIRST_BYTES].decode("utf-8", "replace").partition("\n")[0].rstrip("\r")
+    first = (
+        data[:_FIRST_BYTES].decode("utf-8", "replace").partition("\n")[0].rstrip("\r")
+    )
     colons = name.endswith(".dat") or first.count("::") >= 2
     if not colons and name != "u.data" and _ROW_OF_100K.fullmatch(first) is None:
         return None
@@ -85,19 +89,35 @@ def movielens_layout(data: bytes, name: str) -> Layout | None:
         del columns[3]
     time = "time" if "time" in columns else None
     names = Names("user", "item", "rating", time)
-    return Layout(columns, names, "::" if colons else "\t", header=False, whole_ids=True)
+    return Layout(
+        columns, names, "::" if colons else "\t", header=False, whole_ids=True
+    )
 
 
 def header_layout(
-    data: bytes, label: str, asked: Columns, delimiter: str | None = None, clicks: bool = False
+    data: bytes,
+    label: str,
+    asked: Columns,
+    delimiter: str | None = None,
+    clicks: bool = False,
 ) -> Layout:
     """Return the layout of a file whose first row names the columns."""
     if delimiter is not None:
-        usable = len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n\0'
-        require(usable, f"the delimiter must be one ASCII character other than a quote, not {delimiter!r}.")
+        usable = (
+            len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n\0'
+        )
+        require(
+            usable,
+            f"the delimiter must be one ASCII character other than a quote, not {delimiter!r}.",
+        )
     # Not `splitlines`, which also splits at characters that may be part of a name.
-    first = re.split("[\r\n]", data[:_FIRST_BYTES].decode("utf-8", "replace"), maxsplit=1)[0]
-    headers = {mark: _fields(first, mark) for mark in (delimiter and [delimiter]) or _DELIMITERS}
+    first = re.split(
+        "[\r\n]", data[:_FIRST_BYTES].decode("utf-8", "replace"), maxsplit=1
+    )[0]
+    headers = {
+        mark: _fields(first, mark)
+        for mark in (delimiter and [delimiter]) or _DELIMITERS
+    }
     # The delimiter that gives the most fields in the first line wins.
     best = max(headers, key=lambda mark: len(headers[mark]))
     columns = headers[best]
@@ -106,7 +126,9 @@ def header_layout(
 
 def _fields(line: str, delimiter: str) -> list[str]:
     try:
-        return [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
+        return [
+            name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])
+        ]
     except csv.Error:
         return []
 
@@ -125,11 +147,18 @@ def sound_table(data: bytes, layout: Layout, time_asked: bool) -> Any:
     if len(table) == 0 or any(table[name].null_count for name in types):
         return None
     least = arrow("pyarrow.compute").min
-    if layout.whole_ids and min(least(table[name]).as_py() for name in (user, item)) < 0:
+    if (
+        layout.whole_ids
+        and min(least(table[name]).as_py() for name in (user, item)) < 0
+    ):
         return None
     if time is not None and time_asked and np.isnan(time_column(table[time])).any():
         return None
-    return None if rating is not None and not np.isfinite(table[rating].to_numpy()).all() else table
+    return (
+        None
+        if rating is not None and not np.isfinite(table[rating].to_numpy()).all()
+        else table
+    )
 
 
 def words_table(
@@ -154,11 +183,17 @@ def words_table(
         table = _parse(_valid_text(data), layout, dict.fromkeys(wordy, words), skip)
     except lib.ArrowException as error:
         reason = str(error).partition("\n")[0][:200]
-        raise BadInput(f"{label} cannot be read as a table of text ({reason}).") from error
+        raise BadInput(
+            f"{label} cannot be read as a table of text ({reason})."
+        ) from error
     first = 1 + layout.header
     every = np.arange(first, first + len(table) + len(faults))
     # `column` is read from one dictionary, although its chunks had one each.
-    return table.unify_dictionaries(), np.setdiff1d(every, list(faults), assume_unique=True), faults
+    return (
+        table.unify_dictionaries(),
+        np.setdiff1d(every, list(faults), assume_unique=True),
+        faults,
+    )
 
 
 def _valid_text(data: bytes) -> bytes:
@@ -166,11 +201,15 @@ def _valid_text(data: bytes) -> bytes:
     try:
         data.decode()
     except UnicodeDecodeError:
-        return re.sub("[\udc80-\udcff]", "\0", data.decode("utf-8", "surrogateescape")).encode()
+        return re.sub(
+            "[\udc80-\udcff]", "\0", data.decode("utf-8", "surrogateescape")
+        ).encode()
     return data
 
 
-def _parse(data: bytes, layout: Layout, types: dict[Any, Any], on_invalid: Any = None) -> Any:
+def _parse(
+    data: bytes, layout: Layout, types: dict[Any, Any], on_invalid: Any = None
+) -> Any:
     lib, reader = arrow(), arrow("pyarrow.csv")
     colons = layout.delimiter == "::"
     return reader.read_csv(
@@ -188,7 +227,9 @@ def _parse(data: bytes, layout: Layout, types: dict[Any, Any], on_invalid: Any =
             newlines_in_values=layout.header,
             invalid_row_handler=on_invalid,
         ),
-        convert_options=reader.ConvertOptions(column_types=types, include_columns=layout.names.present),
+        convert_options=reader.ConvertOptions(
+            column_types=types, include_columns=layout.names.present
+        ),
     )
 
 
@@ -198,7 +239,9 @@ def checked_table(
     """Return the sound rows of a file, the number of each, and the faults of all others."""
     lib = arrow()
     user, item, rating, time = layout.names
-    checks = {user: _user_fault, item: _item_fault} | ({} if rating is None else {rating: _rating_fault})
+    checks = {user: _user_fault, item: _item_fault} | (
+        {} if rating is None else {rating: _rating_fault}
+    )
     table, numbers, faults = words_table(data, layout, label, list(checks))
     columns: dict[str, Any] = {}
     for name, fault_of in checks.items():
@@ -210,16 +253,25 @@ def checked_table(
         for row in np.flatnonzero(bad_words[codes]).tolist():
             faults.setdefault(int(numbers[row]), str(wrong[codes[row]]))
         if name == rating:
-            values = [0.0 if fault else float(word) for word, fault in zip(words, wrong)]
+            values = [
+                0.0 if fault else float(word) for word, fault in zip(words, wrong)
+            ]
             columns[name] = np.array(values, np.float32)[codes]
         else:
             spelled = ["" if fault else word for word, fault in zip(words, wrong)]
-            columns[name] = lib.DictionaryArray.from_arrays(column.indices, lib.array(spelled, lib.string()))
+            columns[name] = lib.DictionaryArray.from_arrays(
+                column.indices, lib.array(spelled, lib.string())
+            )
     if time is not None:
         columns[time] = time_column(table[time])
-        for row in np.flatnonzero(np.isnan(columns[time])).tolist() if time_asked else ():
+        for row in (
+            np.flatnonzero(np.isnan(columns[time])).tolist() if time_asked else ()
+        ):
             word = str(table[time][row])[:40]
-            faults.setdefault(int(numbers[row]), f"the time {word!r} is neither a number nor an ISO date")
+            faults.setdefault(
+                int(numbers[row]),
+                f"the time {word!r} is neither a number nor an ISO date",
+            )
     keep = ~np.isin(numbers, list(faults))
     return lib.table(columns).filter(lib.array(keep)), numbers[keep], faults
 
@@ -243,7 +295,9 @@ def _id_fault(role: str, word: str, whole: bool) -> str | None:
     if whole and number is not None and number < 0:
         return f"the {role} id {number} is negative"
     if len(word) > MAX_ID_LENGTH:
-        return f"the {role} id {word[:20]!r}... is longer than {MAX_ID_LENGTH} characters"
+        return (
+            f"the {role} id {word[:20]!r}... is longer than {MAX_ID_LENGTH} characters"
+        )
     if "\0" in word:
         return f"the {role} id is not valid UTF-8 text, or has a null character"
     return None

@@ -43,15 +43,20 @@ def plain_times(times: Any, length: int) -> Times:
         seconds = array.astype(np.float64)
     else:
         # Anything whose `str` is a date: texts, datetime.date, pandas' Timestamp.
-        seconds = np.array([_spelled(x) for x in array.ravel().tolist()], np.float64).reshape(array.shape)
+        seconds = np.array(
+            [_spelled(x) for x in array.ravel().tolist()], np.float64
+        ).reshape(array.shape)
     require(
-        seconds.shape == (length,), f"there must be one time for each of {length} ratings, not {array.shape}."
+        seconds.shape == (length,),
+        f"there must be one time for each of {length} ratings, not {array.shape}.",
     )
     sound = np.isfinite(seconds)
     if not sound.all():
         row = int(np.argmin(sound))
         word = str(array[row])[:40]
-        raise BadInput(f"row {row} has the time {word!r}: give a number or a date such as 2024-05-31.")
+        raise BadInput(
+            f"row {row} has the time {word!r}: give a number or a date such as 2024-05-31."
+        )
     return seconds
 
 

@@ -23,16 +23,71 @@ _FIRST = (
     *("Thirsty", "Twisted", "Unlikely", "Velvet", "Wandering", "Wicked", "Winter"),
 )
 _SECOND = (
-    *("Accordion", "Alibi", "Almanac", "Anchor", "Apprentice", "Archipelago", "Astronomer"),
-    *("Avalanche", "Balcony", "Bicycle", "Cartographer", "Carousel", "Compass", "Cousin"),
+    *(
+        "Accordion",
+        "Alibi",
+        "Almanac",
+        "Anchor",
+        "Apprentice",
+        "Archipelago",
+        "Astronomer",
+    ),
+    *(
+        "Avalanche",
+        "Balcony",
+        "Bicycle",
+        "Cartographer",
+        "Carousel",
+        "Compass",
+        "Cousin",
+    ),
     *("Diplomat", "Echo", "Elevator", "Ferry", "Gardener", "Harbour", "Heist"),
-    *("Holiday", "Inheritance", "Labyrinth", "Lantern", "Librarian", "Lighthouse", "Locksmith"),
-    *("Mechanic", "Meridian", "Neighbour", "Orchard", "Orchestra", "Parade", "Passenger"),
-    *("Pendulum", "Postcard", "Quarry", "Rehearsal", "Rendezvous", "River", "Satellite"),
-    *("Stationmaster", "Suitcase", "Telegram", "Thunderstorm", "Tightrope", "Understudy", "Vineyard"),
+    *(
+        "Holiday",
+        "Inheritance",
+        "Labyrinth",
+        "Lantern",
+        "Librarian",
+        "Lighthouse",
+        "Locksmith",
+    ),
+    *(
+        "Mechanic",
+        "Meridian",
+        "Neighbour",
+        "Orchard",
+        "Orchestra",
+        "Parade",
+        "Passenger",
+    ),
+    *(
+        "Pendulum",
+        "Postcard",
+        "Quarry",
+        "Rehearsal",
+        "Rendezvous",
+        "River",
+        "Satellite",
+    ),
+    *(
+        "Stationmaster",
+        "Suitcase",
+        "Telegram",
+        "Thunderstorm",
+        "Tightrope",
+        "Understudy",
+        "Vineyard",
+    ),
     *("Volcano", "Waltz", "Watchmaker", "Windmill"),
 )
-_FRAMES = ("The {} {}", "{} {}", "A {} {}", "Return of the {} {}", "My {} {}", "Beyond the {} {}")
+_FRAMES = (
+    "The {} {}",
+    "{} {}",
+    "A {} {}",
+    "Return of the {} {}",
+    "My {} {}",
+    "Beyond the {} {}",
+)
 
 
 MAX_TITLE_LENGTH = 1000
@@ -52,10 +107,14 @@ def read_titles(data: bytes, name: str, bad: BadRows) -> dict[int, str]:
     delimiter = {".csv": ",", ".dat": "::"}.get(kind, "|")
     width = 1 + text.partition("\n")[0].count(delimiter)
     columns = ["movie", "title", *map(str, range(2, width))]
-    layout = Layout(columns, Names("movie", "title", None), delimiter, header=kind == ".csv")
+    layout = Layout(
+        columns, Names("movie", "title", None), delimiter, header=kind == ".csv"
+    )
     table, numbers, faults = words_table(text.encode(), layout, bad.label, ["movie"])
     titles: dict[int, str] = {}
-    for number, word, title in zip(numbers.tolist(), *(column.to_pylist() for column in table.columns)):
+    for number, word, title in zip(
+        numbers.tolist(), *(column.to_pylist() for column in table.columns)
+    ):
         movie = whole_number(word)
         if movie is None or movie < 0:
             faults[number] = f"the movie id {word[:40]!r} is not a non-negative integer"
@@ -72,9 +131,13 @@ def with_titles(ratings: Ratings, titles: dict[int, str]) -> Ratings:
     The shapes are then the published ones: 3,883 movies in 1M, of which 3,706 are rated.
     """
     # The tables of ids are sorted, and stay so.
-    item_ids = np.union1d(ratings.item_ids, np.fromiter(titles, dtype=np.int64, count=len(titles)))
+    item_ids = np.union1d(
+        ratings.item_ids, np.fromiter(titles, dtype=np.int64, count=len(titles))
+    )
     place = np.searchsorted(item_ids, ratings.item_ids).astype(np.int32)
-    words = np.array([titles.get(i, "")[:MAX_TITLE_LENGTH] for i in item_ids.tolist()], dtype=np.str_)
+    words = np.array(
+        [titles.get(i, "")[:MAX_TITLE_LENGTH] for i in item_ids.tolist()], dtype=np.str_
+    )
     return replace(ratings, items=place[ratings.items], item_ids=item_ids, titles=words)
 
 
@@ -89,6 +152,10 @@ def invent_titles(count: int, rng: np.random.Generator) -> npt.NDArray[np.str_]:
         part, place = divmod(k, len(combinations))
         frame, pair = divmod(int(combinations[place]), pairs)
         first, second = divmod(pair, len(_SECOND))
-        title = re.sub("^A (?=[AEIOU])", "An ", _FRAMES[frame].format(_FIRST[first], _SECOND[second]))
+        title = re.sub(
+            "^A (?=[AEIOU])",
+            "An ",
+            _FRAMES[frame].format(_FIRST[first], _SECOND[second]),
+        )
         titles.append(f"{title}{f', Part {part + 1}' if part else ''} ({years[k]})")
     return np.array(titles, dtype=np.str_)

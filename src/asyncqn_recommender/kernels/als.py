@@ -44,8 +44,12 @@ def grouped(keys: Any, others: Any, values: Any, n_rows: int) -> Grouped:
         return Grouped(start, _usable(others, np.int32), _usable(values, np.float32))
     if len(keys) <= COMPILE_FROM:
         order = np.argsort(keys, kind="stable")
-        return Grouped(start, _usable(others[order], np.int32), _usable(values[order], np.float32))
-    result = Grouped(start, np.empty(len(keys), np.int32), np.empty(len(keys), np.float32))
+        return Grouped(
+            start, _usable(others[order], np.int32), _usable(values[order], np.float32)
+        )
+    result = Grouped(
+        start, np.empty(len(keys), np.int32), np.empty(len(keys), np.float32)
+    )
     _group(keys, others, values, start[:-1].copy(), result.others, result.values)
     return result
 

@@ -39,10 +39,22 @@ class VectorRow:
     """The K numbers from `start` of a flat array, loaded into and stored from a padded vector."""
 
     def __init__(
-        self, context: Any, builder: Any, array_type: Any, array: Any, start: Any, rank: int
+        self,
+        context: Any,
+        builder: Any,
+        array_type: Any,
+        array: Any,
+        start: Any,
+        rank: int,
     ) -> None:
-        self.builder, self.align, self.rank = builder, array_type.dtype.bitwidth // 8, rank
-        self.first = builder.gep(context.make_array(array_type)(context, builder, array).data, [start])
+        self.builder, self.align, self.rank = (
+            builder,
+            array_type.dtype.bitwidth // 8,
+            rank,
+        )
+        self.first = builder.gep(
+            context.make_array(array_type)(context, builder, array).data, [start]
+        )
         # Vectors have a power of two of lanes, and the mask hides those beyond the rank.
         lanes = 1 << (rank - 1).bit_length()
         self.type = ir.VectorType(context.get_value_type(array_type.dtype), lanes)
@@ -50,11 +62,15 @@ class VectorRow:
         # LLVM's names of intrinsics contain the type, such as v8f64.
         self.suffix = f"v{lanes}f{8 * self.align}"
         self.mask_type = ir.VectorType(ir.IntType(1), lanes)
-        self.mask = ir.Constant(self.mask_type, [int(lane < rank) for lane in range(lanes)])
+        self.mask = ir.Constant(
+            self.mask_type, [int(lane < rank) for lane in range(lanes)]
+        )
         self.flags = _FLAGS
         self.zero = ir.Constant(self.type, [0.0] * lanes)
 
-    def _call(self, name: str, result: Any, arguments: list[Any], flags: tuple[str, ...] = ()) -> Any:
+    def _call(
+        self, name: str, result: Any, arguments: list[Any], flags: tuple[str, ...] = ()
+    ) -> Any:
         signature = ir.FunctionType(result, [value.type for value in arguments])
         declare: Any = cgutils.get_or_insert_function
         function = declare(self.builder.module, signature, name)
@@ -64,14 +80,20 @@ class VectorRow:
         if self.rank == self.type.count:
             return self.builder.load(self.pointer, align=self.align)
         arguments = [self.pointer, ir.Constant(_I32, self.align), self.mask, self.zero]
-        return self._call(f"llvm.masked.load.{self.suffix}.p0{self.suffix}", self.type, arguments)
+        return self._call(
+            f"llvm.masked.load.{self.suffix}.p0{self.suffix}", self.type, arguments
+        )
 
     def store(self, vector):
         if self.rank == self.type.count:
             self.builder.store(vector, self.pointer, align=self.align)
         else:
             arguments = [vector, self.pointer, ir.Constant(_I32, self.align), self.mask]
-            self._call(f"llvm.masked.store.{self.suffix}.p0{self.suffix}", ir.VoidType(), arguments)
+            self._call(
+                f"llvm.masked.store.{self.suffix}.p0{self.suffix}",
+                ir.VoidType(),
+                arguments,
+            )
 
     def number(self, k: int) -> Any:
         """Return the k-th number as a scalar, read from memory, from where broadcasting costs nothing."""
@@ -84,12 +106,18 @@ class VectorRow:
 
     def picked(self, vector: Any, lane: int) -> Any:
         """Return one number of any vector, broadcast to a vector of this row's type."""
-        pick = ir.Constant(ir.VectorType(_I32, self.type.count), [lane] * self.type.count)
-        return self.builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), pick)
+        pick = ir.Constant(
+            ir.VectorType(_I32, self.type.count), [lane] * self.type.count
+        )
+        return self.builder.shuffle_vector(
+            vector, ir.Constant(vector.type, ir.Undefined), pick
+        )
 
     def splat(self, scalar):
         hole = ir.Constant(self.type, ir.Undefined)
-        return self.picked(self.builder.insert_element(hole, scalar, ir.Constant(_I32, 0)), 0)
+        return self.picked(
+            self.builder.insert_element(hole, scalar, ir.Constant(_I32, 0)), 0
+        )
 
     def scaled(self, scalar, vector):
         return self.times(self.splat(scalar), vector)
@@ -102,7 +130,10 @@ class VectorRow:
 
 
 def operation(
-    result: Any, signature: tuple[Any, ...], loops: Callable[..., Any] | None, emit: Callable[..., Any]
+    result: Any,
+    signature: tuple[Any, ...],
+    loops: Callable[..., Any] | None,
+    emit: Callable[..., Any],
 ) -> Any:
     """Return the type and the code of a row operation: `emit`, or `loops` if K is known only at run time.
 
@@ -118,7 +149,9 @@ def operation(
         rank = len(sig.args[-1])
 
         def row(place: int, start: Any, lanes: int = rank) -> VectorRow:
-            return VectorRow(context, builder, sig.args[place], args[place], start, lanes)
+            return VectorRow(
+                context, builder, sig.args[place], args[place], start, lanes
+            )
 
         value = emit(row, args)
         return context.get_dummy_value() if value is None else value
@@ -141,13 +174,16 @@ def sums_of_four(vectors: list[Any], like: VectorRow) -> Any:
     builder = like.builder
 
     def shuffled(a: Any, b: Any, pick: list[int]) -> Any:
-        return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_I32, len(pick)), pick))
+        return builder.shuffle_vector(
+            a, b, ir.Constant(ir.VectorType(_I32, len(pick)), pick)
+        )
 
     def folded(vector: Any) -> Any:
         while (lanes := vector.type.count) > 4:
             none, half = ir.Constant(vector.type, ir.Undefined), lanes // 2
             vector = like.plus(
-                shuffled(vector, none, list(range(half))), shuffled(vector, none, list(range(half, lanes)))
+                shuffled(vector, none, list(range(half))),
+                shuffled(vector, none, list(range(half, lanes))),
             )
         return vector
 
@@ -190,8 +226,12 @@ def _add(_, out, i, scale, b, j, width):
             out[i + k] += scale * b[j + k]
 
     def emit(row, args):
-        for target, source in zip(pieces(row, 0, args[1], width), pieces(row, 3, args[4], width)):
-            target.store(target.plus(target.load(), target.scaled(args[2], source.load())))
+        for target, source in zip(
+            pieces(row, 0, args[1], width), pieces(row, 3, args[4], width)
+        ):
+            target.store(
+                target.plus(target.load(), target.scaled(args[2], source.load()))
+            )
 
     return operation(types.void, (out, i, scale, b, j, width), loops, emit)
 
@@ -207,7 +247,10 @@ def _cross(_, out, i, j, scale, a, width):
     def emit(row, args):
         _out, i, j, scale, _a, _width = args
         for to_i, to_j, at_i, at_j in zip(
-            *(pieces(row, place, start, width) for place, start in ((0, i), (0, j), (4, i), (4, j)))
+            *(
+                pieces(row, place, start, width)
+                for place, start in ((0, i), (0, j), (4, i), (4, j))
+            )
         ):
             f, g = at_i.load(), at_j.load()
             new_i = to_i.plus(to_i.load(), to_i.scaled(scale, g))
@@ -235,7 +278,9 @@ def gradient_range(ratings, start, stop, theta, first_user, scale, out, width):
         rating = ratings[row]
         item = np.uintp(np.uint32(rating.item)) * rank
         user = users + np.uintp(np.uint32(rating.user)) * rank
-        error = row_dot(theta, item, theta, user, width) - theta.dtype.type(rating.value)
+        error = row_dot(theta, item, theta, user, width) - theta.dtype.type(
+            rating.value
+        )
         row_cross(out, item, user, scale * error, theta, width)
         squares += float(error) * float(error)
     return squares
@@ -290,7 +335,9 @@ def squared_error(ratings, theta, first_user, width):
         rating = ratings[row]
         item = np.uintp(np.uint32(rating.item)) * rank
         user = users + np.uintp(np.uint32(rating.user)) * rank
-        error = row_dot(theta, item, theta, user, width) - theta.dtype.type(rating.value)
+        error = row_dot(theta, item, theta, user, width) - theta.dtype.type(
+            rating.value
+        )
         squares += float(error) * float(error)
     return squares
 

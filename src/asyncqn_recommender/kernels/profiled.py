@@ -121,17 +121,52 @@ def fit_row(others, values, weights, begin, end, fixed, size, ridge, work):
         here = min(chunk, last - place)
         for top in range(zero, n, eights):
             if weights is None:
-                add_panel(work.matrix, top, lead, n, rows, index, place, here, real(1.0), None)
+                add_panel(
+                    work.matrix, top, lead, n, rows, index, place, here, real(1.0), None
+                )
             else:
                 heavy = work.ones if few else weights
-                add_panel(work.matrix, top, lead, n, rows, index, place, here, real(1.0), heavy)
+                add_panel(
+                    work.matrix,
+                    top,
+                    lead,
+                    n,
+                    rows,
+                    index,
+                    place,
+                    here,
+                    real(1.0),
+                    heavy,
+                )
         if not few:
             side = zero
             while side + eights + eights <= size:
-                add_sum(work.goal, side, fixed, side, size, others, place, here, values, SIXTEEN)
+                add_sum(
+                    work.goal,
+                    side,
+                    fixed,
+                    side,
+                    size,
+                    others,
+                    place,
+                    here,
+                    values,
+                    SIXTEEN,
+                )
                 side += eights + eights
             if side < size:
-                add_sum(work.goal, side, fixed, side, size, others, place, here, values, EIGHT)
+                add_sum(
+                    work.goal,
+                    side,
+                    fixed,
+                    side,
+                    size,
+                    others,
+                    place,
+                    here,
+                    values,
+                    EIGHT,
+                )
         place += here
     solve(work.matrix, lead, n, ridge, work.goal, work.pivots, work.identity)
     if few:
@@ -164,7 +199,11 @@ def _add_errors(others, values, weights, begin, end, fixed, size, scale, goal, s
     zero, one, four, eights = np.uintp(0), np.uintp(1), np.uintp(4), np.uintp(SIDE)
     real = fixed.dtype.type
     squares = 0.0
-    rows, dots, shares = stack_array(4, zero), stack_array(4, real(0.0)), stack_array(4, real(0.0))
+    rows, dots, shares = (
+        stack_array(4, zero),
+        stack_array(4, real(0.0)),
+        stack_array(4, real(0.0)),
+    )
     place = begin
     # Four ratings at a time share each load of g.
     while place + four <= end:
@@ -196,7 +235,21 @@ def _add_errors(others, values, weights, begin, end, fixed, size, scale, goal, s
 
 
 @reducing_kernel
-def solve_rows(start, others, values, weights, order, rows, fixed, ridges, scale, sums, second, work, out):
+def solve_rows(
+    start,
+    others,
+    values,
+    weights,
+    order,
+    rows,
+    fixed,
+    ridges,
+    scale,
+    sums,
+    second,
+    work,
+    out,
+):
     """Solve row r = order[i] for every i of `rows`, given the padded other side `fixed`; write it to out[r].
 
     By the envelope theorem the solution g counts as a constant: scale * sum_{m in r} e g is added to row m of
@@ -233,7 +286,9 @@ def solve_rows(start, others, values, weights, order, rows, fixed, ridges, scale
             share = real(count) * work.goal[work.lead + np.uintp(k)]
             for l in range(second.shape[1]):
                 second[k, l] += share * work.goal[work.lead + np.uintp(l)]
-        squares += _add_errors(others, values, weights, begin, end, fixed, size, scale, work.goal, sums)
+        squares += _add_errors(
+            others, values, weights, begin, end, fixed, size, scale, work.goal, sums
+        )
     return valid, squares, penalty, counted
 
 
@@ -260,14 +315,21 @@ def rows_to_columns(rows, first, here, step, work, columns):
         for i in range(eights):
             inside = i < here and k >= work.lead
             columns[k * eights + i] = (
-                rows[(first + i) * step + k - missing] if inside else columns.dtype.type(0.0)
+                rows[(first + i) * step + k - missing]
+                if inside
+                else columns.dtype.type(0.0)
             )
 
 
 @reducing_piece
 def add_turned(columns, matrix, work, out):
     """out += M' columns for eight columns; M is padded in front of its rows and of each row."""
-    size, zero, eights, four = np.uintp(len(work.goal)), np.uintp(0), np.uintp(SIDE), np.uintp(4)
+    size, zero, eights, four = (
+        np.uintp(len(work.goal)),
+        np.uintp(0),
+        np.uintp(SIDE),
+        np.uintp(4),
+    )
     for top in range(zero, size, four):
         add_tile(
             out, top * eights, eights, matrix, top, size, columns, work.lead * eights, eights, work.identity,
@@ -297,7 +359,9 @@ def apply_metric(v, basis, transposed, spectrum, counts, base, out, work):
                 # Columns beyond the last item hold zeros; they are divided by the last item's number to avoid
                 # a branch.
                 item = min(first + i, n_items - np.uintp(1))
-                shares[(work.lead + k) * eights + i] /= base[item] + counts[item] * spectrum[k]
+                shares[(work.lead + k) * eights + i] /= (
+                    base[item] + counts[item] * spectrum[k]
+                )
                 columns[(work.lead + k) * eights + i] = real(0.0)
         add_turned(shares, transposed, work, columns)
         for i in range(here):

@@ -58,10 +58,13 @@ def _sift_down(scores, items, size):
             break
         other = child + 1
         if other < size and (
-            scores[other] < scores[child] or (scores[other] == scores[child] and items[other] > items[child])
+            scores[other] < scores[child]
+            or (scores[other] == scores[child] and items[other] > items[child])
         ):
             child = other
-        if not (scores[child] < score or (scores[child] == score and items[child] > item)):
+        if not (
+            scores[child] < score or (scores[child] == score and items[child] > item)
+        ):
             break
         scores[at], items[at] = scores[child], items[child]
         at = child
@@ -76,7 +79,10 @@ def select(row, places, tops):
     """
     n = places.size
     for k in range(n):
-        tops[k], places[k] = -np.inf, row.size + k  # worse than any item of the same score
+        tops[k], places[k] = (
+            -np.inf,
+            row.size + k,
+        )  # worse than any item of the same score
     for m in range(row.size):
         # The root is the worst of the best so far; an equal score does not replace it, so ties go to lower
         # items.
@@ -123,10 +129,20 @@ def best_items(
                 _products(g, h, tiles[t], products[0], products[1])
                 for side in range(min(2, block.size - j)):
                     u = block[j + side]
-                    w_user, b_user = (user_weights[u], user_base[u]) if u >= 0 else (0.0, 0.0)
+                    w_user, b_user = (
+                        (user_weights[u], user_base[u]) if u >= 0 else (0.0, 0.0)
+                    )
                     row = scores[j + side]
                     w_items, b_items = item_weights[left:right], item_base[left:right]
-                    _blend(products[side], w_user, b_user, w_items, b_items, add, row[left:right])
+                    _blend(
+                        products[side],
+                        w_user,
+                        b_user,
+                        w_items,
+                        b_items,
+                        add,
+                        row[left:right],
+                    )
         for j in range(block.size):
             row, u = scores[j], block[j]
             for m in range(n_items):

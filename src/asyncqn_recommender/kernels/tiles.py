@@ -20,7 +20,13 @@ from numba.core import cgutils as untyped_cgutils
 from numba.extending import intrinsic
 
 from asyncqn.kernels import reducing_call, reducing_piece
-from asyncqn_recommender.kernels.factorization import VectorRow, operation, row_add, row_dot, sums_of_four
+from asyncqn_recommender.kernels.factorization import (
+    VectorRow,
+    operation,
+    row_add,
+    row_dot,
+    sums_of_four,
+)
 
 cgutils: Any = untyped_cgutils
 
@@ -40,7 +46,23 @@ def padded(rank: int) -> int:
 
 
 def _add_tile(
-    _, out, at, step, a, left, a_step, b, right, b_step, index, begin, count, scale, weights, height, columns
+    _,
+    out,
+    at,
+    step,
+    a,
+    left,
+    a_step,
+    b,
+    right,
+    b_step,
+    index,
+    begin,
+    count,
+    scale,
+    weights,
+    height,
+    columns,
 ):
     """out[at + r step + c] += scale * sum over j = index[i], i in begin:begin + count, of
     weights[i] a[left + j a_step + r] b[right + j b_step + c],
@@ -54,19 +76,25 @@ def _add_tile(
     )  # fmt: skip
 
     def generate(context, builder, sig, args):
-        at, step, left, a_step, right, b_step, begin, count = (args[i] for i in (1, 2, 4, 5, 7, 8, 10, 11))
+        at, step, left, a_step, right, b_step, begin, count = (
+            args[i] for i in (1, 2, 4, 5, 7, 8, 10, 11)
+        )
         word, lanes = at.type, len(sig.args[15])
         numbers = context.make_array(sig.args[9])(context, builder, args[9]).data
 
         def row(place: int, start: Any, length: int = lanes) -> VectorRow:
-            return VectorRow(context, builder, sig.args[place], args[place], start, length)
+            return VectorRow(
+                context, builder, sig.args[place], args[place], start, length
+            )
 
         first = row(0, at)
         # Sums of 64 float32 or 32 float64 numbers fill half the registers.
         tall = len(sig.args[14])
         rows = min(tall, SIDE * SIDE * 32 // sig.args[0].dtype.bitwidth // lanes)
         for top in range(0, tall, rows):
-            totals = [cgutils.alloca_once_value(builder, first.zero) for _ in range(rows)]
+            totals = [
+                cgutils.alloca_once_value(builder, first.zero) for _ in range(rows)
+            ]
             with cgutils.for_range(builder, count, intp=word) as loop:
                 place = builder.add(begin, loop.index)
                 # Zero extension of an int32: indices are never negative.
@@ -74,15 +102,23 @@ def _add_tile(
                 of_a = row(3, builder.add(left, builder.mul(j, a_step)))
                 vector = row(6, builder.add(right, builder.mul(j, b_step))).load()
                 if sig.args[13] != types.none:
-                    weight = context.make_array(sig.args[13])(context, builder, args[13]).data
-                    vector = first.scaled(builder.load(builder.gep(weight, [place])), vector)
+                    weight = context.make_array(sig.args[13])(
+                        context, builder, args[13]
+                    ).data
+                    vector = first.scaled(
+                        builder.load(builder.gep(weight, [place])), vector
+                    )
                 for r, total in enumerate(totals):
                     product = first.scaled(of_a.number(top + r), vector)
                     builder.store(first.plus(builder.load(total), product), total)
             for r, total in enumerate(totals):
                 shift = builder.mul(step, ir.Constant(word, top + r))
                 target = row(0, builder.add(at, shift))
-                target.store(target.plus(target.load(), target.scaled(args[12], builder.load(total))))
+                target.store(
+                    target.plus(
+                        target.load(), target.scaled(args[12], builder.load(total))
+                    )
+                )
         return context.get_dummy_value()
 
     return signature, generate
@@ -92,26 +128,37 @@ def _add_sum(_, out, at, b, right, b_step, index, begin, count, weights, columns
     """out[at + c] += sum over j = index[i], for `count` values of i from begin, of
     weights[i] b[right + j b_step + c], for c over `columns`.
     """
-    signature = types.void(out, at, b, right, b_step, index, begin, count, weights, columns)
+    signature = types.void(
+        out, at, b, right, b_step, index, begin, count, weights, columns
+    )
 
     def generate(context, builder, sig, args):
         at, right, b_step, begin, count = (args[i] for i in (1, 3, 4, 6, 7))
         word, lanes = at.type, len(sig.args[9])
         target = VectorRow(context, builder, sig.args[0], args[0], at, lanes)
-        index, weights = (context.make_array(sig.args[i])(context, builder, args[i]).data for i in (5, 8))
+        index, weights = (
+            context.make_array(sig.args[i])(context, builder, args[i]).data
+            for i in (5, 8)
+        )
         total = cgutils.alloca_once_value(builder, target.zero)
         with cgutils.for_range(builder, count, intp=word) as loop:
             place = builder.add(begin, loop.index)
             j = builder.load(builder.gep(index, [place]))
             j = builder.zext(j, word) if j.type != word else j
             start = builder.add(right, builder.mul(j, b_step))
-            vector = VectorRow(context, builder, sig.args[2], args[2], start, lanes).load()
+            vector = VectorRow(
+                context, builder, sig.args[2], args[2], start, lanes
+            ).load()
             weight = builder.load(builder.gep(weights, [place]))
             # Ratings are float32, and theta may be float64.
             weight = (
-                builder.fpext(weight, target.type.element) if weight.type != target.type.element else weight
+                builder.fpext(weight, target.type.element)
+                if weight.type != target.type.element
+                else weight
             )
-            builder.store(target.plus(builder.load(total), target.scaled(weight, vector)), total)
+            builder.store(
+                target.plus(builder.load(total), target.scaled(weight, vector)), total
+            )
         target.store(target.plus(target.load(), builder.load(total)))
         return context.get_dummy_value()
 
@@ -124,8 +171,13 @@ def _four_dots(_, a, starts, goal, size, out):
 
     def generate(context, builder, sig, args):
         size, word = args[3], args[3].type
-        like = VectorRow(context, builder, sig.args[2], args[2], ir.Constant(word, 0), SIDE)
-        starts, out = (context.make_array(sig.args[i])(context, builder, args[i]).data for i in (1, 4))
+        like = VectorRow(
+            context, builder, sig.args[2], args[2], ir.Constant(word, 0), SIDE
+        )
+        starts, out = (
+            context.make_array(sig.args[i])(context, builder, args[i]).data
+            for i in (1, 4)
+        )
         places = [ir.Constant(ir.IntType(32), i) for i in range(4)]
         rows = [builder.load(builder.gep(starts, [place])) for place in places]
         totals = [cgutils.alloca_once_value(builder, like.zero) for _ in rows]
@@ -134,11 +186,20 @@ def _four_dots(_, a, starts, goal, size, out):
         ) as (part, _count):
             g = VectorRow(context, builder, sig.args[2], args[2], part, SIDE).load()
             for start, total in zip(rows, totals):
-                f = VectorRow(context, builder, sig.args[0], args[0], builder.add(start, part), SIDE).load()
+                f = VectorRow(
+                    context,
+                    builder,
+                    sig.args[0],
+                    args[0],
+                    builder.add(start, part),
+                    SIDE,
+                ).load()
                 builder.store(like.plus(builder.load(total), like.times(f, g)), total)
         dots = sums_of_four([builder.load(total) for total in totals], like)
         for place in places:
-            builder.store(builder.extract_element(dots, place), builder.gep(out, [place]))
+            builder.store(
+                builder.extract_element(dots, place), builder.gep(out, [place])
+            )
         return context.get_dummy_value()
 
     return signature, generate
@@ -213,7 +274,9 @@ def solve(matrix, lead, size, ridge, goal, pivots, identity):
         # The rows above this panel are final: their contribution, a sum of outer products, is subtracted at
         # once.
         if top > zero:
-            add_panel(matrix, top, lead, size, matrix, identity, lead, top - lead, -unit, None)
+            add_panel(
+                matrix, top, lead, size, matrix, identity, lead, top - lead, -unit, None
+            )
         for k in range(max(top, lead), top + eights):
             row = k * size
             # The ridge is added here, so that one matrix serves rows with different ridges.
@@ -227,7 +290,14 @@ def solve(matrix, lead, size, ridge, goal, pivots, identity):
                 row_scale(matrix, row + part, pivot, EIGHT)
                 row_add(goal, part, -known, matrix, row + part, EIGHT)
                 for below in range(k + one, top + eights):
-                    row_add(matrix, below * size + part, -matrix[row + below], matrix, row + part, EIGHT)
+                    row_add(
+                        matrix,
+                        below * size + part,
+                        -matrix[row + below],
+                        matrix,
+                        row + part,
+                        EIGHT,
+                    )
     # Back substitution; padding rows have no unknowns.
     for back in range(size - lead):
         k = size - one - back

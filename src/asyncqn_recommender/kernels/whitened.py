@@ -43,7 +43,11 @@ def turned_rows(rows, rank, matrix, out, work):
 @reducing_kernel
 def finish(theta, ridges, columns, white, second, inverse, sums, out, work):
     """out[m] = ridges[m] columns theta[m] + L^-T (S~ white[m] + sums[m]); all but theta and out padded."""
-    rank, size, n = np.uintp(len(columns)), np.uintp(len(work.goal)), np.uintp(len(ridges))
+    rank, size, n = (
+        np.uintp(len(columns)),
+        np.uintp(len(work.goal)),
+        np.uintp(len(ridges)),
+    )
     zero, eights = np.uintp(0), np.uintp(SIDE)
     before, after = work.across, work.matrix
     for first in range(zero, n, eights):

@@ -72,9 +72,18 @@ class InverseMetric:
         """Write H0 v to `out`, which must not be `v`."""
         rank = len(self.metric.Lambda)
         for array in (v, out):
-            if array.shape != (rank * len(self.base),) or array.dtype != self.base.dtype:
-                require(False, f"apply needs {self.base.dtype} vectors of length {rank * len(self.base)}.")
-        require(not np.may_share_memory(v, out), "apply needs a separate array for its result.")
+            if (
+                array.shape != (rank * len(self.base),)
+                or array.dtype != self.base.dtype
+            ):
+                require(
+                    False,
+                    f"apply needs {self.base.dtype} vectors of length {rank * len(self.base)}.",
+                )
+        require(
+            not np.may_share_memory(v, out),
+            "apply needs a separate array for its result.",
+        )
         basis, transposed = (
             profiled.padded_rows(np.ascontiguousarray(Q).ravel(), rank)
             for Q in (self.metric.Q, self.metric.Q.T)
@@ -112,14 +121,27 @@ class EliminatedUsers(ABC):
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.columns = _check_columns(columns, int(rank)).astype(self.dtype)
         self.n_users, self.n_items, self.rank = int(n_users), int(n_items), int(rank)
-        self.prior, self.alpha, self.seed, self.source = float(prior), float(alpha), seed, source
-        self.mean = float(np.add.reduce(triples.values, dtype=np.float64)) / len(triples.values)
+        self.prior, self.alpha, self.seed, self.source = (
+            float(prior),
+            float(alpha),
+            seed,
+            source,
+        )
+        self.mean = float(np.add.reduce(triples.values, dtype=np.float64)) / len(
+            triples.values
+        )
         self.order = _order(self.n_users, seed)
         # Grouped once: every pass reads the ratings user by user.
-        self.by_user = sides.grouped(triples.users, triples.items, triples.values, self.n_users)
+        self.by_user = sides.grouped(
+            triples.users, triples.items, triples.values, self.n_users
+        )
         self.user_counts = np.diff(self.by_user.start)
-        self.item_counts = np.bincount(triples.items, minlength=self.n_items).astype(self.dtype)
-        self.item_ridges = (self.prior + self.alpha * self.item_counts).astype(self.dtype)
+        self.item_counts = np.bincount(triples.items, minlength=self.n_items).astype(
+            self.dtype
+        )
+        self.item_ridges = (self.prior + self.alpha * self.item_counts).astype(
+            self.dtype
+        )
         # The ridge of every number of theta, for the prior and its gradient.
         self._weights = np.multiply.outer(self.item_ridges, self.columns).ravel()
 
@@ -133,7 +155,12 @@ class EliminatedUsers(ABC):
 
     @abstractmethod
     def _gradient(
-        self, theta: Array, rows: Rows, scale: float, out: Array, second: Array | None = None
+        self,
+        theta: Array,
+        rows: Rows,
+        scale: float,
+        out: Array,
+        second: Array | None = None,
     ) -> tuple[float, float, int]:
         """Write the gradient to `out`, with the part of the rows times `scale`.
 
@@ -153,7 +180,9 @@ class EliminatedUsers(ABC):
         require(len(rows) > 0, "a value needs at least one row.")
         # The kernel of the gradient computes the value as well; the gradient itself is discarded.
         squares, penalty, _ = self._gradient(theta, rows, 0.0, np.empty_like(theta))
-        return 0.5 * (self.n_data / len(rows) * (squares + penalty) + self._prior(theta))
+        return 0.5 * (
+            self.n_data / len(rows) * (squares + penalty) + self._prior(theta)
+        )
 
     def _prior(self, theta: Array) -> float:
         """Return twice the prior of the items."""
@@ -174,12 +203,19 @@ class EliminatedUsers(ABC):
 
     def metric(self, theta: Array, threads: int = 1) -> Metric:
         """Return the curvature shared by all items, from the solved rows of all users."""
-        G, weights = self.user_factors(theta, threads).astype(np.float64), self.user_weights
+        G, weights = (
+            self.user_factors(theta, threads).astype(np.float64),
+            self.user_weights,
+        )
         # einsum without optimisation does not call BLAS, whose bits change with its threads.
         sums = np.einsum("uk,ul->kl", G * weights[:, None], G)
-        return metric_of(np.append(sums, weights.sum()), self.metric_counts, self.columns)
+        return metric_of(
+            np.append(sums, weights.sum()), self.metric_counts, self.columns
+        )
 
-    def inverse_metric(self, theta: Array, step: float, batch: int | None = None) -> InverseMetric:
+    def inverse_metric(
+        self, theta: Array, step: float, batch: int | None = None
+    ) -> InverseMetric:
         """Return H0 for steps of size `step` on gradients of `batch` users; None: all of them.
 
         delta = step * (n_data / batch) * noise * tr C damps rows with few ratings, where a subsample's
@@ -197,7 +233,9 @@ class EliminatedUsers(ABC):
         """The length of a summary of the curvature: K x K sums and their weight."""
         return self.rank * self.rank + 1
 
-    def grad_with_curvature(self, theta: Array, rows: Rows, out: Array, curvature: Array) -> float:
+    def grad_with_curvature(
+        self, theta: Array, rows: Rows, out: Array, curvature: Array
+    ) -> float:
         """Write `grad` to `out`, return the estimate of V, and write that of the curvature, in one pass over
         the rows.
 
@@ -206,7 +244,9 @@ class EliminatedUsers(ABC):
         require(len(rows) > 0, "a gradient needs at least one row.")
         scale = self.n_data / len(rows)
         curvature[...] = 0.0
-        squares, penalty, curvature[-1] = self._gradient(theta, rows, scale, out, curvature[:-1])
+        squares, penalty, curvature[-1] = self._gradient(
+            theta, rows, scale, out, curvature[:-1]
+        )
         curvature *= curvature.dtype.type(scale)
         return 0.5 * (scale * (squares + penalty) + self._prior(theta))
 
@@ -215,22 +255,29 @@ class EliminatedUsers(ABC):
     ) -> InverseMetric:
         """Return `inverse_metric` from a summary of `grad_with_curvature`, or from a mean of such
         summaries."""
-        return self._damped(metric_of(curvature, self.metric_counts, self.columns), step, batch)
+        return self._damped(
+            metric_of(curvature, self.metric_counts, self.columns), step, batch
+        )
 
     def curvature_diagonal(self, theta: Array) -> Array:
         """Return lambda_m + n_m C_kk: the diagonal in the shared metric, not that of the Hessian itself."""
         metric = self.metric(theta)
         # Q was divided by sqrt(columns), so that Q Lambda Q' is D^-1 C D^-1, and the factor D^2 restores
         # C_kk.
-        shared = (np.square(metric.Q) * metric.Lambda).sum(axis=1) * np.square(self.columns)
-        diagonal: Array = self._weights + np.multiply.outer(self.metric_counts, shared).ravel()
+        shared = (np.square(metric.Q) * metric.Lambda).sum(axis=1) * np.square(
+            self.columns
+        )
+        diagonal: Array = (
+            self._weights + np.multiply.outer(self.metric_counts, shared).ravel()
+        )
         return diagonal
 
 
 def _check_columns(columns: RealArray | None, rank: int) -> npt.NDArray[np.float64]:
     found = np.ones(rank) if columns is None else np.asarray(columns, np.float64)
     require(
-        found.shape == (rank,) and bool((found > 0.0).all() and np.isfinite(found).all()),
+        found.shape == (rank,)
+        and bool((found > 0.0).all() and np.isfinite(found).all()),
         f"columns must be {rank} positive numbers.",
     )
     return found

@@ -61,7 +61,9 @@ def whiten(flat: Array, diagonal: npt.NDArray[np.float64]) -> White:
     square = np.zeros((rank, rank))
     add_gram(across, across, square)
     square = np.ascontiguousarray(square.T) + np.diag(diagonal)
-    inverse = np.full((rank, rank), np.nan)  # stays NaN where F is not finite, so that the run notices it
+    inverse = np.full(
+        (rank, rank), np.nan
+    )  # stays NaN where F is not finite, so that the run notices it
     if cholesky(square):
         invert_lower(square, inverse)
     work = profiled.workspace(rank, flat.dtype)
@@ -72,21 +74,29 @@ def whiten(flat: Array, diagonal: npt.NDArray[np.float64]) -> White:
 
 def padded_matrix(matrix: npt.NDArray[Any], dtype: Any) -> Array:
     """Return a square matrix with its rows padded, flat."""
-    padded: Array = profiled.padded_rows(np.ascontiguousarray(matrix, dtype).ravel(), len(matrix))
+    padded: Array = profiled.padded_rows(
+        np.ascontiguousarray(matrix, dtype).ravel(), len(matrix)
+    )
     return padded
 
 
-def solve_white(side: sides.Grouped, white: White, weights: Array, rank: int, threads: int = 1) -> Array:
+def solve_white(
+    side: sides.Grouped, white: White, weights: Array, rank: int, threads: int = 1
+) -> Array:
     """Solve for the rows of one side, given the other side and the clicks; return them as one flat vector."""
     n_rows, dtype = len(side.start) - 1, white.rows.dtype
     solved = np.empty(n_rows * rank, dtype)
     size = len(profiled.workspace(rank, dtype).goal)
     # `solve_side` pads its rows itself.
     fixed = np.ascontiguousarray(white.rows.reshape(-1, size)[:, size - rank :]).ravel()
-    sides.solve_side(side, fixed, np.ones(n_rows, dtype), rank, solved, threads, weights)
+    sides.solve_side(
+        side, fixed, np.ones(n_rows, dtype), rank, solved, threads, weights
+    )
     turned = np.empty(n_rows * size, dtype)
     work = profiled.workspace(rank, dtype)
-    whitened.turned_rows(solved, rank, padded_matrix(white.inverse, dtype), turned, work)
+    whitened.turned_rows(
+        solved, rank, padded_matrix(white.inverse, dtype), turned, work
+    )
     return np.ascontiguousarray(turned.reshape(-1, size)[:, size - rank :]).ravel()
 
 
@@ -155,19 +165,31 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
         columns: Columns = None,
         test: TestRatings = None,
     ) -> None:
-        require(test is None, "clicks have no test error: compare lists instead, as Recommender does.")
+        require(
+            test is None,
+            "clicks have no test error: compare lists instead, as Recommender does.",
+        )
         triples = joint.check_ratings(users, items, values, n_users, n_items, "clicks")
-        super().__init__(triples, n_users, n_items, rank, prior, 0.0, dtype, seed, source, columns)
+        super().__init__(
+            triples, n_users, n_items, rank, prior, 0.0, dtype, seed, source, columns
+        )
         strengths = self.by_user.values
         if not (strengths > 0.0).all():
-            raise BadInput("clicks must have positive strengths: remove those of 0 and below.")
+            raise BadInput(
+                "clicks must have positive strengths: remove those of 0 and below."
+            )
         require(
-            not sides.repeats(self.by_user.start, self.by_user.others, np.full(self.n_items, -1)),
+            not sides.repeats(
+                self.by_user.start, self.by_user.others, np.full(self.n_items, -1)
+            ),
             "each pair of user and item may occur once in the clicks: add up those of one pair.",
         )
         self.confidence = float(confidence)
         c = (1.0 + self.confidence * strengths.astype(np.float64)).astype(np.float32)
-        self.by_user, self.weights = self.by_user._replace(values=c), c.astype(self.dtype) - 1
+        self.by_user, self.weights = (
+            self.by_user._replace(values=c),
+            c.astype(self.dtype) - 1,
+        )
         self.user_ridges = np.full(self.n_users, self.prior, self.dtype)
         # Every user contributes 1 to every item, and a click w more.
         heavier = np.bincount(self.by_user.others, self.weights, self.n_items)
@@ -188,7 +210,12 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
         return known
 
     def _gradient(
-        self, theta: Array, rows: Rows, scale: float, out: Array, second: Array | None = None
+        self,
+        theta: Array,
+        rows: Rows,
+        scale: float,
+        out: Array,
+        second: Array | None = None,
     ) -> tuple[float, float, int]:
         """Return sums over the rows: c (1 - f.g)^2 - (f.g)^2 of the clicks, |g~|^2, and the number of
         users."""
@@ -211,18 +238,24 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
 
     def _turned(self, products: Array, white: White) -> npt.NDArray[np.float64]:
         """Return sum g g' from sum g~ g~'."""
-        half = np.einsum("ki,kl->il", white.inverse, products.astype(np.float64))  # without BLAS
+        half = np.einsum(
+            "ki,kl->il", white.inverse, products.astype(np.float64)
+        )  # without BLAS
         found: npt.NDArray[np.float64] = np.einsum("il,lj->ij", half, white.inverse)
         return found
 
     def initial(self, rng: np.random.Generator) -> Array:
         """Return numbers of variance 1 / K, less in columns with more ridge."""
-        rows = rng.standard_normal((self.n_items, self.rank)) / np.sqrt(self.rank * self.columns)
+        rows = rng.standard_normal((self.n_items, self.rank)) / np.sqrt(
+            self.rank * self.columns
+        )
         start: Array = rows.ravel().astype(self.dtype)
         return start
 
     def _factors(self, theta: Array, threads: int) -> Array:
-        return solve_white(self.by_user, self._whitened(theta), self.weights, self.rank, threads)
+        return solve_white(
+            self.by_user, self._whitened(theta), self.weights, self.rank, threads
+        )
 
     def metrics(self, theta: Array) -> dict[str, float]:
         """Return `loss`, V per click, and `grad_norm` of the gradient of V."""

@@ -52,7 +52,9 @@ class Triples(NamedTuple):
     values: npt.NDArray[np.float32]
 
 
-def check_ratings(users: Any, items: Any, values: Any, n_users: int, n_items: int, what: str) -> Triples:
+def check_ratings(
+    users: Any, items: Any, values: Any, n_users: int, n_items: int, what: str
+) -> Triples:
     """Return the columns as int32, int32 and float32; raise `BadInput` for anything wrong with `what`."""
     columns = []
     for name, column, count in (("users", users, n_users), ("items", items, n_items)):
@@ -90,7 +92,9 @@ def check_ratings(users: Any, items: Any, values: Any, n_users: int, n_items: in
 
 def check_test(test: Any, n_users: int, n_items: int) -> Triples:
     """Return the test ratings, given as three arrays or as an object with these attributes."""
-    users, items, values = (test.users, test.items, test.values) if hasattr(test, "users") else test
+    users, items, values = (
+        (test.users, test.items, test.values) if hasattr(test, "users") else test
+    )
     return check_ratings(users, items, values, n_users, n_items, "test ratings")
 
 
@@ -112,7 +116,9 @@ def pack(triples: Triples) -> npt.NDArray[np.void]:
     return packed
 
 
-def shuffled(packed: npt.NDArray[np.void], rng: np.random.Generator) -> npt.NDArray[np.void]:
+def shuffled(
+    packed: npt.NDArray[np.void], rng: np.random.Generator
+) -> npt.NDArray[np.void]:
     """Return the ratings in a uniformly random order, without a cache miss for every rating.
 
     Dealing onto piles at random and then shuffling every pile is a uniform shuffle: it sorts by independent
@@ -130,7 +136,9 @@ def shuffled(packed: npt.NDArray[np.void], rng: np.random.Generator) -> npt.NDAr
     return out
 
 
-def starting_rows(rng: np.random.Generator, mean: float, rank: int, n_rows: int, sign: float = 1.0) -> Array:
+def starting_rows(
+    rng: np.random.Generator, mean: float, rank: int, n_rows: int, sign: float = 1.0
+) -> Array:
     """Return rows around the constant sqrt(|mean| / K), for which f.g is near `mean` for any pair."""
     rows = rng.standard_normal((n_rows, rank))
     rows *= SPREAD
@@ -201,17 +209,28 @@ class MatrixFactorization(OfRatings):
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         triples = check_ratings(users, items, values, n_users, n_items, "ratings")
         self.n_users, self.n_items, self.rank = int(n_users), int(n_items), int(rank)
-        self.prior, self.alpha, self.seed, self.source = float(prior), float(alpha), seed, source
+        self.prior, self.alpha, self.seed, self.source = (
+            float(prior),
+            float(alpha),
+            seed,
+            source,
+        )
         self.ratings = pack(triples)
         if seed is not None:
             self.ratings = shuffled(self.ratings, np.random.default_rng(seed))
-        self.mean = float(np.add.reduce(triples.values, dtype=np.float64)) / len(triples.values)
+        self.mean = float(np.add.reduce(triples.values, dtype=np.float64)) / len(
+            triples.values
+        )
         sides = ((triples.items, n_items), (triples.users, n_users))
         counts = np.concatenate([np.bincount(ids, minlength=n) for ids, n in sides])
         self.ridges = (self.prior + self.alpha * counts).astype(self.dtype)
-        self.test = None if test is None else pack(check_test(test, self.n_users, self.n_items))
+        self.test = (
+            None if test is None else pack(check_test(test, self.n_users, self.n_items))
+        )
         # The factor of theta in the prior's gradient: a scalar if all rows have the same ridge.
-        self._weights: Any = self.ridges[0] if alpha == 0.0 else np.repeat(self.ridges, self.rank)
+        self._weights: Any = (
+            self.ridges[0] if alpha == 0.0 else np.repeat(self.ridges, self.rank)
+        )
         self._width = kernels.width(self.rank)
         self._first_user = self.n_items * self.rank
 
@@ -225,8 +244,12 @@ class MatrixFactorization(OfRatings):
 
     def value(self, theta: Array) -> float:
         check_vectors(self.dim, self.dtype, theta)
-        squares = kernels.squared_error(self.ratings, theta, self._first_user, self._width)
-        return 0.5 * float(squares + kernels.square_norms(theta, self.rank, self.ridges))
+        squares = kernels.squared_error(
+            self.ratings, theta, self._first_user, self._width
+        )
+        return 0.5 * float(
+            squares + kernels.square_norms(theta, self.rank, self.ridges)
+        )
 
     def value_rows(self, theta: Array, rows: Rows) -> float:
         """Return the estimate of U(theta) from the ratings `rows`; the prior counts once."""
@@ -235,11 +258,15 @@ class MatrixFactorization(OfRatings):
         inside = int(np.min(rows)) >= 0 and int(np.max(rows)) < self.n_data
         require(inside, f"rows must lie in 0..{self.n_data - 1}, and some do not.")
         # A slice is a view; an array of indices copies the ratings.
-        some = self.ratings[slice(int(rows[0]), int(rows[0]) + len(rows)) if is_range(rows) else rows]
+        some = self.ratings[
+            slice(int(rows[0]), int(rows[0]) + len(rows)) if is_range(rows) else rows
+        ]
         squares = kernels.squared_error(some, theta, self._first_user, self._width)
         # N_Y / N_Omega as in the paper's stochastic gradient, for the value as well.
         squares *= self.n_data / len(rows)
-        return 0.5 * float(squares + kernels.square_norms(theta, self.rank, self.ridges))
+        return 0.5 * float(
+            squares + kernels.square_norms(theta, self.rank, self.ridges)
+        )
 
     def _start_from_prior(self, theta: Array, out: Array) -> None:
         check_vectors(self.dim, self.dtype, theta, out)
@@ -256,12 +283,26 @@ class MatrixFactorization(OfRatings):
             valid = first >= 0 and first + len(rows) <= self.n_data
             if valid:
                 kernels.gradient_range(
-                    self.ratings, first, first + len(rows), theta, self._first_user, scale, out, self._width
+                    self.ratings,
+                    first,
+                    first + len(rows),
+                    theta,
+                    self._first_user,
+                    scale,
+                    out,
+                    self._width,
                 )
         else:
             buffer = np.empty(GATHERED_AT_ONCE, kernels.RATING)
             valid = kernels.gradient_rows(
-                self.ratings, rows, theta, self._first_user, scale, out, buffer, self._width
+                self.ratings,
+                rows,
+                theta,
+                self._first_user,
+                scale,
+                out,
+                buffer,
+                self._width,
             )
         require(valid, f"rows must lie in 0..{self.n_data - 1}, and some do not.")
 
@@ -272,7 +313,9 @@ class MatrixFactorization(OfRatings):
         Rows drawn from the prior N(0, 1) would predict N(0, K), far from every rating.
         """
         F = starting_rows(rng, self.mean, self.rank, self.n_items)
-        G = starting_rows(rng, self.mean, self.rank, self.n_users, -1.0 if self.mean < 0 else 1.0)
+        G = starting_rows(
+            rng, self.mean, self.rank, self.n_users, -1.0 if self.mean < 0 else 1.0
+        )
         return np.concatenate([F, G]).astype(self.dtype)
 
     def metrics(self, theta: Array) -> dict[str, float]:
@@ -284,9 +327,14 @@ class MatrixFactorization(OfRatings):
             self.ratings, 0, self.n_data, theta, self._first_user, one, out, self._width
         )
         norm = np.sqrt(np.square(out, dtype=np.float64).sum())
-        found = {"rmse": float(np.sqrt(squares / self.n_data)), "grad_norm": float(norm)}
+        found = {
+            "rmse": float(np.sqrt(squares / self.n_data)),
+            "grad_norm": float(norm),
+        }
         if self.test is not None:
-            squares = kernels.squared_error(self.test, theta, self._first_user, self._width)
+            squares = kernels.squared_error(
+                self.test, theta, self._first_user, self._width
+            )
             found["test_rmse"] = float(np.sqrt(squares / len(self.test)))
         return found
 

@@ -114,17 +114,29 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
         columns: Columns = None,
     ) -> None:
         triples = joint.check_ratings(users, items, values, n_users, n_items, "ratings")
-        super().__init__(triples, n_users, n_items, rank, prior, alpha, dtype, seed, source, columns)
-        self.user_ridges = (self.prior + self.alpha * self.user_counts).astype(self.dtype)
+        super().__init__(
+            triples, n_users, n_items, rank, prior, alpha, dtype, seed, source, columns
+        )
+        self.user_ridges = (self.prior + self.alpha * self.user_counts).astype(
+            self.dtype
+        )
         self.metric_counts, self.user_weights = self.item_counts, self.user_counts
         self._prepared: Prepared | None = None
-        self.test = None if test is None else joint.pack(joint.check_test(test, self.n_users, self.n_items))
+        self.test = (
+            None
+            if test is None
+            else joint.pack(joint.check_test(test, self.n_users, self.n_items))
+        )
 
     def _prepare(self, theta: Array) -> Prepared:
         known = self._prepared
         # Comparing is far cheaper than padding all rows again.
         if known is None or not np.array_equal(known.source, theta):
-            known = Prepared(theta.copy(), profiled.padded_rows(theta, self.rank), super()._prior(theta))
+            known = Prepared(
+                theta.copy(),
+                profiled.padded_rows(theta, self.rank),
+                super()._prior(theta),
+            )
             self._prepared = known
         return known
 
@@ -132,7 +144,12 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
         return self._prepare(theta).prior
 
     def _gradient(
-        self, theta: Array, rows: Rows, scale: float, out: Array, second: Array | None = None
+        self,
+        theta: Array,
+        rows: Rows,
+        scale: float,
+        out: Array,
+        second: Array | None = None,
     ) -> tuple[float, float, int]:
         """Return sums over the rows: squared errors, lambda_u |g_u|^2, and ratings, the weights n_u of g_u
         g_u'."""
@@ -153,7 +170,9 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
 
     def initial(self, rng: np.random.Generator) -> Array:
         """Return item rows near sqrt(|mean| / K) with noise 0.1 Z, scaled down in columns with more ridge."""
-        rows = joint.starting_rows(rng, self.mean, self.rank, self.n_items).reshape(-1, self.rank)
+        rows = joint.starting_rows(rng, self.mean, self.rank, self.n_items).reshape(
+            -1, self.rank
+        )
         shares = 1.0 / np.sqrt(self.columns.astype(np.float64))
         # Rescaled, so that f.g of a constant row keeps its value.
         rows = rows * shares * np.sqrt(self.rank / np.square(shares).sum())
@@ -163,7 +182,9 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
     def _factors(self, theta: Array, threads: int) -> Array:
         joint.check_vectors(self.dim, self.dtype, theta)
         rows = np.empty(self.n_users * self.rank, self.dtype)
-        sides.solve_side(self.by_user, theta, self.user_ridges, self.rank, rows, threads)
+        sides.solve_side(
+            self.by_user, theta, self.user_ridges, self.rank, rows, threads
+        )
         return rows
 
     def joint(self, theta: Array, threads: int = 1) -> Array:
@@ -185,7 +206,9 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
         """Return the RMSE on the test set, with the users solved."""
         assert self.test is not None
         F = theta.reshape(self.n_items, self.rank)
-        squares = profiled.squared_error(self.test, F, self.user_factors(theta, threads))
+        squares = profiled.squared_error(
+            self.test, F, self.user_factors(theta, threads)
+        )
         return float(np.sqrt(squares / len(self.test)))
 
 
@@ -212,17 +235,25 @@ def als(
     require(sweeps >= 0, f"sweeps must be at least 0, not {sweeps!r}.")
     require(threads >= 1, f"threads must be at least 1, not {threads!r}.")
     joint.check_vectors(problem.dim, problem.dtype, theta)
-    users, items, values = (problem.ratings[name].copy() for name in ("user", "item", "value"))
+    users, items, values = (
+        problem.ratings[name].copy() for name in ("user", "item", "value")
+    )
     by_user = sides.grouped(users, items, values, problem.n_users)
     by_item = sides.grouped(items, users, values, problem.n_items)
     # F and G are views of it, which the sweeps fill in turn.
     theta = theta.copy()
     cut, rank = problem.n_items * problem.rank, problem.rank
     F, G = theta[:cut], theta[cut:]
-    item_ridges, user_ridges = problem.ridges[: problem.n_items], problem.ridges[problem.n_items :]
+    item_ridges, user_ridges = (
+        problem.ridges[: problem.n_items],
+        problem.ridges[problem.n_items :],
+    )
     history = [problem.value(theta)] if track else []
     for _ in range(sweeps):
-        for side, fixed, ridges, out in ((by_user, F, user_ridges, G), (by_item, G, item_ridges, F)):
+        for side, fixed, ridges, out in (
+            (by_user, F, user_ridges, G),
+            (by_item, G, item_ridges, F),
+        ):
             sides.solve_side(side, fixed, ridges, rank, out, threads)
             if track:
                 history.append(problem.value(theta))

@@ -29,7 +29,10 @@ class Stored:
     def reference(self) -> dict[str, Any] | None:
         if self.source is None:
             return None
-        said = {"kind": self.kind, **{name: getattr(self, name) for name in self.stored}}
+        said = {
+            "kind": self.kind,
+            **{name: getattr(self, name) for name in self.stored},
+        }
         # Stored only if they differ from 1, so that older versions can read the reference.
         columns = getattr(self, "columns", None)
         if columns is not None and (columns != 1).any():
@@ -58,15 +61,23 @@ class Stored:
         The mapping has `ratings`, that name, and for a held-out part `test_fraction` and `seed` of
         `Ratings.split`.
         """
-        from asyncqn_recommender.data import load  # here, because a run that only computes needs no readers
+        from asyncqn_recommender.data import (
+            load,  # here, because a run that only computes needs no readers
+        )
 
         origin = {"ratings": source} if isinstance(source, str) else source
-        if not isinstance(origin, Mapping) or not isinstance(origin.get("ratings"), str):
-            raise BadInput(f"the run does not name its ratings ({source!r}): pass the problem itself.")
+        if not isinstance(origin, Mapping) or not isinstance(
+            origin.get("ratings"), str
+        ):
+            raise BadInput(
+                f"the run does not name its ratings ({source!r}): pass the problem itself."
+            )
         # The split is a function of fraction and seed, so that a saved run finds the same test ratings.
         ratings, test = load(origin["ratings"]), None
         if origin.get("test_fraction"):
-            ratings, test = ratings.split(float(origin["test_fraction"]), int(origin["seed"]))
+            ratings, test = ratings.split(
+                float(origin["test_fraction"]), int(origin["seed"])
+            )
         return cls.from_ratings(ratings, **arguments, test=test, source=source)
 
 
@@ -88,8 +99,18 @@ class OfRatings(Stored):
         split_seed: int = 0,
     ) -> Self:
         """Make a problem from stored ratings, by name or path; every process maps them from disk itself."""
-        source = {"ratings": ratings, "test_fraction": test_fraction, "seed": split_seed}
-        given = {"rank": rank, "prior": prior, "alpha": alpha, "dtype": dtype, "seed": seed}
+        source = {
+            "ratings": ratings,
+            "test_fraction": test_fraction,
+            "seed": split_seed,
+        }
+        given = {
+            "rank": rank,
+            "prior": prior,
+            "alpha": alpha,
+            "dtype": dtype,
+            "seed": seed,
+        }
         return cls.from_source(source if test_fraction else ratings, given)
 
 
@@ -109,5 +130,11 @@ class OfClicks(Stored):
         seed: int = 0,
     ) -> Self:
         """Make a problem from stored clicks, by name or path."""
-        given = {"rank": rank, "prior": prior, "confidence": confidence, "dtype": dtype, "seed": seed}
+        given = {
+            "rank": rank,
+            "prior": prior,
+            "confidence": confidence,
+            "dtype": dtype,
+            "seed": seed,
+        }
         return cls.from_source(ratings, given)

@@ -73,13 +73,17 @@ def test_a_bad_row_of_a_double_colon_file_is_named_or_skipped(tmp_path, bad, wor
 def test_a_wrong_first_line_of_a_double_colon_file_is_row_one(tmp_path):
     file = tmp_path / "ratings.dat"
     file.write_text("1,10,3,9\n2,10,4,9\n")
-    with pytest.raises(BadInput, match="row 1: found 1 field where 4 separated by '::'"):
+    with pytest.raises(
+        BadInput, match="row 1: found 1 field where 4 separated by '::'"
+    ):
         read_ratings(file)
     with pytest.raises(BadInput, match="no usable row"):
         read_ratings(file, skip_bad=True)
 
 
-def test_rows_are_counted_without_blank_lines_and_a_quoted_line_end_ends_no_row(tmp_path):
+def test_rows_are_counted_without_blank_lines_and_a_quoted_line_end_ends_no_row(
+    tmp_path,
+):
     file = tmp_path / "r.csv"
     file.write_text('user,note,item,rating\n\n1,"a\nb\nc",10,3\n\n2,x,10,bad\n')
     with pytest.raises(BadInput, match="row 3: the rating 'bad'"):
@@ -96,7 +100,10 @@ def test_the_first_bad_row_is_named_whatever_its_fault(tmp_path):
         with pytest.raises(BadInput, match="row 2: "):
             read_ratings(file)
         reading = read_ratings(file, skip_bad=True)
-        assert [problem.partition(": ")[0][-5:] for problem in reading.problems] == ["row 2", "row 3"]
+        assert [problem.partition(": ")[0][-5:] for problem in reading.problems] == [
+            "row 2",
+            "row 3",
+        ]
         assert reading.ratings.user_ids.tolist() == [3]
 
 
@@ -113,10 +120,19 @@ def test_many_bad_rows_are_all_counted_and_the_first_ten_shown(tmp_path):
         (b"", "r.csv is empty"),
         (b"\n\n", "r.csv is empty"),
         (b"user,item,rating\n", "the file has no usable row"),
-        (b"1,2,3.5\n1,3,4\n", "row 1: the first line must name the columns, not '1', '2', '3.5'"),
-        (b"user item rating\n1 2 3\n", "row 1: no column looks like the user; there are 'user item rating'"),
+        (
+            b"1,2,3.5\n1,3,4\n",
+            "row 1: the first line must name the columns, not '1', '2', '3.5'",
+        ),
+        (
+            b"user item rating\n1 2 3\n",
+            "row 1: no column looks like the user; there are 'user item rating'",
+        ),
         (b"1,2,3\n4,5,6\n", "not '1', '2', '3'"),
-        (b"user,item,rating,user\n1,2,3,4\n", "more than one column has the name 'user'"),
+        (
+            b"user,item,rating,user\n1,2,3,4\n",
+            "more than one column has the name 'user'",
+        ),
     ],
 )
 def test_a_file_without_ratings_is_refused_in_one_sentence(tmp_path, content, words):
@@ -127,7 +143,13 @@ def test_a_file_without_ratings_is_refused_in_one_sentence(tmp_path, content, wo
 
 
 def test_bad_rows_of_parquet_are_named_by_row_or_skipped(tmp_path):
-    table = pa.table({"user": [1, None, 1, 2], "item": [1, 2, 1, 2], "rating": [1.0, 2.0, 3.0, np.inf]})
+    table = pa.table(
+        {
+            "user": [1, None, 1, 2],
+            "item": [1, 2, 1, 2],
+            "rating": [1.0, 2.0, 3.0, np.inf],
+        }
+    )
     pa.parquet.write_table(table, tmp_path / "t.parquet")
     with pytest.raises(BadInput, match="row 2"):
         read_ratings(tmp_path / "t.parquet")
@@ -153,14 +175,20 @@ def test_bad_titles_are_named_or_skipped(tmp_path):
 def archive(tmp_path):
     file = tmp_path / "ml-1m.zip"
     rng = np.random.default_rng(0)
-    rows = "".join(f"{u}::{i}::{rng.integers(1, 6)}::9\n" for u in range(1, 60) for i in range(1, 60))
+    rows = "".join(
+        f"{u}::{i}::{rng.integers(1, 6)}::9\n"
+        for u in range(1, 60)
+        for i in range(1, 60)
+    )
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as out:
         out.writestr("ml-1m/ratings.dat", rows)
     return file
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
-def test_a_truncated_zip_is_a_damaged_file_even_when_bad_rows_are_skipped(archive, share):
+def test_a_truncated_zip_is_a_damaged_file_even_when_bad_rows_are_skipped(
+    archive, share
+):
     data = archive.read_bytes()
     archive.write_bytes(data[: int(share * len(data))])
     for skip_bad in (False, True):

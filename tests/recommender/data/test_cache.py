@@ -37,7 +37,9 @@ def archive(tmp_path):
     file = tmp_path / "small.zip"
     with zipfile.ZipFile(file, "w") as out:
         out.writestr("ml-1m/ratings.dat", "1::10::3::9\n2::10::4::9\n")
-        out.writestr("ml-1m/movies.dat", "10::Ten (1910)::Drama\n11::Eleven (1911)::Drama\n")
+        out.writestr(
+            "ml-1m/movies.dat", "10::Ten (1910)::Drama\n11::Eleven (1911)::Drama\n"
+        )
     return file
 
 
@@ -58,9 +60,13 @@ def server(archive, monkeypatch):
             pass
 
     with http.server.HTTPServer(("127.0.0.1", 0), Site) as site:
-        thread = threading.Thread(target=functools.partial(site.serve_forever, poll_interval=0.01))
+        thread = threading.Thread(
+            target=functools.partial(site.serve_forever, poll_interval=0.01)
+        )
         thread.start()
-        monkeypatch.setattr(download, "URL", f"http://127.0.0.1:{site.server_port}/{{}}.zip")
+        monkeypatch.setattr(
+            download, "URL", f"http://127.0.0.1:{site.server_port}/{{}}.zip"
+        )
         monkeypatch.setitem(download.MD5, "ml-1m", hashlib.md5(content).hexdigest())
         yield asked
         site.shutdown()
@@ -90,7 +96,9 @@ def test_a_path_that_no_system_takes_is_told_in_a_sentence(path):
 
 
 def test_an_endless_title_does_not_make_every_other_as_long(tmp_path):
-    movies = "".join(f"{i}::{'x' * (300_000 if i == 1 else 5)}::Drama\n" for i in range(1, 50))
+    movies = "".join(
+        f"{i}::{'x' * (300_000 if i == 1 else 5)}::Drama\n" for i in range(1, 50)
+    )
     (tmp_path / "movies.dat").write_text(movies)
     (tmp_path / "ratings.dat").write_text("1::1::3::9\n2::2::4::9\n")
     titles = read_ratings(tmp_path / "ratings.dat").ratings.titles
@@ -115,7 +123,12 @@ def test_offline_the_sentence_names_the_way_out():
 def test_an_archive_on_disk_is_imported_with_titles(archive, capsys):
     summary = store_set("ml-1m", archive, Output())
     assert json.loads(json.dumps(summary)) == summary
-    assert (summary["ratings"], summary["users"], summary["items"], summary["skipped"]) == (2, 2, 2, 0)
+    assert (
+        summary["ratings"],
+        summary["users"],
+        summary["items"],
+        summary["skipped"],
+    ) == (2, 2, 2, 0)
     assert summary["origin"]["official"] is False
     assert "differs from the official archive" in capsys.readouterr().err
     assert load("ml-1m").titles.tolist() == ["Ten (1910)", "Eleven (1911)"]
@@ -159,7 +172,12 @@ def test_load_takes_names_directories_and_files(tmp_path):
     file = tmp_path / "mine.csv"
     file.write_text("user,item,rating\na,x,1\n")
     path = fetch("mine", file)
-    assert load("mine").digest == load(path).digest == load(str(path)).digest == load(file).digest
+    assert (
+        load("mine").digest
+        == load(path).digest
+        == load(str(path)).digest
+        == load(file).digest
+    )
 
 
 @pytest.mark.parametrize("name", ["../evil", "", "a/b", ".hidden", "x" * 100])

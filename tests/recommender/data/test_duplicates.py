@@ -16,7 +16,12 @@ from asyncqn.errors import BadInput
 from asyncqn_recommender.data import Ratings, as_ratings, read_ratings
 from asyncqn_recommender.data.duplicates import POLICIES, resolve
 
-ROWS = [("a", "x", 1.0, 30), ("b", "x", 2.0, 1), ("a", "x", 4.0, 10), ("a", "x", 4.0, 20)]
+ROWS = [
+    ("a", "x", 1.0, 30),
+    ("b", "x", 2.0, 1),
+    ("a", "x", 4.0, 10),
+    ("a", "x", 4.0, 20),
+]
 EXPECTED = {"last": 1.0, "first": 4.0, "mean": 3.0}
 BY_POSITION = {"last": 4.0, "first": 1.0, "mean": 3.0}
 
@@ -43,25 +48,38 @@ def test_a_file_keeps_the_one_asked_for_and_counts_the_others(
         assert kept(reading.ratings) == expected[policy]
         assert kept(as_ratings(str(file), duplicates=policy)) == expected[policy]
         assert kept(as_ratings(frame[columns], duplicates=policy)) == expected[policy]
-        assert kept(as_ratings(pa.Table.from_pandas(frame[columns]), duplicates=policy)) == expected[policy]
+        assert (
+            kept(as_ratings(pa.Table.from_pandas(frame[columns]), duplicates=policy))
+            == expected[policy]
+        )
 
 
-def test_without_a_policy_repeats_are_refused_and_among_bad_rows_the_last_is_kept(tmp_path: Path) -> None:
+def test_without_a_policy_repeats_are_refused_and_among_bad_rows_the_last_is_kept(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "r.csv"
     file.write_text("user,item,rating\na,x,1\na,x,5\nb,x,2\n")
-    with pytest.raises(BadInput, match=r"row 3: user a rates item x a second time; .*--duplicates last"):
+    with pytest.raises(
+        BadInput, match=r"row 3: user a rates item x a second time; .*--duplicates last"
+    ):
         read_ratings(file)
     with pytest.raises(BadInput, match="second time"):
         read_ratings(file, duplicates="error", skip_bad=True)
     reading = read_ratings(file, skip_bad=True)
     assert (kept(reading.ratings), reading.skipped, reading.repeated) == (5.0, 1, 0)
     assert reading.remarks()[-1] == "bad rows skipped: 1"
-    with pytest.raises(BadInput, match="one of error, last, first, mean, sum, not 'newest'"):
+    with pytest.raises(
+        BadInput, match="one of error, last, first, mean, sum, not 'newest'"
+    ):
         read_ratings(file, duplicates="newest")
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=30),
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3)),
+        min_size=1,
+        max_size=30,
+    ),
     st.sampled_from([policy for policy in POLICIES if policy != "error"]),
     st.booleans(),
 )
@@ -86,7 +104,9 @@ def test_every_pair_is_kept_once_as_a_plain_loop_would(
     }
     expected = {pair: pick[policy](group) for pair, group in groups.items()}
     assert dropped == len(rows) - len(groups)
-    got = dict(zip(zip(found.users.tolist(), found.items.tolist()), found.values.tolist()))
+    got = dict(
+        zip(zip(found.users.tolist(), found.items.tolist()), found.values.tolist())
+    )
     assert got == pytest.approx(expected)
 
 

@@ -23,7 +23,9 @@ def _zip(method):
 
 def _parquet():
     out = io.BytesIO()
-    pa.parquet.write_table(pa.table({"user": [1, 2], "item": ["a", "b"], "rating": [1.0, 2.0]}), out)
+    pa.parquet.write_table(
+        pa.table({"user": [1, 2], "item": ["a", "b"], "rating": [1.0, 2.0]}), out
+    )
     return out.getvalue()
 
 
@@ -34,7 +36,11 @@ VALID = {
     "r.tsv": b"user\titem\trating\nann\tx\t3\nbob\ty\t4\n",
     "r.txt": "user;item;rating\nä;é;3\nb;😀;4\n".encode(),
 }
-VALID |= {"a.zip": _zip(zipfile.ZIP_DEFLATED), "b.zip": _zip(zipfile.ZIP_LZMA), "t.parquet": _parquet()}
+VALID |= {
+    "a.zip": _zip(zipfile.ZIP_DEFLATED),
+    "b.zip": _zip(zipfile.ZIP_LZMA),
+    "t.parquet": _parquet(),
+}
 SPICE = [
     b"",
     b"::",

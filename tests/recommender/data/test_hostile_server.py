@@ -19,7 +19,14 @@ import pytest
 from conftest import child_environment
 
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn_recommender.data import DataServer, Ratings, load, open_ratings, save_ratings, server
+from asyncqn_recommender.data import (
+    DataServer,
+    Ratings,
+    load,
+    open_ratings,
+    save_ratings,
+    server,
+)
 
 
 def small(**changes: Any) -> Ratings:
@@ -41,22 +48,35 @@ def index(value: int) -> Any:
 
 
 FORGERIES = {
-    **{f"user {value}": {"users": index(value)} for value in (-5, -1, 2, 10**6, 2**31 - 1)},
-    **{f"item {value}": {"items": index(value)} for value in (-5, -1, 2, 10**6, 2**31 - 1)},
+    **{
+        f"user {value}": {"users": index(value)}
+        for value in (-5, -1, 2, 10**6, 2**31 - 1)
+    },
+    **{
+        f"item {value}": {"items": index(value)}
+        for value in (-5, -1, 2, 10**6, 2**31 - 1)
+    },
     "nan": {"values": np.array([1.0, np.nan, 3.0], np.float32)},
     "infinite time": {"times": np.array([0.0, 1.0, np.inf])},
 }
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
-def test_columns_that_do_not_belong_together_are_refused_at_both_doors(forgery: str, tmp_path: Path) -> None:
+def test_columns_that_do_not_belong_together_are_refused_at_both_doors(
+    forgery: str, tmp_path: Path
+) -> None:
     forged = small(**FORGERIES[forgery])
     save_ratings(forged, tmp_path / "set")
     with pytest.raises(DamagedFile) as stored:
         open_ratings(tmp_path / "set")
-    with DataServer({"set": forged}, token="") as running, pytest.raises(DamagedFile) as served:
+    with (
+        DataServer({"set": forged}, token="") as running,
+        pytest.raises(DamagedFile) as served,
+    ):
         load(f"{running.address}/set")
-    words = "outside its tables" if forgery.split()[0] in ("user", "item") else "not finite"
+    words = (
+        "outside its tables" if forgery.split()[0] in ("user", "item") else "not finite"
+    )
     assert words in str(stored.value)
     assert words in str(served.value)
 
@@ -78,21 +98,37 @@ ANSWERS: dict[str, Callable[[], bytes]] = {
         f"dtype {dtype}": lambda dtype=dtype: json.dumps(  # type: ignore[misc]
             described(columns={**described()["columns"], "users": dtype})
         ).encode()
-        for dtype in ("O", "V9999999999", "i4,[", "<i8", ">i4", "<U3", "\u0000", "<i4" * 1000)
+        for dtype in (
+            "O",
+            "V9999999999",
+            "i4,[",
+            "<i8",
+            ">i4",
+            "<U3",
+            "\u0000",
+            "<i4" * 1000,
+        )
     },
 }
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_answers_that_are_no_header_are_one_sentence(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_that_are_no_header_are_one_sentence(
+    answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     content = ANSWERS[answer]()
     monkeypatch.setattr(server, "_header", lambda ratings: msgspec.Raw(content))
-    with DataServer({"set": small()}, token="") as running, pytest.raises(DamagedFile) as caught:
+    with (
+        DataServer({"set": small()}, token="") as running,
+        pytest.raises(DamagedFile) as caught,
+    ):
         load(f"{running.address}/set")
     assert "did not respond like a data server" in str(caught.value)
 
 
-def test_a_wide_column_of_short_texts_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wide_column_of_short_texts_takes_no_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     n = 1 << 17
     wide = Ratings(
         np.zeros(n, np.int32), np.arange(n, dtype=np.int32), np.ones(n, np.float32), np.arange(1),
@@ -116,7 +152,9 @@ def test_a_wide_column_of_short_texts_takes_no_memory(monkeypatch: pytest.Monkey
     assert widest <= 1 << 26
 
 
-def test_columns_of_another_type_than_announced_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_of_another_type_than_announced_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     header, columns = server._header(small()), server.columns_of(small())
     columns["users"] = np.array([0, 2**32, 1])  # which a cast to 32 bits makes 0
     monkeypatch.setattr(server, "_header", lambda ratings: header)
@@ -136,7 +174,9 @@ def test_names_of_sets_are_shown_in_printable_letters() -> None:
         load(f"{running.address}/set")
 
 
-@pytest.mark.parametrize("token", [" ", "\t", " \n ", "a ", " a", "a\nb", "gr\u00fcn", "\x00"])
+@pytest.mark.parametrize(
+    "token", [" ", "\t", " \n ", "a ", " a", "a\nb", "gr\u00fcn", "\x00"]
+)
 def test_blank_and_unprintable_tokens_are_refused_here_and_there(
     token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +186,9 @@ def test_blank_and_unprintable_tokens_are_refused_here_and_there(
         server.read_remote("flight://127.0.0.1:1/set", token=token)
     if "\x00" not in token:
         monkeypatch.setenv(server.TOKEN, token)
-        with pytest.raises(BadInput, match="must consist of printable ASCII characters"):
+        with pytest.raises(
+            BadInput, match="must consist of printable ASCII characters"
+        ):
             DataServer({"set": small()}, host="0.0.0.0")
 
 
@@ -161,7 +203,9 @@ def large() -> Ratings:
 
 def stalled(address: str) -> Iterator[Any]:
     """A reader that takes one message and no more."""
-    with flight.connect(address.replace("flight://", "grpc://").rsplit("/", 1)[0]) as client:
+    with flight.connect(
+        address.replace("flight://", "grpc://").rsplit("/", 1)[0]
+    ) as client:
         reader = client.do_get(flight.Ticket(json.dumps(["set", "users"]).encode()))
         reader.read_chunk()
         yield reader
@@ -182,8 +226,12 @@ def test_close_does_not_wait_for_a_reader_that_stalls() -> None:
 
 
 @pytest.mark.timeout(100)
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_the_command_ends_at_a_signal_while_a_reader_stalls(number: int, code: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+def test_the_command_ends_at_a_signal_while_a_reader_stalls(
+    number: int, code: int, tmp_path: Path
+) -> None:
     save_ratings(large(), tmp_path / "set")
     command = [
         sys.executable,
@@ -196,7 +244,9 @@ def test_the_command_ends_at_a_signal_while_a_reader_stalls(number: int, code: i
         "--quiet",
     ]
     environment = child_environment(ASYNCQN_DATA_TOKEN="")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env=environment, text=True
+    ) as process:
         try:
             assert process.stdout is not None
             address = json.loads(process.stdout.readline())["sets"][0]

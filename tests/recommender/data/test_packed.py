@@ -38,7 +38,9 @@ def test_a_packed_movielens_file_has_its_titles_and_may_be_named_by_its_folder(
     tmp_path: Path, suffix: str
 ) -> None:
     files = layout("20m")
-    (tmp_path / f"ratings.csv{suffix}").write_bytes(PACKERS[suffix](files["ratings.csv"]))
+    (tmp_path / f"ratings.csv{suffix}").write_bytes(
+        PACKERS[suffix](files["ratings.csv"])
+    )
     (tmp_path / "movies.csv").write_bytes(files["movies.csv"])
     ratings = read_ratings(tmp_path).ratings
     assert rows_of(ratings) == ROWS
@@ -66,7 +68,9 @@ def test_a_bad_row_of_a_packed_file_is_named(tmp_path: Path, suffix: str) -> Non
 def test_a_cut_packed_file_is_damaged_even_when_bad_rows_are_skipped(
     tmp_path: Path, suffix: str, share: float
 ) -> None:
-    content = b"user,item,rating\n" + b"".join(b"%d,%d,3\n" % (k, 7919 * k % 10007) for k in range(3000))
+    content = b"user,item,rating\n" + b"".join(
+        b"%d,%d,3\n" % (k, 7919 * k % 10007) for k in range(3000)
+    )
     packed = PACKERS[suffix](content)
     file = tmp_path / f"r.csv{suffix}"
     file.write_bytes(packed[: int(share * len(packed))])

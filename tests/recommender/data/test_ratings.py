@@ -17,7 +17,11 @@ from asyncqn_recommender.data import Ratings, as_ratings
 from asyncqn_recommender.data.ids import MAX_ID_LENGTH
 from asyncqn_recommender.data.ratings import repeated_rows
 
-texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=6)
+texts = st.text(
+    st.characters(exclude_categories=("Cs",), exclude_characters="\0"),
+    min_size=1,
+    max_size=6,
+)
 numbers = st.integers(-(2**62), 2**62) | st.integers(0, 5)
 
 
@@ -25,7 +29,9 @@ numbers = st.integers(-(2**62), 2**62) | st.integers(0, 5)
 def rated_pairs(draw, ids=numbers):
     """(users, items, values) without repeated pairs, ids all numbers."""
     pairs = draw(st.lists(st.tuples(ids, ids), min_size=1, max_size=30, unique=True))
-    values = draw(st.lists(st.floats(-9, 9, width=32), min_size=len(pairs), max_size=len(pairs)))
+    values = draw(
+        st.lists(st.floats(-9, 9, width=32), min_size=len(pairs), max_size=len(pairs))
+    )
     return [u for u, _ in pairs], [i for _, i in pairs], values
 
 
@@ -102,8 +108,12 @@ def test_every_form_gives_the_same_ratings():
 
 
 def test_entries_that_a_sparse_matrix_stores_twice_are_added_in_every_format():
-    twice = scipy.sparse.coo_array(([1.0, 2.0, 4.0], ([0, 0, 1], [1, 1, 0])), shape=(2, 2))
-    compressed = scipy.sparse.csr_array(([1.0, 2.0, 4.0], [1, 1, 0], [0, 2, 3]), shape=(2, 2))
+    twice = scipy.sparse.coo_array(
+        ([1.0, 2.0, 4.0], ([0, 0, 1], [1, 1, 0])), shape=(2, 2)
+    )
+    compressed = scipy.sparse.csr_array(
+        ([1.0, 2.0, 4.0], [1, 1, 0], [0, 2, 3]), shape=(2, 2)
+    )
     assert compressed.nnz == 3
     for matrix in (twice, compressed):
         assert sorted(rows_of(as_ratings(matrix))) == [(0, 1, 3.0), (1, 0, 4.0)]
@@ -111,8 +121,12 @@ def test_entries_that_a_sparse_matrix_stores_twice_are_added_in_every_format():
 
 def test_text_ids_come_from_pandas_and_arrow_dictionaries():
     words = ["ann", "bob", "ann"]
-    frame = pd.DataFrame({"u": words, "i": pd.Categorical(["x", "y", "y"]), "r": [1, 2, 3]})
-    table = pa.table({"u": pa.array(words).dictionary_encode(), "i": ["x", "y", "y"], "r": [1, 2, 3]})
+    frame = pd.DataFrame(
+        {"u": words, "i": pd.Categorical(["x", "y", "y"]), "r": [1, 2, 3]}
+    )
+    table = pa.table(
+        {"u": pa.array(words).dictionary_encode(), "i": ["x", "y", "y"], "r": [1, 2, 3]}
+    )
     unused = pa.DictionaryArray.from_arrays([0, 2, 0], ["ann", "zoe", "bob"])
     for form in (frame, table, table.set_column(0, "u", unused)):
         ratings = as_ratings(form)
@@ -122,7 +136,9 @@ def test_text_ids_come_from_pandas_and_arrow_dictionaries():
 
 def test_columns_with_unusual_names_can_be_named():
     frame = pd.DataFrame({"who": [1], "what": [2], "how": [3.0]})
-    assert rows_of(Ratings.from_table(frame, user="who", item="what", rating="how")) == [(1, 2, 3.0)]
+    assert rows_of(
+        Ratings.from_table(frame, user="who", item="what", rating="how")
+    ) == [(1, 2, 3.0)]
     with pytest.raises(BadInput, match="'who', 'what', 'how'"):
         as_ratings(frame)
     with pytest.raises(BadInput, match="no column 'nobody'"):
@@ -169,11 +185,17 @@ def test_bad_tables_are_refused_with_their_row():
         Ratings.from_table(nulls, user="item")
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=40))
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=40)
+)
 def test_a_repeated_pair_is_every_row_after_its_first(pairs):
     users, items = np.array(pairs, dtype=np.int32).T
-    ratings = Ratings(users, items, np.ones(len(pairs), np.float32), np.arange(5), np.arange(5))
-    assert repeated_rows(ratings).tolist() == [pair in pairs[:k] for k, pair in enumerate(pairs)]
+    ratings = Ratings(
+        users, items, np.ones(len(pairs), np.float32), np.arange(5), np.arange(5)
+    )
+    assert repeated_rows(ratings).tolist() == [
+        pair in pairs[:k] for k, pair in enumerate(pairs)
+    ]
 
 
 def test_without_pyarrow_arrays_work_and_files_name_the_extra(tmp_path):
@@ -190,7 +212,9 @@ try:
 except MissingExtra as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert "pip install 'asyncqn[data]'" in done.stdout
 
 

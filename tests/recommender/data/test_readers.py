@@ -25,7 +25,9 @@ def layout(name):
     """The files of a MovieLens set as (name, bytes), holding ROWS and TITLES."""
     if name == "100k":
         rows = "".join(f"{u}\t{i}\t{v:g}\t88125094\n" for u, i, v in ROWS)
-        titles = "".join(f"{i}|{t}|01-Jan-1995||http://x|0|1\n" for i, t in TITLES.items())
+        titles = "".join(
+            f"{i}|{t}|01-Jan-1995||http://x|0|1\n" for i, t in TITLES.items()
+        )
         return {"u.data": rows.encode(), "u.item": titles.encode("latin-1")}
     if name in ("1m", "10m"):
         rows = "".join(f"{u}::{i}::{v:g}::838985046\n" for u, i, v in ROWS)
@@ -34,13 +36,20 @@ def layout(name):
             "ratings.dat": rows.encode(),
             "movies.dat": titles.encode("latin-1" if name == "1m" else "utf-8"),
         }
-    rows = "userId,movieId,rating,timestamp\r\n" + "".join(f"{u},{i},{v},1260759144\r\n" for u, i, v in ROWS)
-    titles = "movieId,title,genres\n" + "".join(f'{i},"{t}",Comedy\n' for i, t in TITLES.items())
+    rows = "userId,movieId,rating,timestamp\r\n" + "".join(
+        f"{u},{i},{v},1260759144\r\n" for u, i, v in ROWS
+    )
+    titles = "movieId,title,genres\n" + "".join(
+        f'{i},"{t}",Comedy\n' for i, t in TITLES.items()
+    )
     return {"ratings.csv": rows.encode(), "movies.csv": titles.encode()}
 
 
 def rows_of(ratings):
-    users, items = ratings.user_ids[ratings.users].tolist(), ratings.item_ids[ratings.items].tolist()
+    users, items = (
+        ratings.user_ids[ratings.users].tolist(),
+        ratings.item_ids[ratings.items].tolist(),
+    )
     return list(zip(users, items, ratings.values.tolist(), strict=True))
 
 
@@ -61,7 +70,14 @@ def test_movielens_is_read_with_titles_packed_or_not(tmp_path, name, packed):
     reading = read_ratings(place)
     assert rows_of(reading.ratings) == ROWS
     assert (
-        dict(zip(reading.ratings.item_ids.tolist(), reading.ratings.titles.tolist(), strict=True)) == TITLES
+        dict(
+            zip(
+                reading.ratings.item_ids.tolist(),
+                reading.ratings.titles.tolist(),
+                strict=True,
+            )
+        )
+        == TITLES
     )
     assert (reading.skipped, reading.problems) == (0, ())
 
@@ -85,35 +101,50 @@ def test_tables_with_a_common_delimiter_are_read(tmp_path, delimiter):
 
 
 def test_parquet_is_read_alone_and_in_a_zip(tmp_path):
-    table = pa.table({"userId": ["a", "b"], "asin": [1, 2], "overall": [1, 2], "text": ["x", "y"]})
+    table = pa.table(
+        {"userId": ["a", "b"], "asin": [1, 2], "overall": [1, 2], "text": ["x", "y"]}
+    )
     pa.parquet.write_table(table, tmp_path / "t.parquet")
     with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
         archive.write(tmp_path / "t.parquet", "t.parquet")
     for name in ("t.parquet", "t.zip"):
-        assert rows_of(read_ratings(tmp_path / name).ratings) == [("a", 1, 1.0), ("b", 2, 2.0)]
+        assert rows_of(read_ratings(tmp_path / name).ratings) == [
+            ("a", 1, 1.0),
+            ("b", 2, 2.0),
+        ]
 
 
 def test_named_columns_and_a_given_delimiter_are_obeyed(tmp_path):
     file = tmp_path / "odd.txt"
     file.write_text("who~what~how\nann~x~2\n")
-    ratings = read_ratings(file, user="who", item="what", rating="how", delimiter="~").ratings
+    ratings = read_ratings(
+        file, user="who", item="what", rating="how", delimiter="~"
+    ).ratings
     assert rows_of(ratings) == [("ann", "x", 2.0)]
 
 
 def test_a_byte_order_mark_and_quoted_newlines_are_understood(tmp_path):
     file = tmp_path / "reviews.csv"
-    file.write_bytes(b'\xef\xbb\xbfuser,review,item,rating\n1,"two\nlines, ""quoted""",5,3\n2,plain,5,4\n')
+    file.write_bytes(
+        b'\xef\xbb\xbfuser,review,item,rating\n1,"two\nlines, ""quoted""",5,3\n2,plain,5,4\n'
+    )
     assert rows_of(read_ratings(file).ratings) == [(1, 5, 3.0), (2, 5, 4.0)]
 
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
-usable = words.filter(lambda w: w.strip() not in ("", "NA", "N/A", "NaN", "nan", "null", "NULL"))
-columns = st.sampled_from([st.integers(-(10**9), 10**9), usable.filter(lambda w: not w.strip("-").isdigit())])
+usable = words.filter(
+    lambda w: w.strip() not in ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
+)
+columns = st.sampled_from(
+    [st.integers(-(10**9), 10**9), usable.filter(lambda w: not w.strip("-").isdigit())]
+)
 
 
 @given(columns, columns, st.data())
 def test_what_a_csv_writer_wrote_is_read_back(tmp_path_factory, users, items, data):
-    pairs = data.draw(st.lists(st.tuples(users, items), min_size=1, max_size=20, unique=True))
+    pairs = data.draw(
+        st.lists(st.tuples(users, items), min_size=1, max_size=20, unique=True)
+    )
     rows = [(u, i, data.draw(st.floats(-5, 5, width=32))) for u, i in pairs]
     file = tmp_path_factory.mktemp("csv") / "t.csv"
     with file.open("w", newline="", encoding="utf-8") as stream:

@@ -19,7 +19,14 @@ from conftest import child_environment
 import asyncqn as aq
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.models import rebuild
-from asyncqn_recommender.data import DataServer, Ratings, as_ratings, load, save_ratings, server
+from asyncqn_recommender.data import (
+    DataServer,
+    Ratings,
+    as_ratings,
+    load,
+    save_ratings,
+    server,
+)
 
 WORD = "open sesame"
 
@@ -47,7 +54,9 @@ def test_a_reader_gets_the_very_ratings_that_are_served_in_messages_of_bounded_s
     gathered = server._gathered
 
     def watched(stream: Any, *rest: Any) -> Any:
-        return gathered((sizes.append(batch.num_rows) or batch for batch in stream), *rest)
+        return gathered(
+            (sizes.append(batch.num_rows) or batch for batch in stream), *rest
+        )
 
     monkeypatch.setattr(server, "_gathered", watched)
     ours, theirs = some_ratings(), as_ratings(f"{served.address}/ours")
@@ -65,10 +74,15 @@ def test_a_problem_named_by_an_address_computes_the_bits_of_the_one_named_by_a_p
 ) -> None:
     save_ratings(some_ratings(), tmp_path / "here")
     sources = (f"{served.address}/ours", str(tmp_path / "here"))
-    problems = [rebuild({"kind": "matrix-factorization", "source": s, "rank": 2}) for s in sources]
+    problems = [
+        rebuild({"kind": "matrix-factorization", "source": s, "rank": 2})
+        for s in sources
+    ]
     algorithm = aq.AsyncSGD(h=1e-5, batch=50)
     engine = aq.Simulator(aq.Cluster(workers=3))
-    far, near = (aq.minimize(p, algorithm, engine=engine, commits=20, seed=1) for p in problems)
+    far, near = (
+        aq.minimize(p, algorithm, engine=engine, commits=20, seed=1) for p in problems
+    )
     assert far.theta.tobytes() == near.theta.tobytes()
     aq.replay(far)  # reads the ratings from the server again
 
@@ -83,7 +97,9 @@ def test_only_who_shows_the_token_is_served(monkeypatch: pytest.MonkeyPatch) -> 
         assert len(load(f"{guarded.address}/ours")) == 50
 
 
-def test_other_machines_are_served_only_with_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_machines_are_served_only_with_a_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv(server.TOKEN, raising=False)
     with pytest.raises(BadInput, match="can be reached from other machines"):
         DataServer({"ours": some_ratings(50)}, host="0.0.0.0")
@@ -96,7 +112,12 @@ def test_what_cannot_be_read_is_one_sentence(served: DataServer) -> None:
         free.bind(("127.0.0.1", 0))  # taken, and nobody listens
         with pytest.raises(BadInput, match="no data server responds at 127"):
             load(f"flight://127.0.0.1:{free.getsockname()[1]}/ours")
-    for address in ("flight://", "flight://host/ours", "flight://host:99999/ours", "flight://host:1/a/b"):
+    for address in (
+        "flight://",
+        "flight://host/ours",
+        "flight://host:99999/ours",
+        "flight://host:1/a/b",
+    ):
         with pytest.raises(BadInput, match="write flight://HOST:PORT/NAME"):
             load(address)
     with pytest.raises(BadInput, match="whose columns are known"):
@@ -139,7 +160,9 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
         "--quiet",
     ]
     environment = child_environment(ASYNCQN_DATA_TOKEN=WORD)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env=environment, text=True
+    ) as process:
         try:
             assert process.stdout is not None
             told = json.loads(process.stdout.readline())

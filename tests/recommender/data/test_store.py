@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from sealed import data_file, reseal
 
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
-from asyncqn_recommender.data import Ratings, open_ratings, save_ratings, synthetic_ratings
+from asyncqn_recommender.data import (
+    Ratings,
+    open_ratings,
+    save_ratings,
+    synthetic_ratings,
+)
 
 COLUMNS = ("users", "items", "values", "user_ids", "item_ids", "titles")
 
@@ -24,7 +29,10 @@ def stored(tmp_path):
 
 
 pairs = st.lists(
-    st.tuples(st.text("abé\u2028😀", max_size=3), st.integers(-9, 9)), min_size=1, max_size=20, unique=True
+    st.tuples(st.text("abé\u2028😀", max_size=3), st.integers(-9, 9)),
+    min_size=1,
+    max_size=20,
+    unique=True,
 )
 
 
@@ -32,8 +40,12 @@ pairs = st.lists(
 def test_what_is_saved_is_opened_again(tmp_path_factory, pairs, titled):
     users, items = zip(*pairs, strict=True)
     titles = {i: f"number {i}" for i in items} if titled else None
-    ratings = Ratings.from_arrays(list(users), list(items), np.arange(len(pairs)), titles=titles)
-    again = open_ratings(save_ratings(ratings, tmp_path_factory.mktemp("store") / "set"))
+    ratings = Ratings.from_arrays(
+        list(users), list(items), np.arange(len(pairs)), titles=titles
+    )
+    again = open_ratings(
+        save_ratings(ratings, tmp_path_factory.mktemp("store") / "set")
+    )
     for name in COLUMNS:
         first, second = getattr(ratings, name), getattr(again, name)
         assert (first is None) == (second is None)
@@ -58,7 +70,9 @@ def test_the_columns_are_read_only_memory_maps(stored):
 def test_another_process_reads_the_same_set(stored):
     ratings, path = stored
     code = f"from asyncqn_recommender.data import open_ratings; print(open_ratings({str(path)!r}).digest)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == ratings.digest
 
 
@@ -97,14 +111,22 @@ def test_a_foreign_directory_is_neither_opened_nor_overwritten(tmp_path):
         open_ratings(tmp_path / "nothing")
 
 
-@pytest.mark.parametrize("name", [*(f"{column}.npy" for column in COLUMNS), "header.json"])
+@pytest.mark.parametrize(
+    "name", [*(f"{column}.npy" for column in COLUMNS), "header.json"]
+)
 def test_a_missing_cut_or_altered_file_is_noticed(stored, name):
     _, path = stored
     file = path / name if name == "header.json" else data_file(path, name)
     data = file.read_bytes()
     altered = bytearray(data)
     altered[len(data) // 2] ^= 1
-    for content in (data.rstrip()[:-1], data[: len(data) // 2], b"", data + b"x", bytes(altered)):
+    for content in (
+        data.rstrip()[:-1],
+        data[: len(data) // 2],
+        b"",
+        data + b"x",
+        bytes(altered),
+    ):
         file.write_bytes(content)
         with pytest.raises(DamagedFile) as caught:
             open_ratings(path)
@@ -123,7 +145,11 @@ def test_a_set_of_another_version_is_named_as_such(stored):
 
 def test_indices_outside_the_tables_are_noticed(tmp_path):
     wrong = Ratings(
-        np.array([5], np.int32), np.array([0], np.int32), np.ones(1, np.float32), np.arange(2), np.arange(2)
+        np.array([5], np.int32),
+        np.array([0], np.int32),
+        np.ones(1, np.float32),
+        np.arange(2),
+        np.arange(2),
     )
     path = save_ratings(wrong, tmp_path / "set")
     with pytest.raises(DamagedFile, match="outside its tables"):
@@ -132,10 +158,14 @@ def test_indices_outside_the_tables_are_noticed(tmp_path):
 
 @given(st.data())
 def test_random_headers_never_raise_anything_but_our_errors(tmp_path_factory, data):
-    path = save_ratings(synthetic_ratings(5, 5, 9), tmp_path_factory.mktemp("fuzz") / "set")
+    path = save_ratings(
+        synthetic_ratings(5, 5, 9), tmp_path_factory.mktemp("fuzz") / "set"
+    )
     header = bytearray((path / "header.json").read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
-        header[data.draw(st.integers(0, len(header) - 1))] = data.draw(st.integers(0, 255))
+        header[data.draw(st.integers(0, len(header) - 1))] = data.draw(
+            st.integers(0, 255)
+        )
     (path / "header.json").write_bytes(bytes(header))
     with contextlib.suppress(AsyncqnError):
         open_ratings(path)

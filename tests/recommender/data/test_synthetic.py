@@ -10,11 +10,23 @@ from asyncqn_recommender.data import PRESETS, synthetic_ratings
 from asyncqn_recommender.data.synthetic import _alias_table, _draw
 
 
-@given(st.integers(1, 40), st.integers(1, 40), st.floats(0, 1), st.integers(0, 5), st.integers(0, 3))
-def test_the_number_is_exact_pairs_differ_and_values_are_half_stars(n_users, n_items, fill, rank, seed):
+@given(
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.floats(0, 1),
+    st.integers(0, 5),
+    st.integers(0, 3),
+)
+def test_the_number_is_exact_pairs_differ_and_values_are_half_stars(
+    n_users, n_items, fill, rank, seed
+):
     n_ratings = max(1, round(fill * n_users * n_items))
     ratings = synthetic_ratings(n_users, n_items, n_ratings, rank=rank, seed=seed)
-    assert (len(ratings), ratings.n_users, ratings.n_items) == (n_ratings, n_users, n_items)
+    assert (len(ratings), ratings.n_users, ratings.n_items) == (
+        n_ratings,
+        n_users,
+        n_items,
+    )
     pairs = ratings.users.astype(np.int64) * n_items + ratings.items
     assert len(np.unique(pairs)) == n_ratings
     assert set(ratings.items.tolist()) <= set(range(n_items))
@@ -69,22 +81,30 @@ def test_light_and_heavy_users_draw_by_the_same_law():
     weight = np.linspace(1, 3, 40)
     p = weight / weight.sum()
     n = 40_000
-    expected = p + np.array([sum(p[j] * p[k] / (1 - p[j]) for j in range(40) if j != k) for k in range(40)])
+    expected = p + np.array(
+        [sum(p[j] * p[k] / (1 - p[j]) for j in range(40) if j != k) for k in range(40)]
+    )
     rng = np.random.default_rng(1)
     light = np.bincount(_draw(np.full(n, 2), weight, rng), minlength=40) / n
     # Five standard deviations of a binomial share, for each of 40 items.
     np.testing.assert_array_less(np.abs(light - expected), 5 * np.sqrt(expected / n))
     heavy = np.bincount(_draw(np.full(4_000, 3), weight, rng), minlength=40) / 4_000
     third = np.bincount(_three_by_hand(p, 4_000), minlength=40) / 4_000
-    np.testing.assert_array_less(np.abs(heavy - third), 5 * np.sqrt(2 * 3 * p.max() / 4_000))
+    np.testing.assert_array_less(
+        np.abs(heavy - third), 5 * np.sqrt(2 * 3 * p.max() / 4_000)
+    )
 
 
 def _three_by_hand(p, n):
     rng = np.random.default_rng(2)
-    return np.concatenate([rng.choice(len(p), size=3, replace=False, p=p) for _ in range(n)])
+    return np.concatenate(
+        [rng.choice(len(p), size=3, replace=False, p=p) for _ in range(n)]
+    )
 
 
-@pytest.mark.parametrize(("shape", "words"), [((0, 5, 5), "positive"), ((5, 5, 26), "at most 25 times")])
+@pytest.mark.parametrize(
+    ("shape", "words"), [((0, 5, 5), "positive"), ((5, 5, 26), "at most 25 times")]
+)
 def test_impossible_shapes_are_refused(shape, words):
     with pytest.raises(BadInput, match=words):
         synthetic_ratings(*shape)

@@ -14,7 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncqn.errors import BadInput
-from asyncqn_recommender.data import Ratings, as_ratings, open_ratings, read_ratings, save_ratings
+from asyncqn_recommender.data import (
+    Ratings,
+    as_ratings,
+    open_ratings,
+    read_ratings,
+    save_ratings,
+)
 from asyncqn_recommender.data.times import time_of
 
 NOON = datetime(2024, 5, 31, 12, tzinfo=UTC)
@@ -22,14 +28,22 @@ DAYS = ["2024-05-31", "2023-01-01", "2024-06-01"]
 
 
 def seconds(words: list[str]) -> list[float]:
-    return [datetime.fromisoformat(word).replace(tzinfo=UTC).timestamp() for word in words]
+    return [
+        datetime.fromisoformat(word).replace(tzinfo=UTC).timestamp() for word in words
+    ]
 
 
 def test_a_time_is_a_number_or_an_iso_date_in_utc_unless_it_says_otherwise() -> None:
     assert time_of(" 978300760 ") == 978300760.0
-    assert time_of("2024-05-31T12:00:00Z") == time_of("2024-05-31T14:00:00+02:00") == NOON.timestamp()
+    assert (
+        time_of("2024-05-31T12:00:00Z")
+        == time_of("2024-05-31T14:00:00+02:00")
+        == NOON.timestamp()
+    )
     assert time_of("2024-05-31 12:00:00") == NOON.timestamp()
-    assert [time_of(word) for word in ("", "nan", "inf", "1_0", "yesterday")] == [None] * 5
+    assert [time_of(word) for word in ("", "nan", "inf", "1_0", "yesterday")] == [
+        None
+    ] * 5
 
 
 @pytest.mark.parametrize(
@@ -65,7 +79,9 @@ def test_a_time_that_was_asked_for_must_be_there_in_every_row(tmp_path: Path) ->
     reading = read_ratings(file, time="when", skip_bad=True)
     assert (reading.skipped, reading.ratings.times.tolist()) == (1, [5.0])
     assert read_ratings(file).ratings.times is None, "'when' is no common name"
-    table = pa.table({"user": [1, 2], "item": [1, 1], "rating": [1, 2], "when": [5.0, None]})
+    table = pa.table(
+        {"user": [1, 2], "item": [1, 1], "rating": [1, 2], "when": [5.0, None]}
+    )
     pa.parquet.write_table(table, tmp_path / "r.parquet")
     with pytest.raises(BadInput, match=r"row 2: .* or a time is missing"):
         read_ratings(tmp_path / "r.parquet", time="when")
@@ -77,7 +93,9 @@ def test_every_form_keeps_times() -> None:
     forms = [
         as_ratings(frame, time="at"),
         as_ratings(pa.Table.from_pandas(frame), time="at"),
-        as_ratings(pa.table({**columns, "date": [date.fromisoformat(day) for day in DAYS]})),
+        as_ratings(
+            pa.table({**columns, "date": [date.fromisoformat(day) for day in DAYS]})
+        ),
         as_ratings((*columns.values(), DAYS)),
         Ratings.from_arrays(*columns.values(), np.array(DAYS, "datetime64[ns]")),
     ]
@@ -108,7 +126,9 @@ ratings_with_times = st.lists(
 
 
 @given(ratings_with_times, st.floats(0.05, 0.9))
-def test_a_time_split_tests_on_the_latest_and_leaves_nothing_out(ratings: Ratings, share: float) -> None:
+def test_a_time_split_tests_on_the_latest_and_leaves_nothing_out(
+    ratings: Ratings, share: float
+) -> None:
     n_test = round(share * len(ratings))
     if n_test in (0, len(ratings)):
         with pytest.raises(BadInput, match="empty"):
@@ -121,7 +141,9 @@ def test_a_time_split_tests_on_the_latest_and_leaves_nothing_out(ratings: Rating
 
 
 @given(ratings_with_times, st.integers(1, 3))
-def test_the_last_of_each_user_go_to_the_test_and_short_users_stay(ratings: Ratings, n: int) -> None:
+def test_the_last_of_each_user_go_to_the_test_and_short_users_stay(
+    ratings: Ratings, n: int
+) -> None:
     counts = np.bincount(ratings.users, minlength=ratings.n_users)
     if (counts <= n).all():
         with pytest.raises(BadInput, match="empty"):
@@ -135,7 +157,9 @@ def test_the_last_of_each_user_go_to_the_test_and_short_users_stay(ratings: Rati
 
 
 def test_a_share_of_each_user_is_their_latest() -> None:
-    ratings = Ratings.from_arrays([1] * 10 + [2] * 4, [*range(10), *range(4)], [1] * 14, [*range(14)][::-1])
+    ratings = Ratings.from_arrays(
+        [1] * 10 + [2] * 4, [*range(10), *range(4)], [1] * 14, [*range(14)][::-1]
+    )
     _, test = ratings.split_by_time(0.25, per_user=True)
     assert np.bincount(test.users).tolist() == [2, 1]
     assert test.item_ids[test.items].tolist() == [0, 1, 0], "times fall along the rows"

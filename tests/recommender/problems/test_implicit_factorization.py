@@ -13,14 +13,21 @@ from asyncqn_recommender.algorithm import in_step_algorithm
 N_USERS, N_ITEMS, CONFIDENCE, PRIOR = 24, 19, 2.0, 0.7
 
 
-def clicks(rank: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def clicks(
+    rank: int, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Users, some with more clicks than the rank and one with none, items, strengths, ridges by column."""
     rng = np.random.default_rng(seed)
     chosen = rng.random((N_USERS, N_ITEMS)) < rng.random((N_USERS, 1))
     chosen[3] = False
     users, items = np.nonzero(chosen)
     strengths = rng.integers(1, 4, len(users)) / np.float32(2)
-    return users.astype(np.int32), items.astype(np.int32), strengths, 1.0 + rng.random(rank)
+    return (
+        users.astype(np.int32),
+        items.astype(np.int32),
+        strengths,
+        1.0 + rng.random(rank),
+    )
 
 
 def made(rank: int, dtype: type = np.float64, seed: int = 0) -> ImplicitFactorization:
@@ -39,7 +46,9 @@ def over_all_pairs(F: np.ndarray, rank: int) -> tuple[float, np.ndarray, np.ndar
     value, gradient = 0.5 * PRIOR * (columns * F**2).sum(), PRIOR * columns * F
     G = np.zeros((N_USERS, rank))
     for u in range(N_USERS):
-        G[u] = np.linalg.solve((c[u, :, None] * F).T @ F + PRIOR * np.eye(rank), F.T @ (c[u] * p[u]))
+        G[u] = np.linalg.solve(
+            (c[u, :, None] * F).T @ F + PRIOR * np.eye(rank), F.T @ (c[u] * p[u])
+        )
         errors = F @ G[u] - p[u]
         value += 0.5 * (c[u] @ errors**2 + PRIOR * G[u] @ G[u])
         gradient += np.outer(c[u] * errors, G[u])
@@ -47,25 +56,39 @@ def over_all_pairs(F: np.ndarray, rank: int) -> tuple[float, np.ndarray, np.ndar
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("rank", [1, 5, 17, 37])  # the Gram matrix of 37 is made in three bands
-def test_value_gradient_and_users_equal_the_sums_over_all_pairs(rank: int, dtype: type) -> None:
+@pytest.mark.parametrize(
+    "rank", [1, 5, 17, 37]
+)  # the Gram matrix of 37 is made in three bands
+def test_value_gradient_and_users_equal_the_sums_over_all_pairs(
+    rank: int, dtype: type
+) -> None:
     problem = made(rank, dtype)
     theta = problem.initial(np.random.default_rng(1))
-    value, gradient, G = over_all_pairs(theta.reshape(N_ITEMS, rank).astype(np.float64), rank)
+    value, gradient, G = over_all_pairs(
+        theta.reshape(N_ITEMS, rank).astype(np.float64), rank
+    )
     out = np.empty_like(theta)
     problem.grad(theta, np.arange(N_USERS), out)
     near = 1e-11 if dtype is np.float64 else 1e-5
     assert problem.value(theta) == pytest.approx(value, rel=near)
-    np.testing.assert_allclose(out.reshape(N_ITEMS, rank), gradient, atol=near * np.abs(gradient).max())
-    np.testing.assert_allclose(problem.user_factors(theta), G, atol=10 * near * np.abs(G).max())
+    np.testing.assert_allclose(
+        out.reshape(N_ITEMS, rank), gradient, atol=near * np.abs(gradient).max()
+    )
+    np.testing.assert_allclose(
+        problem.user_factors(theta), G, atol=10 * near * np.abs(G).max()
+    )
     curvature = np.empty(problem.curvature_size, dtype)
-    assert problem.grad_with_curvature(theta, np.arange(N_USERS), out, curvature) == problem.value(theta)
+    assert problem.grad_with_curvature(
+        theta, np.arange(N_USERS), out, curvature
+    ) == problem.value(theta)
     summed = curvature[:-1].reshape(rank, rank)
     np.testing.assert_allclose(summed, G.T @ G, atol=100 * near * np.abs(G.T @ G).max())
     assert curvature[-1] == N_USERS
 
 
-def test_the_gradient_is_that_of_the_value_and_the_mean_of_those_of_single_users() -> None:
+def test_the_gradient_is_that_of_the_value_and_the_mean_of_those_of_single_users() -> (
+    None
+):
     problem = made(3)
     rng = np.random.default_rng(2)
     theta, v = problem.initial(rng), rng.standard_normal(problem.dim)
@@ -82,10 +105,14 @@ def test_the_gradient_is_that_of_the_value_and_the_mean_of_those_of_single_users
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_runs_end_at_the_same_bits_on_one_and_two_threads_and_replay(dtype: type) -> None:
+def test_runs_end_at_the_same_bits_on_one_and_two_threads_and_replay(
+    dtype: type,
+) -> None:
     problem = made(3, dtype)
     algorithm = in_step_algorithm(problem)
-    one, two = (aq.minimize(problem, algorithm, engine=aq.Threads(w), seed=1) for w in (1, 2))
+    one, two = (
+        aq.minimize(problem, algorithm, engine=aq.Threads(w), seed=1) for w in (1, 2)
+    )
     # In float32 one start in ten, on other processors others, stalls above 100 eps of |U|, and says so.
     assert one.success or (dtype is np.float32 and one.status == "stalled")
     assert one.x.tobytes() == two.x.tobytes()
@@ -94,7 +121,9 @@ def test_runs_end_at_the_same_bits_on_one_and_two_threads_and_replay(dtype: type
 
 def test_what_are_no_clicks_is_refused_in_a_sentence() -> None:
     def make(users: list[int], strengths: list[float], **options: float) -> None:
-        ImplicitFactorization(users, [0, 1], strengths, n_users=2, n_items=2, rank=1, **options)
+        ImplicitFactorization(
+            users, [0, 1], strengths, n_users=2, n_items=2, rank=1, **options
+        )
 
     with pytest.raises(BadInput, match="positive strengths"):
         make([0, 1], [1.0, 0.0])

@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from asyncqn.errors import BadInput
 from asyncqn.types import Problem
-from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization, Triples, pack, shuffled
+from asyncqn_recommender.problems.matrix_factorization import (
+    MatrixFactorization,
+    Triples,
+    pack,
+    shuffled,
+)
 
 RANKS = [1, 2, 5, 8, 33]
 """Below, at and between powers of two, and one rank beyond the vectorised ones."""
@@ -21,16 +26,23 @@ REAL = [np.float64, np.float32]
 
 def model(p: oracle.Problem, rank: int = 5, **options: Any) -> MatrixFactorization:
     """In the given order, so that rows mean the same to the oracle."""
-    return MatrixFactorization(**oracle.arguments(p), rank=rank, **{"seed": None, **options})
+    return MatrixFactorization(
+        **oracle.arguments(p), rank=rank, **{"seed": None, **options}
+    )
 
 
 def tolerance(problem: MatrixFactorization) -> dict[str, float]:
     """An entry sums at most n_data terms |error g| of at most about 100, each with K + 3 roundings."""
     eps = float(np.finfo(problem.dtype).eps)
-    return {"rtol": 1e3 * eps, "atol": 100 * (problem.rank + 3) * np.sqrt(problem.n_data) * eps}
+    return {
+        "rtol": 1e3 * eps,
+        "atol": 100 * (problem.rank + 3) * np.sqrt(problem.n_data) * eps,
+    }
 
 
-def gradient(problem: MatrixFactorization, theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def gradient(
+    problem: MatrixFactorization, theta: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
     out = np.full(problem.dim, np.nan, problem.dtype)
     problem.grad(theta, np.asarray(rows, np.int64), out)
     return out
@@ -44,9 +56,18 @@ def test_value_and_gradients_equal_the_numpy_oracle(rank: int, dtype: type) -> N
     rng = np.random.default_rng(1)
     theta = problem.initial(rng)
     expected = oracle.value(p, theta, rank, 0.7, 0.3)
-    assert problem.value(theta) == pytest.approx(expected, rel=1e3 * float(np.finfo(dtype).eps))
-    scattered = rng.integers(0, problem.n_data, 700)  # more than are gathered at once, with repeats
-    for rows in (np.arange(problem.n_data), np.arange(17, 60), np.array([5]), scattered):
+    assert problem.value(theta) == pytest.approx(
+        expected, rel=1e3 * float(np.finfo(dtype).eps)
+    )
+    scattered = rng.integers(
+        0, problem.n_data, 700
+    )  # more than are gathered at once, with repeats
+    for rows in (
+        np.arange(problem.n_data),
+        np.arange(17, 60),
+        np.array([5]),
+        scattered,
+    ):
         exact = oracle.gradient(p, theta, rank, 0.7, 0.3, rows)
         scale = problem.n_data / len(rows)
         bound = tolerance(problem)
@@ -55,23 +76,35 @@ def test_value_and_gradients_equal_the_numpy_oracle(rank: int, dtype: type) -> N
 
 
 def test_gradient_equals_finite_differences() -> None:
-    problem = model(oracle.make_problem(3, n=60, n_users=6, n_items=5), 3, prior=0.5, alpha=0.2)
+    problem = model(
+        oracle.make_problem(3, n=60, n_users=6, n_items=5), 3, prior=0.5, alpha=0.2
+    )
     theta = problem.initial(np.random.default_rng(0))
     # Third derivatives of size 100 and h = 1e-5 leave 1e-8; U of size 100 rounds to 1e-14, over h 1e-9.
     np.testing.assert_allclose(
-        gradient(problem, theta, np.arange(60)), oracle.slopes(problem.value, theta), atol=1e-6
+        gradient(problem, theta, np.arange(60)),
+        oracle.slopes(problem.value, theta),
+        atol=1e-6,
     )
 
 
 def test_mean_of_the_single_row_gradients_is_the_full_gradient() -> None:
     problem = model(oracle.make_problem(4, n=80))
     theta = problem.initial(np.random.default_rng(0))
-    mean = np.mean([gradient(problem, theta, np.array([row])) for row in range(80)], axis=0)
+    mean = np.mean(
+        [gradient(problem, theta, np.array([row])) for row in range(80)], axis=0
+    )
     # Each single gradient is up to 80 * 100 large, and 80 of them are averaged.
-    np.testing.assert_allclose(mean, gradient(problem, theta, np.arange(80)), atol=1e4 * 2.3e-16 * 80)
+    np.testing.assert_allclose(
+        mean, gradient(problem, theta, np.arange(80)), atol=1e4 * 2.3e-16 * 80
+    )
 
 
-@given(seed=st.integers(0, 2**32 - 1), start=st.integers(0, 299), length=st.integers(1, 300))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    start=st.integers(0, 299),
+    length=st.integers(1, 300),
+)
 def test_consecutive_rows_give_the_same_gradient_as_scattered_ones(
     seed: int, start: int, length: int
 ) -> None:
@@ -95,14 +128,22 @@ def test_the_order_of_the_ratings_changes_only_roundings(seed: int | None) -> No
     a, b = model(p), model(other, seed=seed)
     theta = a.initial(np.random.default_rng(0))
     rows = np.arange(300)
-    np.testing.assert_allclose(gradient(a, theta, rows), gradient(b, theta, rows), **tolerance(a))
+    np.testing.assert_allclose(
+        gradient(a, theta, rows), gradient(b, theta, rows), **tolerance(a)
+    )
     assert a.value(theta) == pytest.approx(b.value(theta), rel=1e-12)
 
 
 def test_shuffling_keeps_every_rating_and_spreads_it_evenly() -> None:
     n = 50_000
-    ratings = pack(Triples(np.arange(n, dtype=np.int32), np.zeros(n, np.int32), np.ones(n, np.float32)))
-    orders = [shuffled(ratings, np.random.default_rng(seed))["user"] for seed in (0, 0, 1)]
+    ratings = pack(
+        Triples(
+            np.arange(n, dtype=np.int32), np.zeros(n, np.int32), np.ones(n, np.float32)
+        )
+    )
+    orders = [
+        shuffled(ratings, np.random.default_rng(seed))["user"] for seed in (0, 0, 1)
+    ]
     assert np.array_equal(orders[0], orders[1])
     assert not np.array_equal(orders[0], orders[2])
     assert np.array_equal(np.sort(orders[0]), np.arange(n))
@@ -114,7 +155,9 @@ def test_shuffling_keeps_every_rating_and_spreads_it_evenly() -> None:
 
 
 @pytest.mark.parametrize("dtype", REAL)
-def test_dtype_is_kept_and_equal_read_only_arguments_give_equal_bits(dtype: type) -> None:
+def test_dtype_is_kept_and_equal_read_only_arguments_give_equal_bits(
+    dtype: type,
+) -> None:
     problem = model(oracle.make_problem(6), dtype=dtype, seed=0)
     theta = problem.initial(np.random.default_rng(0))
     assert isinstance(problem, Problem)
@@ -123,7 +166,9 @@ def test_dtype_is_kept_and_equal_read_only_arguments_give_equal_bits(dtype: type
     rows = np.random.default_rng(1).integers(0, 300, 1000)
     theta.flags.writeable = rows.flags.writeable = False
     with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda _: gradient(problem, theta, rows).tobytes(), range(8)))
+        results = list(
+            pool.map(lambda _: gradient(problem, theta, rows).tobytes(), range(8))
+        )
     assert len(set(results)) == 1
 
 
@@ -150,7 +195,9 @@ def test_curvature_diagonal_is_the_second_derivative() -> None:
     h = 0.5
     for k, expected in enumerate(problem.curvature_diagonal(theta)):
         step = h * np.eye(problem.dim)[k]
-        up, down = (gradient(problem, theta + sign * step, everything)[k] for sign in (1, -1))
+        up, down = (
+            gradient(problem, theta + sign * step, everything)[k] for sign in (1, -1)
+        )
         assert (up - down) / (2 * h) == pytest.approx(expected, rel=1e-11)
 
 
@@ -167,7 +214,9 @@ def test_initial_predicts_about_the_mean_rating(mean: float) -> None:
 def test_from_ratings_takes_any_object_with_the_columns_and_names_its_source() -> None:
     p = oracle.make_problem(11)
     ratings = SimpleNamespace(**oracle.arguments(p))
-    problem = MatrixFactorization.from_ratings(ratings, rank=4, prior=2.0, test=ratings, source={"name": "x"})
+    problem = MatrixFactorization.from_ratings(
+        ratings, rank=4, prior=2.0, test=ratings, source={"name": "x"}
+    )
     assert problem.dim == 4 * (13 + 20)
     assert problem.n_data == 300
     assert problem.reference() == {
@@ -198,7 +247,9 @@ def test_from_ratings_takes_any_object_with_the_columns_and_names_its_source() -
         ({"seed": -1}, "seed must be an integer of at least 0"),
     ],
 )
-def test_bad_input_is_one_sentence_about_what_is_wrong(change: dict[str, Any], sentence: str) -> None:
+def test_bad_input_is_one_sentence_about_what_is_wrong(
+    change: dict[str, Any], sentence: str
+) -> None:
     good = {
         "users": [0, 1, 2], "items": [0, 1, 1], "values": [1.0, 2.0, 3.0],
         "n_users": 4, "n_items": 3, "rank": 2,
@@ -210,7 +261,9 @@ def test_bad_input_is_one_sentence_about_what_is_wrong(change: dict[str, Any], s
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("rows", [[300], [-1, 5], [0, 2, 300], list(range(290, 301)), []])
+@pytest.mark.parametrize(
+    "rows", [[300], [-1, 5], [0, 2, 300], list(range(290, 301)), []]
+)
 def test_rows_that_do_not_exist_are_refused(rows: list[int]) -> None:
     problem = model(oracle.make_problem(0))
     theta = problem.initial(np.random.default_rng(0))
@@ -221,7 +274,11 @@ def test_rows_that_do_not_exist_are_refused(rows: list[int]) -> None:
 def test_vectors_of_a_wrong_shape_or_type_are_refused() -> None:
     problem = model(oracle.make_problem(0))
     theta = problem.initial(np.random.default_rng(0))
-    for wrong in (theta[:-1].copy(), theta.astype(np.float32), np.repeat(theta, 2)[::2]):
+    for wrong in (
+        theta[:-1].copy(),
+        theta.astype(np.float32),
+        np.repeat(theta, 2)[::2],
+    ):
         with pytest.raises(BadInput, match="contiguous float64 vectors"):
             problem.value(wrong)
 
@@ -235,17 +292,23 @@ def test_nan_in_theta_reaches_the_value_and_the_gradient() -> None:
 
 
 @pytest.mark.parametrize("dtype", REAL)
-def test_values_of_blocks_weighted_by_their_sizes_add_up_to_the_value(dtype: type) -> None:
+def test_values_of_blocks_weighted_by_their_sizes_add_up_to_the_value(
+    dtype: type,
+) -> None:
     problem = model(oracle.make_problem(3), prior=0.7, alpha=0.3, dtype=dtype)
     theta, n = problem.initial(np.random.default_rng(0)), problem.n_data
     for order in (np.arange(n), np.random.default_rng(1).permutation(n)):
         blocks = np.split(order, [1, n // 3, n // 2])
         parts = [len(rows) / n * problem.value_rows(theta, rows) for rows in blocks]
-        assert sum(parts) == pytest.approx(problem.value(theta), rel=tolerance(problem)["rtol"])
+        assert sum(parts) == pytest.approx(
+            problem.value(theta), rel=tolerance(problem)["rtol"]
+        )
 
 
 @pytest.mark.parametrize("rows", [[], [-1, 0], [0, 10**6]])
 def test_the_value_of_rows_that_do_not_exist_is_refused(rows: list[int]) -> None:
     problem = model(oracle.make_problem(3))
     with pytest.raises(BadInput, match="row"):
-        problem.value_rows(problem.initial(np.random.default_rng(0)), np.array(rows, np.int64))
+        problem.value_rows(
+            problem.initial(np.random.default_rng(0)), np.array(rows, np.int64)
+        )

@@ -12,17 +12,24 @@ from hypothesis import strategies as st
 from asyncqn.errors import BadInput
 from asyncqn.types import Problem
 from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
-from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization, als
+from asyncqn_recommender.problems.profiled_factorization import (
+    ProfiledFactorization,
+    als,
+)
 
 RANKS = [1, 3, 5, 8, 20, 33]
 REAL = [np.float64, np.float32]
 
 
 def model(p: oracle.Problem, rank: int = 5, **options: Any) -> ProfiledFactorization:
-    return ProfiledFactorization(**oracle.arguments(p), rank=rank, **{"seed": None, **options})
+    return ProfiledFactorization(
+        **oracle.arguments(p), rank=rank, **{"seed": None, **options}
+    )
 
 
-def gradient(problem: ProfiledFactorization, theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def gradient(
+    problem: ProfiledFactorization, theta: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
     out = np.full(problem.dim, np.nan, problem.dtype)
     problem.grad(theta, np.asarray(rows, np.int64), out)
     return out
@@ -35,7 +42,9 @@ def solve_error(problem: ProfiledFactorization) -> float:
 
 @pytest.mark.parametrize("dtype", REAL)
 @pytest.mark.parametrize("rank", RANKS)
-def test_solved_users_value_and_gradients_equal_the_numpy_oracle(rank: int, dtype: type) -> None:
+def test_solved_users_value_and_gradients_equal_the_numpy_oracle(
+    rank: int, dtype: type
+) -> None:
     p = oracle.make_problem(rank)
     problem = model(p, rank, prior=0.7, alpha=0.3, dtype=dtype)
     rng = np.random.default_rng(0)
@@ -43,13 +52,24 @@ def test_solved_users_value_and_gradients_equal_the_numpy_oracle(rank: int, dtyp
     F = theta.astype(np.float64).reshape(p.n_items, rank)
     G = oracle.best_users(p, F, 0.7, 0.3)
     error = solve_error(problem)
-    np.testing.assert_allclose(problem.user_factors(theta), G, atol=error * np.abs(G).max())
-    best = oracle.value(p, np.concatenate([theta.astype(np.float64), G.ravel()]), rank, 0.7, 0.3)
+    np.testing.assert_allclose(
+        problem.user_factors(theta), G, atol=error * np.abs(G).max()
+    )
+    best = oracle.value(
+        p, np.concatenate([theta.astype(np.float64), G.ravel()]), rank, 0.7, 0.3
+    )
     assert problem.value(theta) == pytest.approx(best, rel=error)
-    for rows in (np.arange(20), np.arange(4, 11), np.array([3]), rng.integers(0, 20, 50)):
+    for rows in (
+        np.arange(20),
+        np.arange(4, 11),
+        np.array([3]),
+        rng.integers(0, 20, 50),
+    ):
         exact = oracle.profiled_gradient(p, theta, rank, 0.7, 0.3, rows)
         found = gradient(problem, theta, rows)
-        np.testing.assert_allclose(found, exact, atol=error * max(1.0, np.abs(exact).max()))
+        np.testing.assert_allclose(
+            found, exact, atol=error * max(1.0, np.abs(exact).max())
+        )
 
 
 @given(seed=st.integers(0, 2**32 - 1))
@@ -72,16 +92,24 @@ def test_envelope_gradient_equals_finite_differences_of_the_value() -> None:
     theta = problem.initial(np.random.default_rng(0))
     # V's third derivatives are of size 1e3, so h = 1e-5 leaves 1e-7; V ~ 50 rounds to 1e-14, over h 1e-9.
     np.testing.assert_allclose(
-        gradient(problem, theta, np.arange(6)), oracle.slopes(problem.value, theta), atol=1e-6
+        gradient(problem, theta, np.arange(6)),
+        oracle.slopes(problem.value, theta),
+        atol=1e-6,
     )
 
 
-def test_a_ridge_by_column_is_that_of_the_formula_in_value_gradient_and_metric() -> None:
+def test_a_ridge_by_column_is_that_of_the_formula_in_value_gradient_and_metric() -> (
+    None
+):
     p, columns = oracle.make_problem(5), np.array([1.0, 1.0, 2.5, 4.0])
-    plain, problem = (model(p, 4, prior=0.7, alpha=0.3, columns=c) for c in (None, columns))
+    plain, problem = (
+        model(p, 4, prior=0.7, alpha=0.3, columns=c) for c in (None, columns)
+    )
     theta = problem.initial(np.random.default_rng(0))
     ridges = np.multiply.outer(oracle.row_ridges(p, 0.7, 0.3)[0], columns - 1.0).ravel()
-    assert problem.value(theta) - plain.value(theta) == pytest.approx(0.5 * ridges @ theta**2)
+    assert problem.value(theta) - plain.value(theta) == pytest.approx(
+        0.5 * ridges @ theta**2
+    )
     everyone = np.arange(p.n_users)
     more = gradient(problem, theta, everyone) - gradient(plain, theta, everyone)
     np.testing.assert_allclose(more, ridges * theta, atol=1e-9)
@@ -96,17 +124,23 @@ def test_a_ridge_by_column_is_that_of_the_formula_in_value_gradient_and_metric()
         np.testing.assert_allclose(dense @ image[row], v[row], atol=1e-9)
     diagonal = problem.curvature_diagonal(theta).reshape(-1, 4)
     np.testing.assert_allclose(
-        diagonal, np.outer(problem.item_ridges, columns) + np.outer(problem.item_counts, np.diag(C))
+        diagonal,
+        np.outer(problem.item_ridges, columns)
+        + np.outer(problem.item_counts, np.diag(C)),
     )
 
 
 def test_mean_of_the_single_user_gradients_is_the_full_gradient() -> None:
     problem = model(oracle.make_problem(2))
     theta = problem.initial(np.random.default_rng(0))
-    mean = np.mean([gradient(problem, theta, np.array([row])) for row in range(20)], axis=0)
+    mean = np.mean(
+        [gradient(problem, theta, np.array([row])) for row in range(20)], axis=0
+    )
     full = gradient(problem, theta, np.arange(20))
     # Twenty gradients, each up to 20 times as large as its share, are averaged.
-    np.testing.assert_allclose(mean, full, atol=20 * 2.3e-16 * 20 * np.abs(full).max() * 10)
+    np.testing.assert_allclose(
+        mean, full, atol=20 * 2.3e-16 * 20 * np.abs(full).max() * 10
+    )
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -117,7 +151,9 @@ def test_shuffling_the_users_only_renames_the_rows(seed: int) -> None:
     rows = np.array([0, 7, 7, 13])
     assert sorted(mixed.order) == list(range(20))
     np.testing.assert_array_equal(mixed.user_factors(theta), plain.user_factors(theta))
-    np.testing.assert_array_equal(gradient(mixed, theta, rows), gradient(plain, theta, mixed.order[rows]))
+    np.testing.assert_array_equal(
+        gradient(mixed, theta, rows), gradient(plain, theta, mixed.order[rows])
+    )
 
 
 def test_gradient_vanishes_where_the_joint_gradient_does() -> None:
@@ -126,16 +162,28 @@ def test_gradient_vanishes_where_the_joint_gradient_does() -> None:
     theta = als(both, both.initial(np.random.default_rng(0)), sweeps=3000).theta
     profiled = model(p, 2)
     full = np.arange(20)
-    start = np.abs(gradient(profiled, profiled.initial(np.random.default_rng(0)), full)).max()
+    start = np.abs(
+        gradient(profiled, profiled.initial(np.random.default_rng(0)), full)
+    ).max()
     # ALS converges linearly; 3000 sweeps leave no more than rounding, 1e-9 of where it started.
-    assert np.abs(gradient(profiled, theta[: profiled.dim].copy(), full)).max() < 1e-9 * start
+    assert (
+        np.abs(gradient(profiled, theta[: profiled.dim].copy(), full)).max()
+        < 1e-9 * start
+    )
     assert both.metrics(theta)["grad_norm"] < 1e-9 * start * np.sqrt(both.dim)
 
 
 def test_metrics_agree_with_the_joint_problem() -> None:
     p, q = oracle.make_problem(5), oracle.make_problem(6, n=50)
-    options: dict[str, Any] = {"alpha": 0.2, "test": (q.users, q.items, q.values), "seed": 1}
-    profiled, both = model(p, **options), MatrixFactorization(**oracle.arguments(p), rank=5, **options)
+    options: dict[str, Any] = {
+        "alpha": 0.2,
+        "test": (q.users, q.items, q.values),
+        "seed": 1,
+    }
+    profiled, both = (
+        model(p, **options),
+        MatrixFactorization(**oracle.arguments(p), rank=5, **options),
+    )
     theta = profiled.initial(np.random.default_rng(0))
     found, expected = profiled.metrics(theta), both.metrics(profiled.joint(theta))
     # At the minimum over G the joint gradient has no user part, so even its norm is the same.
@@ -152,7 +200,10 @@ def test_inverse_metric_equals_the_dense_formula(rank: int, dtype: type) -> None
     G = oracle.best_users(p, theta.astype(np.float64).reshape(-1, rank), 0.5, 0.1)
     share = np.bincount(p.users, minlength=20) / 300
     C = (G * share[:, None]).T @ G
-    v, out = rng.standard_normal(problem.dim).astype(dtype), np.empty(problem.dim, dtype)
+    v, out = (
+        rng.standard_normal(problem.dim).astype(dtype),
+        np.empty(problem.dim, dtype),
+    )
     problem.inverse_metric(theta, 0.3, batch=4).apply(v, out)
     counts, lam = np.bincount(p.items, minlength=13), oracle.row_ridges(p, 0.5, 0.1)[0]
     delta = 0.3 * 20 / 4 * np.trace(C)
@@ -165,13 +216,17 @@ def test_inverse_metric_equals_the_dense_formula(rank: int, dtype: type) -> None
     assert np.all(problem.inverse_metric(theta, 1.0).base == problem.item_ridges)
     diagonal = lam[:, None] + counts[:, None] * np.diag(C)
     np.testing.assert_allclose(
-        problem.curvature_diagonal(theta).reshape(-1, rank), diagonal, rtol=solve_error(problem)
+        problem.curvature_diagonal(theta).reshape(-1, rank),
+        diagonal,
+        rtol=solve_error(problem),
     )
 
 
 @pytest.mark.parametrize("dtype", REAL)
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_als_never_raises_the_value_and_threads_change_no_bit(threads: int, dtype: type) -> None:
+def test_als_never_raises_the_value_and_threads_change_no_bit(
+    threads: int, dtype: type
+) -> None:
     p = oracle.make_problem(8, n=2000, n_users=60, n_items=40)
     both = MatrixFactorization(**oracle.arguments(p), rank=5, alpha=0.1, dtype=dtype)
     theta = both.initial(np.random.default_rng(0))
@@ -186,18 +241,25 @@ def test_als_never_raises_the_value_and_threads_change_no_bit(threads: int, dtyp
 
 def test_als_users_equal_the_profiled_users() -> None:
     p = oracle.make_problem(9)
-    both, profiled = MatrixFactorization(**oracle.arguments(p), rank=5, seed=None), model(p)
+    both, profiled = (
+        MatrixFactorization(**oracle.arguments(p), rank=5, seed=None),
+        model(p),
+    )
     theta = als(both, both.initial(np.random.default_rng(0)), sweeps=2).theta
     F = theta[: profiled.dim].copy()
     before = profiled.user_factors(F)
     by_hand = oracle.best_users(p, F.reshape(-1, 5), 1.0, 0.0)
-    np.testing.assert_allclose(before, by_hand, atol=solve_error(profiled) * np.abs(by_hand).max())
+    np.testing.assert_allclose(
+        before, by_hand, atol=solve_error(profiled) * np.abs(by_hand).max()
+    )
 
 
 def test_it_is_a_problem_made_from_ratings_and_keeps_its_dtype() -> None:
     p = oracle.make_problem(10)
     ratings = SimpleNamespace(**oracle.arguments(p))
-    problem = ProfiledFactorization.from_ratings(ratings, rank=4, dtype=np.float32, source="mine")
+    problem = ProfiledFactorization.from_ratings(
+        ratings, rank=4, dtype=np.float32, source="mine"
+    )
     assert isinstance(problem, Problem)
     assert (problem.dim, problem.n_data) == (4 * 13, 20)
     theta = problem.initial(np.random.default_rng(0))
@@ -245,17 +307,23 @@ def test_bad_input_is_refused_with_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("dtype", REAL)
-def test_values_of_blocks_weighted_by_their_sizes_add_up_to_the_value(dtype: type) -> None:
+def test_values_of_blocks_weighted_by_their_sizes_add_up_to_the_value(
+    dtype: type,
+) -> None:
     problem = model(oracle.make_problem(3), prior=0.7, alpha=0.3, dtype=dtype)
     theta, n = problem.initial(np.random.default_rng(0)), problem.n_data
     for order in (np.arange(n), np.random.default_rng(1).permutation(n)):
         blocks = np.split(order, [1, n // 3, n // 2])
         parts = [len(rows) / n * problem.value_rows(theta, rows) for rows in blocks]
-        assert sum(parts) == pytest.approx(problem.value(theta), rel=solve_error(problem))
+        assert sum(parts) == pytest.approx(
+            problem.value(theta), rel=solve_error(problem)
+        )
 
 
 @pytest.mark.parametrize("rows", [[], [-1, 0], [0, 10**6]])
 def test_the_value_of_rows_that_do_not_exist_is_refused(rows: list[int]) -> None:
     problem = model(oracle.make_problem(3))
     with pytest.raises(BadInput, match="row"):
-        problem.value_rows(problem.initial(np.random.default_rng(0)), np.array(rows, np.int64))
+        problem.value_rows(
+            problem.initial(np.random.default_rng(0)), np.array(rows, np.int64)
+        )

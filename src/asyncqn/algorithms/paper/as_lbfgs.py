@@ -158,7 +158,10 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
     """
 
     h: Annotated[float, parameter("Step size h'", unit="1 / (curvature H^2)", gt=0.0)]
-    gamma: Annotated[float, parameter("Friction gamma': 1 - the momentum coefficient", ge=0.0, lt=2.0)]
+    gamma: Annotated[
+        float,
+        parameter("Friction gamma': 1 - the momentum coefficient", ge=0.0, lt=2.0),
+    ]
     beta: Beta
     memory: MemorySize
     batch: BatchSize
@@ -209,17 +212,31 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
     @classmethod
     def example(cls, problem: Problem) -> ASLBFGS:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
-        return cls(h=1e-4, gamma=0.05, beta=100.0, memory=3, batch=10, overlap=4, initial_scale=0.01)
+        return cls(
+            h=1e-4,
+            gamma=0.05,
+            beta=100.0,
+            memory=3,
+            batch=10,
+            overlap=4,
+            initial_scale=0.01,
+        )
 
     def noise(self, k: int = 0) -> float:
         """Return the standard deviation of the noise in d_u at a worker's k-th step."""
         # The square root of a constant beta is computed once, not in every step.
-        return self._constant_noise or math.sqrt(2.0 * self.h * self.gamma / beta_at(self.beta, k))
+        return self._constant_noise or math.sqrt(
+            2.0 * self.h * self.gamma / beta_at(self.beta, k)
+        )
 
     @cached_property
     def _constant_noise(self) -> float:
         """The noise where beta is a number; 0 where it changes, or is infinite."""
-        return math.sqrt(2.0 * self.h * self.gamma / self.beta) if isinstance(self.beta, float) else 0.0
+        return (
+            math.sqrt(2.0 * self.h * self.gamma / self.beta)
+            if isinstance(self.beta, float)
+            else 0.0
+        )
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy(), np.zeros_like(theta0))
@@ -238,7 +255,9 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
             steps=np.zeros(1, np.int64),
         )
 
-    def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
+    def step(
+        self, view: Iterate, local: Worker, problem: Problem, task: Task
+    ) -> Update:
         """Compute the update: lines 4 to 6 of Algorithm 2."""
         theta, u, stream = view.theta, view.u, task.stream
         now = stream.k & 1
@@ -249,27 +268,44 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         problem.grad(theta, Omega[: self.overlap], g_O)
         problem.grad(theta, Omega[self.overlap :], g_S)
         # Line 6: d_u by (6) and d_theta by (7), written into the worker's message.
-        numbers = (self.rho, self.h, self.gamma, self.noise(stream.k))  # a plain `kernels.memory.Langevin`
-        H, out, work = local.memory.matrix, tuple(local.update), np.empty(8 * self.memory)
+        numbers = (
+            self.rho,
+            self.h,
+            self.gamma,
+            self.noise(stream.k),
+        )  # a plain `kernels.memory.Langevin`
+        H, out, work = (
+            local.memory.matrix,
+            tuple(local.update),
+            np.empty(8 * self.memory),
+        )
         langevin_update(H, numbers, u, g_O, g_S, share, tuple(stream), out, work)
         if self.integrator == "modified":
             # The modified Euler step overwrites d_theta of (7) with H (u + d_u).
             self._times_H(local, u + local.update.d_u, local.update.d_theta)
         return local.update
 
-    def learn(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Worker:
+    def learn(
+        self, view: Iterate, local: Worker, problem: Problem, task: Task
+    ) -> Worker:
         """Update the memory: lines 8 to 13 of Algorithm 2, while the update travels."""
         before = 1 - (task.stream.k & 1)
         if local.steps[0] >= 1 and self.memory > 0:  # line 9
             g_prime = local.g_S  # free again once the update is sent
-            problem.grad(view.theta, local.Omega[before][: self.overlap], g_prime)  # line 10
+            problem.grad(
+                view.theta, local.Omega[before][: self.overlap], g_prime
+            )  # line 10
             # Lines 11 and 12: s, y and the cautious rule.
-            self.consider(local.memory, view.theta, local.theta_old, g_prime, local.g_O[before])
+            self.consider(
+                local.memory, view.theta, local.theta_old, g_prime, local.g_O[before]
+            )
         local.theta_old[...] = view.theta  # line 8; O and g_O stay where they are
         local.steps[0] += 1  # line 13
         return local
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+    def apply(
+        self, iterate: Iterate, updates: Sequence[Update], commit: Commit
+    ) -> Iterate:
         """Add the update by equation (5); both additions are one commit."""
         for update in updates:
             add_two(iterate.theta, update.d_theta, iterate.u, update.d_u)
@@ -288,7 +324,9 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
             f"workers: the run is likely to diverge; use gamma below {limit:.2g} or fewer workers."
         ]
 
-    def advice(self, problem: Problem, theta0: Array, workers: int, locals_: Sequence[Worker]) -> str:
+    def advice(
+        self, problem: Problem, theta0: Array, workers: int, locals_: Sequence[Worker]
+    ) -> str:
         limit = delay_limit(max(workers - 1, 0))
         if self.gamma >= limit:
             return (
@@ -298,9 +336,15 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         # The largest stable |H U'' H|; first with H = H0, then with the pairs.
         stable = self.gamma / (self.h * self._delay(workers))
         scales = [float(w.memory.scale[0]) for w in locals_] or [1.0]
-        bare = (float(np.median(scales)) + self.rho) ** 2 * largest_curvature(problem, theta0)
+        bare = (float(np.median(scales)) + self.rho) ** 2 * largest_curvature(
+            problem, theta0
+        )
         if bare >= stable:
-            other = workers == 1 and self.integrator == "explicit" and self.h * bare < 4.0 - 2.0 * self.gamma
+            other = (
+                workers == 1
+                and self.integrator == "explicit"
+                and self.h * bare < 4.0 - 2.0 * self.gamma
+            )
             return (
                 f"the step h = {self.h:g} is too large for a staleness of about {workers - 1} even "
                 f"without pairs: h |H U'' H| = {self.h * bare:.2g} must stay below {self.h * stable:.2g} "
@@ -308,7 +352,9 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
                 f"a smaller initial_scale{', or integrator=' + repr('modified') if other else ''}."
             )
         # Eight workers at most: each estimate costs a dozen gradients.
-        wild = max((self._wildness(problem, theta0, w) for w in locals_[:8]), default=bare)
+        wild = max(
+            (self._wildness(problem, theta0, w) for w in locals_[:8]), default=bare
+        )
         return (
             f"the curvature pairs are wild: |H U'' H| reaches {wild:.1e} where {stable:.1e} would be stable; "
             f"use a larger overlap than {self.overlap}, {self._larger_epsilon(locals_)}cosine_floor=0.3, or "
@@ -334,7 +380,9 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
 
     def _wildness(self, problem: Problem, theta: Array, local: Worker) -> float:
         """Return |H U'' H| with the worker's own H."""
-        return largest_curvature(problem, theta, lambda v, out: self._times_H(local, v, out))
+        return largest_curvature(
+            problem, theta, lambda v, out: self._times_H(local, v, out)
+        )
 
     def _times_H(self, local: Worker, v: Array, out: Array) -> None:
         """Write (H + rho I) v into `out`, by the worker's own H."""

@@ -131,18 +131,26 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
         ),
     ] = math.inf
     quorum: Annotated[
-        float, parameter("Share of the workers that a round needs after the timeout", gt=0.0, le=1.0)
+        float,
+        parameter(
+            "Share of the workers that a round needs after the timeout", gt=0.0, le=1.0
+        ),
     ] = 0.5
     epsilon: Epsilon = 1e-4
     initial_scale: Annotated[
         Literal["pair"] | Scale,
-        parameter("H0, of the newest pair or c I: the memory is the master's, which has no data"),
+        parameter(
+            "H0, of the newest pair or c I: the memory is the master's, which has no data"
+        ),
     ] = "pair"
     cosine_floor: CosineFloor = 0.0
     rho: Rho = 0.0
     sampling: Sampling = "replacement"
     reuse_overlap: Annotated[
-        bool, parameter("Whether the gradient on the rows kept from the round before enters g, too")
+        bool,
+        parameter(
+            "Whether the gradient on the rows kept from the round before enters g, too"
+        ),
     ] = False
 
     sent = ("theta",)
@@ -204,7 +212,9 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
             read=np.array([-2]),
         )
 
-    def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
+    def step(
+        self, view: Iterate, local: Worker, problem: Problem, task: Task
+    ) -> Update:
         now = task.stream.k & 1
         theta, g_O = view.theta, local.g_O[now]
         Omega = task.stream.rows(problem.n_data, local.Omega[now], self.sampling)
@@ -221,10 +231,14 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
         if paired and self.reuse_overlap:
             # y holds the difference by now; adding back what was subtracted gives the gradient at theta_k.
             kept = self.overlap / (self.batch + self.overlap)
-            local.g[...] = (1.0 - kept) * local.g + kept * (local.y + local.g_O[1 - now])
+            local.g[...] = (1.0 - kept) * local.g + kept * (
+                local.y + local.g_O[1 - now]
+            )
         return Update(local.g, local.y, task.worker, paired)
 
-    def learn(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Worker:
+    def learn(
+        self, view: Iterate, local: Worker, problem: Problem, task: Task
+    ) -> Worker:
         local.read[0] = task.read
         return local
 
@@ -232,15 +246,20 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
         local.read[0] = -2
         return local
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+    def apply(
+        self, iterate: Iterate, updates: Sequence[Update], commit: Commit
+    ) -> Iterate:
         theta, theta_old, memory, work, senders = iterate
         g, y, Hg = work
         g[...] = 0.0
         y[...] = 0.0
         # Only workers that contributed to both rounds have a gradient difference over this step.
-        both = [update for update in updates if update.paired and update.worker in senders]
+        both = [
+            update for update in updates if update.paired and update.worker in senders
+        ]
         rows = [
-            self.batch + (self.overlap if update.paired and self.reuse_overlap else 0) for update in updates
+            self.batch + (self.overlap if update.paired and self.reuse_overlap else 0)
+            for update in updates
         ]
         for update, count in zip(updates, rows, strict=True):
             # Weighted by rows; with equal samples the factor is 1, and the bits are those of a plain mean.
@@ -250,7 +269,9 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
             for update in both:
                 y += update.y
             y /= len(both)
-            Hg[...] = 0.0  # stands for the subtracted gradient: y is a difference already
+            Hg[...] = (
+                0.0  # stands for the subtracted gradient: y is a difference already
+            )
             self.consider(memory, theta, theta_old, y, Hg)
         memory.product(g, Hg)
         if not sum_of_squares(Hg) < np.inf:

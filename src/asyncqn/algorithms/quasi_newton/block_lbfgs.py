@@ -16,7 +16,10 @@ from typing import Annotated, Literal
 
 from asyncqn.algorithms.parameters import BackupAfter, Blocks, PairedMemorySize, Pieces
 from asyncqn.algorithms.quasi_newton.composition import QuasiNewton
-from asyncqn.algorithms.quasi_newton.initial_inverse import LearnedDiagonal, ScalarInverse
+from asyncqn.algorithms.quasi_newton.initial_inverse import (
+    LearnedDiagonal,
+    ScalarInverse,
+)
 from asyncqn.algorithms.quasi_newton.samples import ALL_ROWS, Samples
 from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
 from asyncqn.parameters import parameter
@@ -25,9 +28,14 @@ from asyncqn.types import Problem
 # The kinds of H0 that need nothing of the problem beyond gradients; `GrowingLBFGS` offers the same two.
 H0 = Annotated[
     Literal["pairs", "scatter"],
-    parameter("What H0 is made of: stored pairs, or the scatter of the pieces' gradients"),
+    parameter(
+        "What H0 is made of: stored pairs, or the scatter of the pieces' gradients"
+    ),
 ]
-INITIAL_INVERSES: dict[str, type[ScalarInverse]] = {"pairs": LearnedDiagonal, "scatter": ScatterInverse}
+INITIAL_INVERSES: dict[str, type[ScalarInverse]] = {
+    "pairs": LearnedDiagonal,
+    "scatter": ScatterInverse,
+}
 """What H0 is made of, by the name of the parameter `initial_scale`."""
 
 

@@ -236,7 +236,9 @@ def enter(table: Table, update: Update) -> tuple[float, float]:
     """Put an update in the place of its part's entry; return how many parts have moved and been seen."""
     entries, values, read, sums, tally, _ = table
     g, z, value, part, _, version = update
-    moved, seen = replace_entry(entries, values, read, sums, tally, part, g, z, value, version)
+    moved, seen = replace_entry(
+        entries, values, read, sums, tally, part, g, z, value, version
+    )
     return moved, seen
 
 
@@ -244,7 +246,9 @@ def window_is_full(iterate: Iterate, moved: float, seen: float, first: int) -> b
     """Return whether enough parts have moved for a pair; first: how many are active at the start."""
     # H is P F^-1 until the first pair and may be far too long, so that pair must not wait for a full window.
     if iterate.memory.stored > 0:
-        enough = max(WINDOW_SHARE * seen, MIN_WINDOW_SHARE * min(first, iterate.theta.size))
+        enough = max(
+            WINDOW_SHARE * seen, MIN_WINDOW_SHARE * min(first, iterate.theta.size)
+        )
     else:
         enough = WINDOW_SHARE * first
     # A standard error needs two.
@@ -258,7 +262,9 @@ def may_step(seen: float, first: int) -> bool:
 
 def initial_of(iterate: Iterate, progress: Progress) -> ScatterInverse:
     """Return H0 as the table uses it."""
-    return ScatterInverse(iterate.initial, BELIEF, cautious=True, trusted=progress.scattered)
+    return ScatterInverse(
+        iterate.initial, BELIEF, cautious=True, trusted=progress.scattered
+    )
 
 
 def harmful(iterate: Iterate, tally: Tally) -> bool:
@@ -278,7 +284,9 @@ def close(iterate: Iterate, table: Table, progress: Progress) -> tuple[Progress,
     kind, tally = iterate.theta.dtype, table.counts
     # A common factor of s and y changes nothing in H; means keep both within the range of float32.
     s, y = ((total / tally.moved).astype(kind) for total in (table.S, table.Y))
-    inverse = InverseHessian(iterate.memory, initial_of(iterate, progress), PairRule(0.0, COSINE))
+    inverse = InverseHessian(
+        iterate.memory, initial_of(iterate, progress), PairRule(0.0, COSINE)
+    )
     admitted = inverse.learn(s, y[None])
     # Also after a refusal: a sum that is not admitted would spoil the next window as well.
     table.next_window()
@@ -290,7 +298,11 @@ def close(iterate: Iterate, table: Table, progress: Progress) -> tuple[Progress,
 
 
 def aim(
-    iterate: Iterate, table: Table, progress: Progress, version: int, bound: float = math.inf
+    iterate: Iterate,
+    table: Table,
+    progress: Progress,
+    version: int,
+    bound: float = math.inf,
 ) -> Progress:
     """Set theta = mean z - H mean g, the step no longer than `bound`; turn back where that is too far."""
     memory, d = iterate.memory, iterate.theta.size
@@ -310,7 +322,9 @@ def aim(
     if not (0.0 < length < math.inf and norm < math.inf):
         return progress._replace(norm=norm)
     # As the safeguard bounds its steps; no bound before a window has closed without harm.
-    most = math.inf if progress.stride == 0.0 else STEP_GROWTH * max(progress.stride, far)
+    most = (
+        math.inf if progress.stride == 0.0 else STEP_GROWTH * max(progress.stride, far)
+    )
     most = min(most, bound)
     if not known:
         # The decrease on the quadratic whose Hessian is H^-1.
@@ -335,7 +349,9 @@ def aim(
     return progress._replace(norm=norm, longest=longest)
 
 
-def turn_back(iterate: Iterate, table: Table, progress: Progress, version: int) -> Progress:
+def turn_back(
+    iterate: Iterate, table: Table, progress: Progress, version: int
+) -> Progress:
     """Empty the table and begin again at the last harmless mean, with half the step."""
     table.clear()
     # The pairs go, because they made the step; F stays, unless `endless_table` drops it.
@@ -351,7 +367,9 @@ def turn_back(iterate: Iterate, table: Table, progress: Progress, version: int) 
     )
 
 
-def above_start(iterate: Iterate, progress: Progress, finite: bool, value: float, commit: Commit) -> bool:
+def above_start(
+    iterate: Iterate, progress: Progress, finite: bool, value: float, commit: Commit
+) -> bool:
     """Return whether U is higher at theta, to which the table's steps have led, than at the start.
 
     U at the start is evaluated only where an estimate, or the lack of one, leaves a doubt: it costs a pass.

@@ -82,7 +82,9 @@ class Plan(Protocol):
     def step(self, method: Any, view: Iterate, problem: Any, task: Task) -> Any:
         """Return a worker's update."""
 
-    def apply(self, method: Any, iterate: Iterate, updates: Sequence[Any], commit: Commit) -> Iterate:
+    def apply(
+        self, method: Any, iterate: Iterate, updates: Sequence[Any], commit: Commit
+    ) -> Iterate:
         """Return the iterate after a commit."""
 
     def standing(self, iterate: Iterate) -> Standing | None:
@@ -170,13 +172,17 @@ class QuasiNewton(Checked, ABC):
 
     # A worker has no state, so that accepted and rejected updates mean nothing to it.
 
-    def learn(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Worker:
+    def learn(
+        self, view: Iterate, local: Worker, problem: Problem, task: Task
+    ) -> Worker:
         return local
 
     def forget(self, local: Worker) -> Worker:
         return local
 
-    def apply(self, iterate: Iterate, updates: Sequence[Any], commit: Commit) -> Iterate:
+    def apply(
+        self, iterate: Iterate, updates: Sequence[Any], commit: Commit
+    ) -> Iterate:
         return self.plan.apply(self, iterate, updates, commit)
 
     def standing(self, iterate: Iterate) -> Standing | None:

@@ -63,7 +63,11 @@ from asyncqn.algorithms.quasi_newton.centred_table import (
     window_is_full,
 )
 from asyncqn.algorithms.quasi_newton.composition import Iterate, Plan
-from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, InverseHessian, share_of
+from asyncqn.algorithms.quasi_newton.initial_inverse import (
+    COSINE,
+    InverseHessian,
+    share_of,
+)
 from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
 from asyncqn.algorithms.quasi_newton.stochastic_phase import Phase, stochastic_step
 from asyncqn.algorithms.safeguard import (
@@ -166,7 +170,9 @@ class EndlessTable(Plan):
     def stages(self) -> Stages:
         # A point is judged when all parts have been evaluated at it: exact steps must not wait for growth.
         first = self.parts if self.parts < MIN_TABLE_PARTS else self.first
-        growth = growth_of(self.parts, first, STOCHASTIC_ROUNDS if self.stochastic else ROUNDS)
+        growth = growth_of(
+            self.parts, first, STOCHASTIC_ROUNDS if self.stochastic else ROUNDS
+        )
         return (batches(self.parts, None, Order.BY_AGE, growth),)
 
     def check(self, problem: Problem) -> None:
@@ -191,7 +197,9 @@ class EndlessTable(Plan):
         # An update owns its z, because the arrays of an iterate are written in place.
         return Update(g, view.theta.copy(), value, part, finite, task.read)
 
-    def apply(self, method: Any, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+    def apply(
+        self, method: Any, iterate: Iterate, updates: Sequence[Update], commit: Commit
+    ) -> Iterate:
         # One update per commit in this stage; a hold may begin or end with any of them.
         for update in updates:
             if iterate.course.hold.since >= 0:
@@ -208,9 +216,13 @@ class EndlessTable(Plan):
         version = commit.version
         # Void and overtaken updates count too: `updates` is a measure of time.
         table.tally[UPDATES] += 1.0
-        if update.read >= max(progress.turned, int(table.read[update.part])):  # else void or overtaken
+        if update.read >= max(
+            progress.turned, int(table.read[update.part])
+        ):  # else void or overtaken
             if phase.active:
-                progress, phase = self._stochastic_step(iterate, progress, phase, update, version)
+                progress, phase = self._stochastic_step(
+                    iterate, progress, phase, update, version
+                )
             else:
                 progress = self._step(iterate, progress, update, version)
         if hold.judged:
@@ -220,16 +232,27 @@ class EndlessTable(Plan):
             hold = hold._replace(turns=hold.turns + 1)
             if hold.turns > (TURNS if iterate.trial.kept == 0 else 0):
                 # Theta is the harmless point now.  It is held, and exact steps start from it once judged.
-                hold = hold._replace(since=version, arrived=0, exact=True, trial=False, turns=0)
+                hold = hold._replace(
+                    since=version, arrived=0, exact=True, trial=False, turns=0
+                )
         # While parts are still missing |mean g| is that of a sample, which may be small far from the minimum.
         elif table.tally[SEEN] == self.parts:
             hold = self._hold_if_due(table, progress, hold, version)
-        if progress is course.progress and hold is course.hold and phase is course.phase:
+        if (
+            progress is course.progress
+            and hold is course.hold
+            and phase is course.phase
+        ):
             return iterate  # the update was entered into the table, in place, and that is all
         return iterate._replace(course=Course(table, progress, hold, phase))
 
     def _stochastic_step(
-        self, iterate: Iterate, progress: Progress, phase: Phase, update: Update, version: int
+        self,
+        iterate: Iterate,
+        progress: Progress,
+        phase: Phase,
+        update: Update,
+        version: int,
     ) -> tuple[Progress, Phase]:
         """Enter an update and take a stochastic step, in place; return how it goes."""
         table: Table = iterate.course.table
@@ -237,9 +260,13 @@ class EndlessTable(Plan):
             return turn_back(iterate, table, progress, version), phase
         iterate.initial.note_deviation(update.g)
         enter(table, update)
-        return stochastic_step(iterate, table, progress, phase, update, version, self.first)
+        return stochastic_step(
+            iterate, table, progress, phase, update, version, self.first
+        )
 
-    def _step(self, iterate: Iterate, progress: Progress, update: Update, version: int) -> Progress:
+    def _step(
+        self, iterate: Iterate, progress: Progress, update: Update, version: int
+    ) -> Progress:
         """Enter an update and set theta, in place; return how it goes."""
         table: Table = iterate.course.table
         if not update.finite:
@@ -260,7 +287,13 @@ class EndlessTable(Plan):
         if version % self.every or not may_step(seen, self.first):
             return progress
         trusted = progress.bent and progress.last_stride > 0.0
-        return aim(iterate, table, progress, version, STRETCH * progress.last_stride if trusted else math.inf)
+        return aim(
+            iterate,
+            table,
+            progress,
+            version,
+            STRETCH * progress.last_stride if trusted else math.inf,
+        )
 
     def _close(self, iterate: Iterate, progress: Progress) -> Progress:
         """Close a window that did no harm."""
@@ -284,9 +317,13 @@ class EndlessTable(Plan):
             turns=max(0, progress.turns - 1) if forgiven else progress.turns,
         )
 
-    def _hold_if_due(self, table: Table, progress: Progress, hold: Hold, version: int) -> Hold:
+    def _hold_if_due(
+        self, table: Table, progress: Progress, hold: Hold, version: int
+    ) -> Hold:
         """Hold theta where the slope has become small, or where the table has continued for long."""
-        slope = FIRST_SLOPE * progress.first_norm if math.isnan(hold.slope) else hold.slope
+        slope = (
+            FIRST_SLOPE * progress.first_norm if math.isnan(hold.slope) else hold.slope
+        )
         long = bool(table.tally[UPDATES] >= FIRST_CHECK * 2**hold.checks * self.parts)
         if progress.norm > slope and not long:
             return hold
@@ -322,17 +359,28 @@ class EndlessTable(Plan):
         # The next point to be held is theta of this version; where the table continues, -1 replaces it.
         hold = hold._replace(judged=True, since=commit.version, arrived=0)
         # A point that was judged is a better start for the table than for stochastic steps.
-        iterate = iterate._replace(course=Course(table, progress, hold, phase._replace(active=False)))
-        return (self._judge_trial if hold.trial else self._judge_arrival)(iterate, at, value, commit)
+        iterate = iterate._replace(
+            course=Course(table, progress, hold, phase._replace(active=False))
+        )
+        return (self._judge_trial if hold.trial else self._judge_arrival)(
+            iterate, at, value, commit
+        )
 
-    def _judge_trial(self, iterate: Iterate, at: Array | None, value: float, commit: Commit) -> Iterate:
+    def _judge_trial(
+        self, iterate: Iterate, at: Array | None, value: float, commit: Commit
+    ) -> Iterate:
         """Judge a trial of the safeguard; at the end of an exact phase the table continues."""
         table, progress, hold, phase = iterate.course
         before = iterate.trial.kept
         trial = advance(iterate, _exact_inverse(iterate), at, value, commit.value)
         accepted = trial.kept > before
         # unseen == 0: U of the base must be known, because that of the next held point is compared with it.
-        if accepted and trial.kept >= hold.until and trial.unseen == 0 and self.parts >= MIN_TABLE_PARTS:
+        if (
+            accepted
+            and trial.kept >= hold.until
+            and trial.unseen == 0
+            and self.parts >= MIN_TABLE_PARTS
+        ):
             # S and Y hold the changes between trials, of which `advance` has made its own pairs.
             table.next_window()
             table.tally[UNPAIRED] = table.tally[UPDATES] = 0.0
@@ -346,10 +394,16 @@ class EndlessTable(Plan):
                 turned=progress.turned,
                 lead=progress.lead,
             )
-            hold = hold._replace(since=-1, exact=False, slope=NEXT_SLOPE * _norm(iterate.at_base[0]))
-        return iterate._replace(trial=trial, course=Course(table, progress, hold, phase))
+            hold = hold._replace(
+                since=-1, exact=False, slope=NEXT_SLOPE * _norm(iterate.at_base[0])
+            )
+        return iterate._replace(
+            trial=trial, course=Course(table, progress, hold, phase)
+        )
 
-    def _judge_arrival(self, iterate: Iterate, at: Array | None, value: float, commit: Commit) -> Iterate:
+    def _judge_arrival(
+        self, iterate: Iterate, at: Array | None, value: float, commit: Commit
+    ) -> Iterate:
         """Judge the point to which the table's steps have led."""
         table, progress, hold, phase = iterate.course
         trial, inverse = iterate.trial, _exact_inverse(iterate)
@@ -361,17 +415,23 @@ class EndlessTable(Plan):
             trial = trial._replace(first_norm=progress.first_norm)
             iterate = iterate._replace(trial=trial)
             if not finite and iterate.theta.tobytes() == iterate.start.tobytes():
-                iterate.theta[...] = math.nan  # U is not finite at the start: the master ends the run
+                iterate.theta[...] = (
+                    math.nan
+                )  # U is not finite at the start: the master ends the run
                 return iterate
             # The start is held next, as an arrival.  It is not above itself, so exact steps follow from it.
             if not finite or above_start(iterate, progress, finite, value, commit):
                 iterate.theta[...] = table.harmless[...] = iterate.start
                 inverse.forget()
-                return iterate._replace(course=Course(table, progress, hold._replace(exact=True), phase))
+                return iterate._replace(
+                    course=Course(table, progress, hold._replace(exact=True), phase)
+                )
             gained = True
         else:
             # Close to a minimum U is equal within rounding, and only a smaller gradient shows a gain.
-            rounding = ROUNDING * float(np.finfo(iterate.theta.dtype).eps) * abs(trial.value)
+            rounding = (
+                ROUNDING * float(np.finfo(iterate.theta.dtype).eps) * abs(trial.value)
+            )
             lower = finite and value < trial.value - rounding
             flatter = at is not None and _norm(at[0]) < LESS * _norm(iterate.at_base[0])
             gained = lower or (finite and value <= trial.value + rounding and flatter)
@@ -388,7 +448,9 @@ class EndlessTable(Plan):
             until=trial.kept + FIRST_PHASE * 2**hold.phases,
             phases=hold.phases + 1,
         )
-        return iterate._replace(trial=trial, course=Course(table, progress, hold, phase))
+        return iterate._replace(
+            trial=trial, course=Course(table, progress, hold, phase)
+        )
 
     def _go_on(self, iterate: Iterate, version: int) -> Iterate:
         """Continue with the table from the point that was held, at which all entries are."""
@@ -398,7 +460,11 @@ class EndlessTable(Plan):
             progress = self._close(iterate, progress)
         table.harmless[...] = iterate.base
         # mean z is the base, so this is an ordinary quasi-Newton step with the exact gradient.
-        bound = STRETCH * progress.last_stride if progress.bent and progress.last_stride > 0.0 else math.inf
+        bound = (
+            STRETCH * progress.last_stride
+            if progress.bent and progress.last_stride > 0.0
+            else math.inf
+        )
         progress = aim(iterate, table, progress, version, bound)
         table.tally[UPDATES] = 0.0
         hold = hold._replace(since=-1, slope=NEXT_SLOPE * _norm(iterate.at_base[0]))
@@ -413,7 +479,9 @@ class EndlessTable(Plan):
         return iterate.base, iterate.course.table.harmless, iterate.start
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
-        return rows_of_parts(n_data, self.parts, place_of(part.astype(np.int64), self.parts))
+        return rows_of_parts(
+            n_data, self.parts, place_of(part.astype(np.int64), self.parts)
+        )
 
 
 def _norm(g: Array) -> float:
@@ -425,14 +493,18 @@ def _with_lead(iterate: Iterate, progress: Progress, lead: float) -> Progress:
     changed = progress._replace(lead=lead)
     # c F^-1 and c I have c of different units, so c is taken whole from the newest pair, without caution.
     if changed.scattered != progress.scattered:
-        ScatterInverse(iterate.initial, trusted=changed.scattered).follow(iterate.memory)
+        ScatterInverse(iterate.initial, trusted=changed.scattered).follow(
+            iterate.memory
+        )
     return changed
 
 
 def _exact_inverse(iterate: Iterate) -> InverseHessian:
     """Return H for exact steps; where they keep failing, it may be the scatter's fault."""
     # Without the caution and the early belief of the table's steps: the safeguard judges each step by itself.
-    initial = ScatterInverse(iterate.initial, at_fault=True, trusted=iterate.course.progress.scattered)
+    initial = ScatterInverse(
+        iterate.initial, at_fault=True, trusted=iterate.course.progress.scattered
+    )
     return InverseHessian(iterate.memory, initial, PairRule(0.0, COSINE))
 
 

@@ -66,11 +66,14 @@ class GrowingLBFGS(QuasiNewton):
 
     blocks: Blocks
     # 4^15 is a thousand million: no data set leaves the first of 15 samples more than a few rows.
-    levels: Annotated[int, parameter("J: how often the sample grows fourfold", ge=1, le=15)]
+    levels: Annotated[
+        int, parameter("J: how often the sample grows fourfold", ge=1, le=15)
+    ]
     # At least two: the first version on a larger sample only evaluates the accepted point again.
-    versions: Annotated[int, parameter("How many versions the largest sample serves", ge=2, le=2**31 - 1)] = (
-        10
-    )
+    versions: Annotated[
+        int,
+        parameter("How many versions the largest sample serves", ge=2, le=2**31 - 1),
+    ] = 10
     memory: PairedMemorySize = 50
     pieces: Pieces = 1
     backup_after: BackupAfter | None = None
@@ -82,16 +85,21 @@ class GrowingLBFGS(QuasiNewton):
     def example(cls, problem: Problem) -> GrowingLBFGS:
         """Small parameters that run on any problem, for tests."""
         # The only sample, one row of four, must have a row for every block.
-        return cls(blocks=min(4, max(1, problem.n_data // GROWTH)), levels=1, versions=8)
+        return cls(
+            blocks=min(4, max(1, problem.n_data // GROWTH)), levels=1, versions=8
+        )
 
     @cached_property
     def plan(self) -> Samples:
         # From the smallest sample, one row of every 4^J, to the largest, one row of four.
         growing = (
-            Sample(GROWTH**j, self.versions << min(j - 1, DOUBLINGS)) for j in range(self.levels, 0, -1)
+            Sample(GROWTH**j, self.versions << min(j - 1, DOUBLINGS))
+            for j in range(self.levels, 0, -1)
         )
         fewer = "use fewer levels or blocks."
-        return Samples((*growing, ALL_ROWS), self.blocks, self.pieces, self.backup_after, fewer)
+        return Samples(
+            (*growing, ALL_ROWS), self.blocks, self.pieces, self.backup_after, fewer
+        )
 
     @property
     def initial_inverse(self) -> type[ScalarInverse]:

@@ -38,7 +38,11 @@ MAX_RATIO = 1e12
 """Largest factor between an entry of D and the geometric mean of all."""
 
 
-SUMMARIES: tuple[str, ...] = ("curvature_size", "grad_with_curvature", "inverse_metric_from")
+SUMMARIES: tuple[str, ...] = (
+    "curvature_size",
+    "grad_with_curvature",
+    "inverse_metric_from",
+)
 """Extras of a problem whose curvature comes in summaries."""
 Updates = Sequence[Any]
 Evaluated = tuple[Array, float, bool]
@@ -93,11 +97,20 @@ class ScalarInverse:
     def check(cls, problem: Any, summary_size: int) -> None:
         """Raise `BadInput` where the problem's summaries of the curvature have another size."""
         # Kinds that ask for no summary accept any size: they compare it with itself.
-        own = extra(problem, "curvature_size") if "curvature_size" in cls.requires else summary_size
-        require(summary_size == own, f"curvature must be the problem's {own}, not {summary_size}.")
+        own = (
+            extra(problem, "curvature_size")
+            if "curvature_size" in cls.requires
+            else summary_size
+        )
+        require(
+            summary_size == own,
+            f"curvature must be the problem's {own}, not {summary_size}.",
+        )
 
     @classmethod
-    def for_commit(cls, state: Any, updates: Updates, summary: Array | None, commit: Commit) -> Self:
+    def for_commit(
+        cls, state: Any, updates: Updates, summary: Array | None, commit: Commit
+    ) -> Self:
         """Return H0 with what the updates of a commit tell.
 
         Parameters
@@ -114,7 +127,9 @@ class ScalarInverse:
         return cls(state)
 
     @classmethod
-    def evaluate(cls, problem: Any, theta: Array, at: Sampled, summary: Array) -> Evaluated:
+    def evaluate(
+        cls, problem: Any, theta: Array, at: Sampled, summary: Array
+    ) -> Evaluated:
         """Return a worker's share of the gradient and of U, and whether they are finite.
 
         summary: zeros, to be filled with this share of the curvature; empty where none is asked for.
@@ -211,7 +226,11 @@ class LearnedDiagonal(ScalarInverse):
             # would be favoured by the test.
             (_, sDs), (yDy, _) = weighed(s, self.state.D), weighed(y, self.state.D)
             # fit(D) / fit(I): (s'y)^2 cancels.
-            gain = (dot(s, s) / sDs) * (dot(y, y) / yDy) if sDs > 0.0 and yDy > 0.0 else 0.0
+            gain = (
+                (dot(s, s) / sDs) * (dot(y, y) / yDy)
+                if sDs > 0.0 and yDy > 0.0
+                else 0.0
+            )
             # A pair whose products overflow or vanish tells nothing.
             if 0.0 < gain < math.inf:
                 self.state.lead[0] = LEAD_DECAY * self.state.lead[0] + math.log(gain)
@@ -221,9 +240,18 @@ class LearnedDiagonal(ScalarInverse):
         D, (sy, _, yy) = self.state.D, memory.products[:, memory.newest].tolist()
         # From all stored pairs anew, because the oldest may just have made room.  The two arrays of zeros are
         # room for sums.
-        fit_diagonal(memory.pairs, memory.products[0], MAX_RATIO, D, np.zeros(D.size), np.zeros(D.size))
+        fit_diagonal(
+            memory.pairs,
+            memory.products[0],
+            MAX_RATIO,
+            D,
+            np.zeros(D.size),
+            np.zeros(D.size),
+        )
         # c must belong to the H0 in use: either s'y / y'D y or s'y / y'y.
-        memory.scale[0] = sy / (weighed(memory.pairs[1, memory.newest], D)[0] if self._in_use else yy)
+        memory.scale[0] = sy / (
+            weighed(memory.pairs[1, memory.newest], D)[0] if self._in_use else yy
+        )
 
     def forget(self, memory: PairMemory) -> None:
         # D with its lead: it was fitted to the pairs that were just removed.
@@ -249,7 +277,10 @@ class InverseHessian:
     def learn(self, s: Array, change: Array) -> bool:
         """Offer the pair (s, change of `at`); return whether it was admitted."""
         # Where `offer` refuses, the pair does not count as rejected.
-        if not (self.initial.offer(self.memory, s, change[0]) and self.memory.admit(self.rule, s, *change)):
+        if not (
+            self.initial.offer(self.memory, s, change[0])
+            and self.memory.admit(self.rule, s, *change)
+        ):
             return False
         self.initial.follow(self.memory)
         return True
@@ -278,7 +309,9 @@ def share_of(problem: Any, theta: Array, rows: Rows, share: float) -> Evaluated:
     U is NaN where the problem offers neither `grad_with_value` nor `value_rows`.
     """
     g, value = np.empty_like(theta), math.nan
-    both, value_rows = (extra(problem, name) for name in ("grad_with_value", "value_rows"))
+    both, value_rows = (
+        extra(problem, name) for name in ("grad_with_value", "value_rows")
+    )
     # One pass over the rows for both where the problem offers it; `value_rows` costs a second one.
     if both is not None:
         value = share * float(both(theta, rows, g))

@@ -31,7 +31,13 @@ import msgspec
 import numpy as np
 
 from asyncqn.algorithms.pair_memory import PairMemory
-from asyncqn.algorithms.parameters import BackupAfter, Blocks, CurvatureSize, PairedMemorySize, Pieces
+from asyncqn.algorithms.parameters import (
+    BackupAfter,
+    Blocks,
+    CurvatureSize,
+    PairedMemorySize,
+    Pieces,
+)
 from asyncqn.algorithms.quasi_newton.composition import GROWING_EVALUATE, QuasiNewton
 from asyncqn.algorithms.quasi_newton.initial_inverse import (
     SUMMARIES,
@@ -90,18 +96,26 @@ class SampledMetric(ScalarInverse):
         return Summary(np.zeros(summary_size))
 
     @classmethod
-    def for_commit(cls, state: Any, updates: Updates, summary: Array | None, commit: Commit) -> Self:
+    def for_commit(
+        cls, state: Any, updates: Updates, summary: Array | None, commit: Commit
+    ) -> Self:
         # The coordinator's copy of the problem's function remembers its last result, so that H0 is factorized
         # once per summary and not at every product.
         make = commit.inverse_metric_from
         assert make is not None
         # Tested here, because a summary of which no H0 can be made must not replace one that works.
-        return cls(state, None if summary is None or make(summary) is None else summary, make)
+        return cls(
+            state, None if summary is None or make(summary) is None else summary, make
+        )
 
     @classmethod
-    def evaluate(cls, problem: Any, theta: Array, at: Sampled, summary: Array) -> Evaluated:
+    def evaluate(
+        cls, problem: Any, theta: Array, at: Sampled, summary: Array
+    ) -> Evaluated:
         g = np.empty_like(theta)
-        value = float(problem.grad_with_curvature(theta, at.rows, g, summary, at.sample))
+        value = float(
+            problem.grad_with_curvature(theta, at.rows, g, summary, at.sample)
+        )
         # One test for all three: whichever is infinite or NaN, so is the sum.
         finite = math.isfinite(value + sum_of_squares(g) + sum_of_squares(summary))
         return scaled(g, value, finite, at.share, summary)
@@ -139,7 +153,9 @@ class SampledMetric(ScalarInverse):
         self.state.summary[...] = 0.0
 
 
-def scaled(g: Array, value: float, finite: bool, share: float, summary: Array) -> Evaluated:
+def scaled(
+    g: Array, value: float, finite: bool, share: float, summary: Array
+) -> Evaluated:
     """Return a share of what a worker found, zeros where it is not finite; scale the summary in place."""
     if not finite:  # the coordinator must hear of it, to turn back
         g[...], summary[...], value = 0.0, 0.0, 0.0
@@ -188,13 +204,21 @@ class MetricLBFGS(QuasiNewton):
     blocks: Blocks
     curvature: CurvatureSize
     # The largest stride is 4^(samples + 1), that of 15 levels of `GrowingLBFGS`.
-    samples: Annotated[int, parameter("How many samples come before all rows", ge=0, le=14)] = 0
-    versions: Annotated[int, parameter("How many versions the first sample serves", ge=2, le=2**31 - 1)] = 12
-    renewals: Annotated[Versions, parameter("Versions of the first sample that renew the metric")] = (
+    samples: Annotated[
+        int, parameter("How many samples come before all rows", ge=0, le=14)
+    ] = 0
+    versions: Annotated[
+        int, parameter("How many versions the first sample serves", ge=2, le=2**31 - 1)
+    ] = 12
+    renewals: Annotated[
+        Versions, parameter("Versions of the first sample that renew the metric")
+    ] = (
         *(0, 1, 2, 3, 4),
         *(6, 8, 10),
     )
-    last_renewals: Annotated[Versions, parameter("Versions on all rows that renew the metric")] = (0, 2)
+    last_renewals: Annotated[
+        Versions, parameter("Versions on all rows that renew the metric")
+    ] = (0, 2)
     memory: PairedMemorySize = 20
     pieces: Pieces = 1
     backup_after: BackupAfter | None = None
@@ -218,7 +242,10 @@ class MetricLBFGS(QuasiNewton):
         # Pairs are forgotten when a sample begins, so that it must begin with a new H0.
         for name in ("renewals", "last_renewals"):
             versions = getattr(self, name)
-            require(0 in versions, f"{name} must be versions, one of them 0, not {versions!r}.")
+            require(
+                0 in versions,
+                f"{name} must be versions, one of them 0, not {versions!r}.",
+            )
 
     @cached_property
     def plan(self) -> Samples:
@@ -226,7 +253,10 @@ class MetricLBFGS(QuasiNewton):
         strides = [GROWTH ** (j + 1) for j in range(self.samples, 0, -1)]
         growing = [Sample(stride, LATER_VERSIONS, (0,)) for stride in strides]
         # Slices, because there may be no sample before all rows.
-        growing[:1] = [first._replace(commits=self.versions, renewals=self.renewals) for first in growing[:1]]
+        growing[:1] = [
+            first._replace(commits=self.versions, renewals=self.renewals)
+            for first in growing[:1]
+        ]
         # Where no sample comes first, all rows take its place and its renewals, too.
         last = self.last_renewals if growing else (*self.last_renewals, *self.renewals)
         fewer = "use fewer samples or blocks."
@@ -262,7 +292,9 @@ def default_metric_algorithm(problem: Any, workers: int, pieces: int) -> MetricL
     samples = samples_before_all(n, dim, workers) if size > 2 * dim else 0
     algorithm = MetricLBFGS(min(workers, n), size, samples, pieces=pieces)
     if size <= 2 * dim:
-        return replace(algorithm, renewals=(0,))  # there is no first sample: those of all rows alone
+        return replace(
+            algorithm, renewals=(0,)
+        )  # there is no first sample: those of all rows alone
     if dim <= MAX_DIM_FOR_RENEWALS:
         return algorithm
     # The matrix of a summary costs d^2 operations per row of S, a gradient d: one summary for each sample.

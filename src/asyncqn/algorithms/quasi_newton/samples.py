@@ -57,7 +57,9 @@ class Sample(NamedTuple):
     def asks(self, version: int) -> bool:
         """Return whether the updates on its version bring a summary of the curvature."""
         # `version` counts from the first version on this sample.
-        return version in self.renewals or (self.period is not None and version % self.period == 0)
+        return version in self.renewals or (
+            self.period is not None and version % self.period == 0
+        )
 
 
 ALL_ROWS = Sample()
@@ -118,7 +120,13 @@ class Samples(Plan):
         late = chosen if self.backup_after is None else self.backup_after
         # `share` tells a simulator that a computation takes that part of the time of one on all rows.
         return tuple(
-            blocks(self.blocks, late, self.pieces, share=1.0 / sample.stride, commits=sample.commits)
+            blocks(
+                self.blocks,
+                late,
+                self.pieces,
+                share=1.0 / sample.stride,
+                commits=sample.commits,
+            )
             for sample in self.samples
         )
 
@@ -139,7 +147,8 @@ class Samples(Plan):
         n = problem.n_data // self.samples[0].stride
         what = "a sample of " if len(self.samples) > 1 else ""
         require(
-            self.parts <= n, f"{what}{n} data points cannot be cut into {self.parts} parts: {self.too_small}"
+            self.parts <= n,
+            f"{what}{n} data points cannot be cut into {self.parts} parts: {self.too_small}",
         )
 
     def course(self, theta0: Array) -> Course:
@@ -147,7 +156,10 @@ class Samples(Plan):
 
     def rows(self, n: int, task: Task) -> Sampled:
         """Return the rows of a task's part."""
-        stride, part = self.samples[stage_index(self.stages, task.read)].stride, task.part
+        stride, part = (
+            self.samples[stage_index(self.stages, task.read)].stride,
+            task.part,
+        )
         # Rounded up: the last stratum may be shorter than the others.
         sample = -(-n // stride)
         assert part is not None
@@ -166,11 +178,15 @@ class Samples(Plan):
         summary = np.zeros(method.summary_size)
         asked = summary if self.asks(task.read) else summary[:0]
         at = self.rows(problem.n_data, task)
-        g, value, finite = method.initial_inverse.evaluate(problem, view.theta, at, asked)
+        g, value, finite = method.initial_inverse.evaluate(
+            problem, view.theta, at, asked
+        )
         assert task.part is not None
         return Update(g, value, task.part, finite, task.read, summary)
 
-    def apply(self, method: Any, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+    def apply(
+        self, method: Any, iterate: Iterate, updates: Sequence[Update], commit: Commit
+    ) -> Iterate:
         """Judge the trial by the gradient and U on the sample of the version read; set the next one."""
         # All updates of a commit are of one version: it closes when every part has arrived.
         read = updates[0].read
@@ -179,10 +195,19 @@ class Samples(Plan):
         summary: Any = None
         # Summed in the order of the parts, so that the bits do not depend on the order of arrival.
         if at is not None and self.asks(read):
-            summary = sum(update.summary for update in sorted(updates, key=lambda update: update.part))
-        initial = method.initial_inverse.for_commit(iterate.initial, updates, summary, commit)
+            summary = sum(
+                update.summary
+                for update in sorted(updates, key=lambda update: update.part)
+            )
+        initial = method.initial_inverse.for_commit(
+            iterate.initial, updates, summary, commit
+        )
         inverse = InverseHessian(iterate.memory, initial, method.rule)
-        stage, course, trial = stage_index(self.stages, read), iterate.course, iterate.trial
+        stage, course, trial = (
+            stage_index(self.stages, read),
+            iterate.course,
+            iterate.trial,
+        )
         # The coordinator can evaluate U on all rows, but not on a sample.
         ask = commit.value if stage == len(self.stages) - 1 else None
         # Set once, on the first sample: after a return to the start `kept` is 0 again, but the value stays.
@@ -191,7 +216,9 @@ class Samples(Plan):
         # A trial on the sample on which its base was judged, or the start, of which there is no base yet.
         if stage == course.stage or trial.kept == 0:
             course = course._replace(stage=stage)
-            iterate = iterate._replace(course=course, trial=advance(iterate, inverse, at, value, ask))
+            iterate = iterate._replace(
+                course=course, trial=advance(iterate, inverse, at, value, ask)
+            )
         # The sample has grown: this version was the accepted point, evaluated again on the larger sample.
         elif iterate.theta.tobytes() == iterate.base.tobytes():
             # Before the next step is aimed, which must not use pairs that do not serve any more.
@@ -207,11 +234,15 @@ class Samples(Plan):
 
     def standing(self, iterate: Iterate) -> Standing | None:
         """Once all rows were used; the first |g| is the largest at any stage's start: samples estimate U."""
-        return standing(iterate) if iterate.course.stage == len(self.stages) - 1 else None
+        return (
+            standing(iterate) if iterate.course.stage == len(self.stages) - 1 else None
+        )
 
     def candidates(self, iterate: Iterate) -> tuple[Array, ...]:
         """The last accepted point; after samples also the start, which a run never does worse than."""
-        return (iterate.base, iterate.start) if len(self.samples) > 1 else (iterate.base,)
+        return (
+            (iterate.base, iterate.start) if len(self.samples) > 1 else (iterate.base,)
+        )
 
     def sample_sizes(self, n_data: int, read: Counters) -> Rows:
         """Return how many rows the sample of each version has."""
@@ -225,7 +256,9 @@ class Samples(Plan):
         return rows_of_parts(self.sample_sizes(n_data, read), self.parts, part)
 
 
-def _grown(iterate: Iterate, H: InverseHessian, at: Array | None, value: float, ask: Ask | None) -> Iterate:
+def _grown(
+    iterate: Iterate, H: InverseHessian, at: Array | None, value: float, ask: Ask | None
+) -> Iterate:
     """Return the iterate on a larger sample.
 
     at, value: the gradient and U at the base; ask: U over all rows, where the sample is that.

@@ -36,7 +36,12 @@ import numpy.typing as npt
 from asyncqn.algorithms.pair_memory import PairMemory
 from asyncqn.algorithms.quasi_newton.initial_inverse import ScalarInverse, Updates
 from asyncqn.kernels.gram import cholesky, solve
-from asyncqn.kernels.scatter import note_deviation, note_difference, note_products, shrink_products
+from asyncqn.kernels.scatter import (
+    note_deviation,
+    note_difference,
+    note_products,
+    shrink_products,
+)
 from asyncqn.kernels.vectors import dot
 from asyncqn.types import Array, Commit, Counters
 
@@ -74,7 +79,11 @@ class ScatterMatrix(NamedTuple):
         d = theta0.size
         shape = (d, d) if d <= LONGEST_MATRIX else (1, d)
         return cls(
-            np.zeros(shape), np.zeros(shape), np.zeros(d), np.zeros(1, np.int64), np.zeros(1, np.int64)
+            np.zeros(shape),
+            np.zeros(shape),
+            np.zeros(d),
+            np.zeros(1, np.int64),
+            np.zeros(1, np.int64),
         )
 
     @property
@@ -188,10 +197,14 @@ class ScatterInverse(ScalarInverse):
         return ScatterMatrix.empty(theta0)
 
     @classmethod
-    def for_commit(cls, state: Any, updates: Updates, summary: Array | None, commit: Commit) -> Self:
+    def for_commit(
+        cls, state: Any, updates: Updates, summary: Array | None, commit: Commit
+    ) -> Self:
         if all(update.finite for update in updates):
             # In the order of parts, not of arrival, so that F does not depend on the speed of workers.
-            state.note_version([update.g for update in sorted(updates, key=lambda update: update.part)])
+            state.note_version(
+                [update.g for update in sorted(updates, key=lambda update: update.part)]
+            )
         return cls(state)
 
     def product(self, memory: PairMemory, at: Array, out: Array) -> None:
@@ -200,7 +213,10 @@ class ScatterInverse(ScalarInverse):
     def times(self, memory: PairMemory, v: Array) -> npt.NDArray[np.float64]:
         """Return H v in double precision."""
         # Another F asks for another c.  The cautious table keeps c until the next pair: see `follow`.
-        if self.state.renew(self.belief, 1.5 if self.cautious else 2.0) and not self.cautious:
+        if (
+            self.state.renew(self.belief, 1.5 if self.cautious else 2.0)
+            and not self.cautious
+        ):
             self.follow(memory)
         # The recursion computes in the precision of its output: F^-1 may be too ill-conditioned for float32.
         product: npt.NDArray[np.float64] = np.empty(v.size)
@@ -239,7 +255,9 @@ class ScatterInverse(ScalarInverse):
         if 0.0 < size < math.inf:
             said, before = memory.products[0, newest] / size, float(memory.scale[0])
             # Too large a c throws theta further out with every update, too small a one costs a few updates.
-            rises = self.cautious and self.trusted and self.state.known and said > before
+            rises = (
+                self.cautious and self.trusted and self.state.known and said > before
+            )
             # Two roots: the product of two large numbers may overflow.
             memory.scale[0] = math.sqrt(before) * math.sqrt(said) if rises else said
 

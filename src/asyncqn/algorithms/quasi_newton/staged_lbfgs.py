@@ -10,9 +10,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
 
-from asyncqn.algorithms.parameters import BackupAfter, Blocks, CurvatureSize, PairedMemorySize
+from asyncqn.algorithms.parameters import (
+    BackupAfter,
+    Blocks,
+    CurvatureSize,
+    PairedMemorySize,
+)
 from asyncqn.algorithms.quasi_newton.composition import QuasiNewton
-from asyncqn.algorithms.quasi_newton.stochastic_start import StochasticStart, StructuredMetric
+from asyncqn.algorithms.quasi_newton.stochastic_start import (
+    StochasticStart,
+    StructuredMetric,
+)
 from asyncqn.errors import require
 from asyncqn.parameters import checked, parameter
 from asyncqn.types import Problem, extra
@@ -57,15 +65,22 @@ class StagedLBFGS(QuasiNewton):
     'converged'
     """
 
-    batches: Annotated[int, parameter("Into how many batches the rows are cut in the warm-up", ge=1)]
+    batches: Annotated[
+        int, parameter("Into how many batches the rows are cut in the warm-up", ge=1)
+    ]
     warmup: Annotated[int, parameter("Commits of the warm-up", ge=0)]
     blocks: Blocks
     curvature: CurvatureSize
-    delay: Annotated[int, parameter("The staleness to reckon with: W - 1", unit="commits", ge=0)] = 0
+    delay: Annotated[
+        int, parameter("The staleness to reckon with: W - 1", unit="commits", ge=0)
+    ] = 0
     memory: PairedMemorySize = 3
-    in_step: Annotated[bool, parameter("Whether the warm-up waits for all blocks of a batch")] = False
+    in_step: Annotated[
+        bool, parameter("Whether the warm-up waits for all blocks of a batch")
+    ] = False
     batch_blocks: Annotated[
-        Blocks | None, parameter("Blocks of a batch in step; None: as many as of a pass")
+        Blocks | None,
+        parameter("Blocks of a batch in step; None: as many as of a pass"),
     ] = None
     backup_after: BackupAfter = 5.0
 
@@ -78,7 +93,13 @@ class StagedLBFGS(QuasiNewton):
     @classmethod
     def example(cls, problem: Problem) -> StagedLBFGS:
         """Small parameters that run on any problem with a structured metric, for tests."""
-        return cls(batches=8, warmup=8, blocks=4, curvature=extra(problem, "curvature_size"), delay=1)
+        return cls(
+            batches=8,
+            warmup=8,
+            blocks=4,
+            curvature=extra(problem, "curvature_size"),
+            delay=1,
+        )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -92,11 +113,19 @@ class StagedLBFGS(QuasiNewton):
     def plan(self) -> StochasticStart:
         batch_blocks = self.blocks if self.batch_blocks is None else self.batch_blocks
         return StochasticStart(
-            self.batches, self.warmup, self.blocks, self.delay, self.in_step, batch_blocks, self.backup_after
+            self.batches,
+            self.warmup,
+            self.blocks,
+            self.delay,
+            self.in_step,
+            batch_blocks,
+            self.backup_after,
         )
 
     @checked
-    def commits_for(self, epochs: Annotated[float, parameter("Passes over the data", gt=0.0)]) -> int:
+    def commits_for(
+        self, epochs: Annotated[float, parameter("Passes over the data", gt=0.0)]
+    ) -> int:
         """Return how many commits make `epochs` passes over the data: batches first, then whole passes."""
         # During the warm-up a commit is a batch, afterwards a whole pass.  1e-9 keeps the rounding of the
         # quotient from adding a pass.

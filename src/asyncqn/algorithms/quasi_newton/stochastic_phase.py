@@ -99,7 +99,13 @@ class Phase(NamedTuple):
 
 
 def stochastic_step(
-    iterate: Iterate, table: Table, progress: Progress, phase: Phase, update: Update, version: int, first: int
+    iterate: Iterate,
+    table: Table,
+    progress: Progress,
+    phase: Phase,
+    update: Update,
+    version: int,
+    first: int,
 ) -> tuple[Progress, Phase]:
     """Take a step from an update that was entered into the table; theta changes in place.
 
@@ -123,7 +129,9 @@ def stochastic_step(
     if table.tally[MOVED] >= WINDOW:
         phase = _learn_step(table, phase)
         # A start that throws theta far out is not given the half pass.
-        if phase.gained + phase.fall / phase.compared < -HARM * abs(progress.first_value):
+        if phase.gained + phase.fall / phase.compared < -HARM * abs(
+            progress.first_value
+        ):
             return turn_back(iterate, table, progress, version), _from_start(phase)
         # Half passes are counted in parts compared, not in updates: a first entry has no fall.
         if 2 * phase.compared >= parts:
@@ -131,7 +139,9 @@ def stochastic_step(
             # `harmless` is still the start, since no window of the table closes in this phase.
             if phase.gained < -RISE * abs(progress.first_value):
                 return turn_back(iterate, table, progress, version), _from_start(phase)
-            ends = (phase.slowing and _has_left(table, progress, phase)) or phase.updates > MAX_PASSES * parts
+            ends = (
+                phase.slowing and _has_left(table, progress, phase)
+            ) or phase.updates > MAX_PASSES * parts
             # With parts missing, the first step of the table would follow the gradient of a sample.
             if ends and table.tally[SEEN] == parts:
                 iterate.memory.forget()
@@ -150,7 +160,9 @@ def stochastic_step(
         return turn_back(iterate, table, progress, version), _from_start(phase)
     length = h * math.sqrt(sum_of_squares(update.g))
     # An infinite norm: `endless_table` must not hold a point because |mean g| over scattered points is small.
-    return progress._replace(norm=math.inf, longest=max(progress.longest, length)), phase
+    return progress._replace(
+        norm=math.inf, longest=max(progress.longest, length)
+    ), phase
 
 
 def _note_update(phase: Phase, staleness: int) -> Phase:
@@ -163,7 +175,10 @@ def _note_update(phase: Phase, staleness: int) -> Phase:
 def _learn_step(table: Table, phase: Phase) -> Phase:
     """Estimate the curvatures and set h, count the falls, and begin another window."""
     tally = table.counts
-    change, response = math.sqrt(sum_of_squares(table.S)), math.sqrt(sum_of_squares(table.Y))
+    change, response = (
+        math.sqrt(sum_of_squares(table.S)),
+        math.sqrt(sum_of_squares(table.Y)),
+    )
     stiffness, step = phase.stiffness, phase.step
     if change > 0.0 and math.isfinite(response + tally.responses):
         delayed = (1.0 + phase.staleness) * response / change / SAFETY
@@ -201,9 +216,14 @@ def _has_left(table: Table, progress: Progress, phase: Phase) -> bool:
     """Return whether U is well below its value at the start, or has been given the time for it."""
     tally, first = table.counts, progress.first_value
     # Negated, so that a phase without values ends as soon as it slows.
-    return not first - tally.value / tally.seen < LEFT * abs(first) or phase.halves > MAX_WAIT
+    return (
+        not first - tally.value / tally.seen < LEFT * abs(first)
+        or phase.halves > MAX_WAIT
+    )
 
 
 def _from_start(phase: Phase) -> Phase:
     """Begin again, with what is known of the curvature; `Progress.turns` halves the step."""
-    return phase._replace(fall=0.0, compared=0, best=0.0, gained=0.0, halves=0, slowing=False)
+    return phase._replace(
+        fall=0.0, compared=0, best=0.0, gained=0.0, halves=0, slowing=False
+    )

@@ -33,7 +33,11 @@ import numpy.typing as npt
 from asyncqn.algorithms.pair_memory import PairMemory
 from asyncqn.algorithms.parts import rows_of_parts
 from asyncqn.algorithms.quasi_newton.composition import Iterate, Plan
-from asyncqn.algorithms.quasi_newton.initial_inverse import SUMMARIES, InverseHessian, ScalarInverse
+from asyncqn.algorithms.quasi_newton.initial_inverse import (
+    SUMMARIES,
+    InverseHessian,
+    ScalarInverse,
+)
 from asyncqn.algorithms.safeguard import advance
 from asyncqn.core.stages import Stages, batches, blocks
 from asyncqn.errors import require
@@ -112,7 +116,9 @@ class StructuredMetric(ScalarInverse):
             # Down the gradient, as far as the image is long: the sum of images under different H0 need not
             # be a direction of descent.
             norm = math.sqrt(sum_of_squares(g))
-            out[...] = g * (math.sqrt(sum_of_squares(image)) / norm if norm > 0.0 else 0.0)
+            out[...] = g * (
+                math.sqrt(sum_of_squares(image)) / norm if norm > 0.0 else 0.0
+            )
 
     def offer(self, memory: PairMemory, s: Array, y: Array) -> bool:
         return not self.state.blind[0]
@@ -125,7 +131,9 @@ class StructuredMetric(ScalarInverse):
         curvature, blind = self.state
         # The trial becomes the base, and its image the one with which the next pair is formed.
         blind[0] = self.foreign
-        if sum_of_squares(self.summary - curvature) > MAX_CHANGE**2 * sum_of_squares(curvature):
+        if sum_of_squares(self.summary - curvature) > MAX_CHANGE**2 * sum_of_squares(
+            curvature
+        ):
             curvature[...] = self.summary
             # The stored H0 y and the image at the new base were made by the old H0.
             memory.forget()
@@ -198,23 +206,33 @@ class StochasticStart(Plan):
         # In step the parts are blocks of batches, of which each needs a row.
         if self.in_step and self.warmup:
             most = max(self.blocks, self.batches * self.batch_blocks)
-        require(most <= n, f"{n} data points cannot be cut into {most} parts: use fewer.")
+        require(
+            most <= n, f"{n} data points cannot be cut into {most} parts: use fewer."
+        )
 
     def course(self, theta0: Array) -> WarmUp:
         return WarmUp()
 
     def step(self, method: Any, view: Iterate, problem: Any, task: Task) -> Update:
         # `read` is the version and also the number of commits so far: it tells the stage.
-        exact, part, average = task.read >= self.warmup, task.part, view.initial.curvature
+        exact, part, average = (
+            task.read >= self.warmup,
+            task.part,
+            view.initial.curvature,
+        )
         assert part is not None
         first, last, n = self._rows(problem.n_data, task.read, part)
         g = np.empty_like(view.theta)
         # In step the coordinator makes the image, and an update has about half the length.
         image: Array = np.empty(0, g.dtype) if self.in_step else np.empty_like(g)
         curvature = np.empty_like(average)
-        value = problem.grad_with_curvature(view.theta, np.arange(first, last), g, curvature)
+        value = problem.grad_with_curvature(
+            view.theta, np.arange(first, last), g, curvature
+        )
         if not math.isfinite(value + sum_of_squares(g)):
-            g[...] = image[...] = curvature[...] = 0.0  # the coordinator must hear of it, to turn back
+            g[...] = image[...] = curvature[...] = (
+                0.0  # the coordinator must hear of it, to turn back
+            )
             return Update(g, image, curvature, math.inf, part, task.read, last - first)
         if not exact and not self.in_step:
             # A worker cannot know how stale its update will be, nor the gain: the damping of H0 uses the step
@@ -227,7 +245,9 @@ class StochasticStart(Plan):
         if not self.in_step:
             # Not damped, for the gradient is exact.  The average is the same for all blocks, a block's own
             # summary is not: images of the latter kind are `foreign`.
-            problem.inverse_metric_from(average if average[-1] > 0 else curvature).apply(g, image)
+            problem.inverse_metric_from(
+                average if average[-1] > 0 else curvature
+            ).apply(g, image)
         # Every block estimates sums over all data, prior included; the shares of the blocks add up to 1.
         share = (last - first) / n
         for shared in (g, image, curvature):
@@ -240,24 +260,37 @@ class StochasticStart(Plan):
         if read < self.warmup and self.in_step:
             # In step a commit is a batch, so that the version tells which one, and the part is a block of it.
             batch = read % self.batches
-            begin, end = batch * n_data // self.batches, (batch + 1) * n_data // self.batches
+            begin, end = (
+                batch * n_data // self.batches,
+                (batch + 1) * n_data // self.batches,
+            )
             parts = self.batch_blocks
         elif read < self.warmup:
             parts = self.batches
         n = end - begin
         return begin + part * n // parts, begin + (part + 1) * n // parts, n
 
-    def apply(self, method: Any, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+    def apply(
+        self, method: Any, iterate: Iterate, updates: Sequence[Update], commit: Commit
+    ) -> Iterate:
         if updates[0].read >= self.warmup:
-            return self._take_pass(method, iterate, sorted(updates, key=lambda u: u.part), commit)
+            return self._take_pass(
+                method, iterate, sorted(updates, key=lambda u: u.part), commit
+            )
         # Sorted, so that sums do not depend on the order of arrival.
         if self.in_step:
-            updates = [self._batch(iterate, sorted(updates, key=lambda update: update.part), commit)]
+            updates = [
+                self._batch(
+                    iterate, sorted(updates, key=lambda update: update.part), commit
+                )
+            ]
         for update in updates:
             iterate = iterate._replace(course=self._warm_up(iterate, update))
         return iterate
 
-    def _batch(self, iterate: Iterate, blocks: Sequence[Update], commit: Commit) -> Update:
+    def _batch(
+        self, iterate: Iterate, blocks: Sequence[Update], commit: Commit
+    ) -> Update:
         """Return the blocks of a batch as one update."""
         average = iterate.initial.curvature
         g, curvature = np.zeros_like(iterate.theta), np.zeros_like(average)
@@ -273,7 +306,9 @@ class StochasticStart(Plan):
             rows = sum(block.rows for block in blocks)
             # Staleness 0: `_step_size` still takes `delay` where that is larger.
             known = _averaged(average, curvature, k)
-            commit.inverse_metric_from(known, self._step_size(k, 0), rows).apply(g, image)
+            commit.inverse_metric_from(known, self._step_size(k, 0), rows).apply(
+                g, image
+            )
         return Update(g, image, curvature, value, 0, blocks[0].read)
 
     def _step_size(self, k: int, staleness: int) -> float:
@@ -295,7 +330,9 @@ class StochasticStart(Plan):
         # The first W updates or so read theta0: their mean is the yardstick for all later ones.
         if update.read == 0 and loss < math.inf:
             starts = warm_up.starts + 1
-            warm_up = warm_up._replace(starts=starts, loss=warm_up.loss + (loss - warm_up.loss) / starts)
+            warm_up = warm_up._replace(
+                starts=starts, loss=warm_up.loss + (loss - warm_up.loss) / starts
+            )
         # `not <=` also catches NaN.
         elif not loss <= HARM * warm_up.loss:
             iterate.theta[...] = iterate.base
@@ -309,17 +346,25 @@ class StochasticStart(Plan):
         add_scaled(iterate.theta, -h, update.image)
         return warm_up
 
-    def _take_pass(self, method: Any, iterate: Iterate, updates: list[Update], commit: Commit) -> Iterate:
+    def _take_pass(
+        self, method: Any, iterate: Iterate, updates: list[Update], commit: Commit
+    ) -> Iterate:
         """Judge the trial by the exact U and gradient of all blocks, and set the next one."""
         curvature, warm_up = iterate.initial.curvature, iterate.course
-        at, summary, value = np.zeros_like(iterate.at_base), np.zeros_like(curvature), 0.0
+        at, summary, value = (
+            np.zeros_like(iterate.at_base),
+            np.zeros_like(curvature),
+            0.0,
+        )
         for update in updates:
             add_one(at[0], update.g)
             summary += update.curvature
             value += update.value
             if not self.in_step:
                 add_one(at[1], update.image)
-        whole = len({update.part for update in updates}) == self.blocks and math.isfinite(value)
+        whole = len(
+            {update.part for update in updates}
+        ) == self.blocks and math.isfinite(value)
         foreign = curvature[-1] == 0  # every block used its own H0
         # From the next pass on all blocks use the summary of all rows.
         if whole and foreign:
@@ -332,19 +377,25 @@ class StochasticStart(Plan):
         # In the same units: the mean loss at the start times the weight of all rows.
         lower = whole and value <= warm_up.loss * float(summary[-1])
         if iterate.trial.kept == 0 and warm_up.starts and not lower:
-            iterate.theta[...] = iterate.base  # the warm-up did harm: begin again where it began
+            iterate.theta[...] = (
+                iterate.base
+            )  # the warm-up did harm: begin again where it began
             curvature[...] = 0.0
             # Without `starts` the next pass, which is at theta0 itself, is not judged by the warm-up again.
             return iterate._replace(course=warm_up._replace(starts=0))
         initial = StructuredMetric(iterate.initial, summary, bool(foreign))
         inverse = InverseHessian(iterate.memory, initial, method.rule)
         # U comes with every gradient, so that the safeguard never has to ask for it.
-        return iterate._replace(trial=advance(iterate, inverse, at if whole else None, value, None))
+        return iterate._replace(
+            trial=advance(iterate, inverse, at if whole else None, value, None)
+        )
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
         # `_rows` for many computations at once.
         if self.in_step:
-            batch = rows_of_parts(n_data, np.full_like(read, self.batches), read % self.batches)
+            batch = rows_of_parts(
+                n_data, np.full_like(read, self.batches), read % self.batches
+            )
             warm = read < self.warmup
             parts = np.where(warm, self.batch_blocks, self.blocks)
             return rows_of_parts(np.where(warm, batch, n_data), parts, part)

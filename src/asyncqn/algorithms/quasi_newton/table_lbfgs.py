@@ -25,7 +25,12 @@ from functools import cached_property
 from typing import Annotated
 
 from asyncqn.algorithms.parameters import PairedMemorySize, Parts
-from asyncqn.algorithms.quasi_newton.composition import GROWING_EVALUATE, Iterate, QuasiNewton, Worker
+from asyncqn.algorithms.quasi_newton.composition import (
+    GROWING_EVALUATE,
+    Iterate,
+    QuasiNewton,
+    Worker,
+)
 from asyncqn.algorithms.quasi_newton.endless_table import LARGEST_TABLE, EndlessTable
 from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
 from asyncqn.errors import require
@@ -74,8 +79,12 @@ class TableLBFGS(QuasiNewton):
     parts: Parts
     first: Annotated[int, parameter("How many parts are active at the start", ge=1)]
     memory: PairedMemorySize = 20
-    stochastic: Annotated[bool, parameter("Whether the run begins with stochastic steps")] = False
-    every: Annotated[int, parameter("Updates from one step of the master to the next", ge=1)] = 1
+    stochastic: Annotated[
+        bool, parameter("Whether the run begins with stochastic steps")
+    ] = False
+    every: Annotated[
+        int, parameter("Updates from one step of the master to the next", ge=1)
+    ] = 1
 
     # Only the state of H0 comes from here: `centred_table.initial_of` sets the belief and the caution.
     initial_inverse = ScatterInverse
@@ -103,7 +112,10 @@ class TableLBFGS(QuasiNewton):
         return max(GROWING_EVALUATE, self.parts)
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return {**super().counters(iterate, locals_), "turns": iterate.course.progress.turns}
+        return {
+            **super().counters(iterate, locals_),
+            "turns": iterate.course.progress.turns,
+        }
 
 
 MESSAGES_PER_PART, ROUNDS_PER_PART = 4.0, 1.0
@@ -130,14 +142,21 @@ MIN_PARTS, PARTS_PER_WORKER = 64, 4
 worker: with fewer, updates are older than a quarter of a pass.  A table has `PARTS_PER_WORKER` parts per
 worker even where messages ask for fewer and longer ones.  In the laboratory with messages of 1000 rows (draw
 0, W = 40), linear and logistic models reach 5 % with four parts per worker, and do not with one."""
-MessageCost = Annotated[float, parameter("Of a message there and back", unit="row gradients", ge=0.0)]
-MasterCost = Annotated[float, parameter("Of an update at the master", unit="row gradients", ge=0.0)]
+MessageCost = Annotated[
+    float, parameter("Of a message there and back", unit="row gradients", ge=0.0)
+]
+MasterCost = Annotated[
+    float, parameter("Of an update at the master", unit="row gradients", ge=0.0)
+]
 
 
 def worthwhile_parts(n_data: int, workers: int, message: float, master: float) -> int:
     """Return into how many parts rows can be cut so that each is worth its message and its commit."""
     # The largest of these is the least number of rows of a part, in units of one row's gradient.
-    return int(n_data / max(1.0, MESSAGES_PER_PART * message, ROUNDS_PER_PART * workers * master))
+    return int(
+        n_data
+        / max(1.0, MESSAGES_PER_PART * message, ROUNDS_PER_PART * workers * master)
+    )
 
 
 def enough_parts(parts: int, workers: int) -> bool:
@@ -188,7 +207,11 @@ def table_algorithm(
     parts = max(1, workers, worthwhile, int(min(PARTS_PER_WORKER * workers, swept)))
     parts = min(parts, most)
     every = max(1, workers // STEPS_PER_ROUND)
-    if enough_parts(parts, workers) and n < MIN_ROWS * d and not extra(problem, "convex"):
+    if (
+        enough_parts(parts, workers)
+        and n < MIN_ROWS * d
+        and not extra(problem, "convex")
+    ):
         # Rows are so few that the rule below would activate more than two fifths of all parts at the start.
         first = min(workers + parts // STOCHASTIC_DIVISOR, parts)
         return TableLBFGS(parts, first, stochastic=True, every=every)

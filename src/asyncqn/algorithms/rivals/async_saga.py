@@ -89,9 +89,10 @@ class AsyncSAGA(StochasticGradient):
 
     h: StepSize
     parts: Parts
-    order: Annotated[Literal["random", "age", "turn"], parameter("Order in which parts are handed out")] = (
-        "random"
-    )
+    order: Annotated[
+        Literal["random", "age", "turn"],
+        parameter("Order in which parts are handed out"),
+    ] = "random"
     scatter: ByScatter = False
 
     sent = ("theta",)
@@ -103,7 +104,10 @@ class AsyncSAGA(StochasticGradient):
 
     def check(self, problem: Problem) -> None:
         n, d = int(problem.n_data), int(problem.dim)
-        require(self.parts <= n, f"{n} rows cannot be cut into {self.parts} parts: use fewer.")
+        require(
+            self.parts <= n,
+            f"{n} rows cannot be cut into {self.parts} parts: use fewer.",
+        )
         require(
             8 * self.parts * d <= LARGEST_TABLE,
             f"a table of {self.parts} gradients of {d} numbers is too large for the master: use fewer parts.",
@@ -115,12 +119,19 @@ class AsyncSAGA(StochasticGradient):
 
     def init(self, theta0: Array) -> Iterate:
         table = np.zeros((self.parts, theta0.size), theta0.dtype)
-        return Iterate(theta0.copy(), table, np.zeros_like(theta0), new_scatter(theta0, self.scatter))
+        return Iterate(
+            theta0.copy(),
+            table,
+            np.zeros_like(theta0),
+            new_scatter(theta0, self.scatter),
+        )
 
     def init_worker(self, problem: Problem, theta0: Array) -> Worker:
         return Worker(np.zeros_like(theta0))
 
-    def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
+    def step(
+        self, view: Iterate, local: Worker, problem: Problem, task: Task
+    ) -> Update:
         n, P, i = problem.n_data, self.parts, task.part
         assert i is not None
         # Parts are as equal as integers allow.
@@ -131,13 +142,17 @@ class AsyncSAGA(StochasticGradient):
         local.g[:] *= rows.size * P / n
         return Update(local.g, i)
 
-    def advice(self, problem: Problem, theta0: Array, workers: int, locals_: Sequence[Worker]) -> str:
+    def advice(
+        self, problem: Problem, theta0: Array, workers: int, locals_: Sequence[Worker]
+    ) -> str:
         return f"the step h = {self.h:g} is too large; use a smaller h, or fewer parts with more rows each."
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
         return rows_of_parts(n_data, self.parts, part)
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+    def apply(
+        self, iterate: Iterate, updates: Sequence[Update], commit: Commit
+    ) -> Iterate:
         theta, table, mean, scatter = iterate
         for update in updates:
             entry = table[update.part]

@@ -53,7 +53,12 @@ class DelayAdaptiveSGD(ScatterGradient):
 
     h: StepSize
     batch: BatchSize
-    tau: Annotated[int, parameter("Staleness up to which a step keeps its length", unit="commits", ge=1)]
+    tau: Annotated[
+        int,
+        parameter(
+            "Staleness up to which a step keeps its length", unit="commits", ge=1
+        ),
+    ]
     scatter: ByScatter = False
     sampling: Sampling = "replacement"
 

@@ -126,7 +126,9 @@ class LBFGS(CompactMemories):
             steps=np.zeros(1, np.int64),
         )
 
-    def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
+    def step(
+        self, view: Iterate, local: Worker, problem: Problem, task: Task
+    ) -> Update:
         theta, g, d_theta = view.theta, local.g, local.d_theta
         problem.grad(theta, local.rows, g)
         # The first step has no previous gradient to form a pair with.
@@ -134,7 +136,11 @@ class LBFGS(CompactMemories):
             self.consider(local.memory, theta, local.theta_old, g, local.g_old)
         local.memory.product(g, d_theta)
         slope = dot(g, d_theta)
-        start, norm, soft = float(problem.value(theta)), math.sqrt(dot(g, g)), local.memory.softness()
+        start, norm, soft = (
+            float(problem.value(theta)),
+            math.sqrt(dot(g, g)),
+            local.memory.softness(),
+        )
         # H is positive definite except for rounding, so the gradient is zero as far as the arithmetic can
         # tell.
         if slope <= 0.0:
@@ -145,7 +151,10 @@ class LBFGS(CompactMemories):
             # Without pairs H = I and has no scale: the first step has length 1.
             alpha = 1.0 / math.sqrt(dot(d_theta, d_theta))
         for _ in range(_MAX_HALVINGS):
-            if problem.value(theta - alpha * d_theta) <= start - _ARMIJO * alpha * slope:
+            if (
+                problem.value(theta - alpha * d_theta)
+                <= start - _ARMIJO * alpha * slope
+            ):
                 break
             alpha *= 0.5
         else:
@@ -154,18 +163,28 @@ class LBFGS(CompactMemories):
         d_theta *= -alpha
         return Update(d_theta, start, norm, soft, moved=alpha > 0.0)
 
-    def learn(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Worker:
+    def learn(
+        self, view: Iterate, local: Worker, problem: Problem, task: Task
+    ) -> Worker:
         local.theta_old[...] = view.theta
         local.g_old[...] = local.g
         local.steps[0] += 1
         return local
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+    def apply(
+        self, iterate: Iterate, updates: Sequence[Update], commit: Commit
+    ) -> Iterate:
         (update,) = updates
         iterate.point[...] = iterate.theta
         add_one(iterate.theta, update.d_theta)
-        first = update.norm if math.isnan(iterate.seen.first_norm) else iterate.seen.first_norm
-        return iterate._replace(seen=Seen(update.value, update.norm, first, update.softness, update.moved))
+        first = (
+            update.norm
+            if math.isnan(iterate.seen.first_norm)
+            else iterate.seen.first_norm
+        )
+        return iterate._replace(
+            seen=Seen(update.value, update.norm, first, update.softness, update.moved)
+        )
 
     def standing(self, iterate: Iterate) -> Standing | None:
         value, norm, first, soft, moved = iterate.seen

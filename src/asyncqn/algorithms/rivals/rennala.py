@@ -16,7 +16,12 @@ import numpy as np
 
 from asyncqn.algorithms.parameters import BatchSize, ByScatter, Sampling, StepSize
 from asyncqn.algorithms.scatter import add_step, note_update
-from asyncqn.algorithms.stochastic_gradient import ScatterGradient, ScatterIterate, Update, Worker
+from asyncqn.algorithms.stochastic_gradient import (
+    ScatterGradient,
+    ScatterIterate,
+    Update,
+    Worker,
+)
 from asyncqn.core.stages import Stages, fresh_rounds
 from asyncqn.parameters import parameter
 from asyncqn.types import Commit, Problem, Task
@@ -67,7 +72,9 @@ class Rennala(ScatterGradient):
     def stages(self) -> Stages:  # type: ignore[override]
         return (fresh_rounds(self.collect),)
 
-    def step(self, view: ScatterIterate, local: Worker, problem: Problem, task: Task) -> Update:
+    def step(
+        self, view: ScatterIterate, local: Worker, problem: Problem, task: Task
+    ) -> Update:
         g = self.gradient(view, local, problem, task)
         # In an array of its own: the worker computes again before the commit.
         return Update(np.multiply(g, -self.h))
@@ -76,7 +83,9 @@ class Rennala(ScatterGradient):
         # No gradient is stale, so the limit is that of one worker.
         return super().step_limit(curvature, 1)
 
-    def apply(self, iterate: ScatterIterate, updates: Sequence[Update], commit: Commit) -> ScatterIterate:
+    def apply(
+        self, iterate: ScatterIterate, updates: Sequence[Update], commit: Commit
+    ) -> ScatterIterate:
         theta, scatter = iterate
         for update in updates:
             scatter = note_update(scatter, update.d_theta)

@@ -54,7 +54,10 @@ class Ringmaster(ScatterGradient):
     h: StepSize
     batch: BatchSize
     max_delay: Annotated[
-        int, parameter("Largest staleness of an update that is added: R - 1", unit="commits", ge=0)
+        int,
+        parameter(
+            "Largest staleness of an update that is added: R - 1", unit="commits", ge=0
+        ),
     ]
     scatter: ByScatter = False
     sampling: Sampling = "replacement"

@@ -54,7 +54,9 @@ class SGD(StochasticGradient):
 
     h: StepSize
     batch: BatchSize
-    momentum: Annotated[float, parameter("Coefficient of the heavy-ball momentum", ge=0.0, lt=1.0)] = 0.0
+    momentum: Annotated[
+        float, parameter("Coefficient of the heavy-ball momentum", ge=0.0, lt=1.0)
+    ] = 0.0
     sampling: Sampling = "replacement"
 
     sent = ("theta",)
@@ -71,7 +73,9 @@ class SGD(StochasticGradient):
         # Momentum lengthens a step by 1 / (1 - momentum) in the long run.
         return (1.0 - self.momentum) * super().step_limit(curvature, workers)
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+    def apply(
+        self, iterate: Iterate, updates: Sequence[Update], commit: Commit
+    ) -> Iterate:
         theta, u = iterate
         for update in updates:
             # At the master, so that the momentum is one and never stale; workers know nothing of it.

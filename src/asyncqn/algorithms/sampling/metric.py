@@ -71,7 +71,9 @@ def draw(metric: Array, z: Array) -> Array:
         kernels.multiply(metric, z, out)
     else:
         r = (rows - 1) // 2
-        kernels.draw_low_rank(metric[0], metric[1 : r + 1], metric[r + 1 :], z, np.empty(r), out)
+        kernels.draw_low_rank(
+            metric[0], metric[1 : r + 1], metric[r + 1 :], z, np.empty(r), out
+        )
     return out
 
 
@@ -84,13 +86,17 @@ def whitened(metric: Array, g: Array) -> Array:
     if metric.shape[0] == g.size:
         kernels.apply(metric, g, work, out)
         return work
-    return np.full(g.size, math.sqrt(max(float((g * apply(metric, g)).sum()), 0.0) / g.size))
+    return np.full(
+        g.size, math.sqrt(max(float((g * apply(metric, g)).sum()), 0.0) / g.size)
+    )
 
 
 def marginal_scale(metric: Array) -> Array:
     """The square roots of the diagonal of H (of its diagonal part, where H is of low rank)."""
     rows, dim = metric.shape
-    scale: Array = np.sqrt((metric**2).sum(axis=1)) if rows == dim else np.sqrt(metric[0])
+    scale: Array = (
+        np.sqrt((metric**2).sum(axis=1)) if rows == dim else np.sqrt(metric[0])
+    )
     return scale
 
 
@@ -125,7 +131,9 @@ def from_hessian(hessian: Array) -> tuple[Array, float]:
     values, vectors = singular_values(hessian * np.multiply.outer(scale, scale))
     values = np.maximum(values, 1e-8 * max(float(values.max()), 1e-300))
     factor = scale[:, None] * (vectors / np.sqrt(values)[:, None]).T
-    return np.ascontiguousarray(factor), float(2.0 * np.log(scale).sum() - np.log(values).sum())
+    return np.ascontiguousarray(factor), float(
+        2.0 * np.log(scale).sum() - np.log(values).sum()
+    )
 
 
 class Fitted(NamedTuple):
@@ -165,10 +173,14 @@ def from_points(S: Array, Y: Array) -> Fitted | None:
     slowest = int(np.argmax(moments))
     direction = products(V[slowest : slowest + 1], E.T)[0] * moments[slowest] ** -0.25
     low, high = np.percentile((S * direction).sum(axis=1), [25.0, 75.0])
-    return Fitted(np.ascontiguousarray(scale[:, None] * factor), float(high - low) / 1.349)
+    return Fitted(
+        np.ascontiguousarray(scale[:, None] * factor), float(high - low) / 1.349
+    )
 
 
-def from_secants(S: Array, Y: Array, shape: Shape, *, scalar: bool = False) -> Array | None:
+def from_secants(
+    S: Array, Y: Array, shape: Shape, *, scalar: bool = False
+) -> Array | None:
     """The low-rank metric of the last `RANK` secants (rows); None where they say nothing.
 
     D is the ratio of the sizes of points and gradients, coordinate by coordinate; scalar: one ratio for all,
@@ -180,7 +192,9 @@ def from_secants(S: Array, Y: Array, shape: Shape, *, scalar: bool = False) -> A
     if scalar:
         # The geometric mean of the curvatures seen.
         seen = (S**2).sum(axis=1) / np.maximum((Y**2).sum(axis=1), 1e-300)
-        scale = np.full(shape.dim, math.exp(0.25 * float(np.log(np.maximum(seen, 1e-300)).mean())))
+        scale = np.full(
+            shape.dim, math.exp(0.25 * float(np.log(np.maximum(seen, 1e-300)).mean()))
+        )
     else:
         found = _diagonal(S, Y)
         if found is None:
@@ -210,7 +224,9 @@ def solve(metric: Array, X: Array) -> Array:
     D, A, Q = metric[0], metric[1 : r + 1], metric[r + 1 :]
     unit = np.eye(r)
     U = np.concatenate([A, Q * D])
-    inner = np.block([[np.zeros((r, r)), -unit], [-unit, -unit - products(Q, Q * D)]]) + products(U, U / D)
+    inner = np.block(
+        [[np.zeros((r, r)), -unit], [-unit, -unit - products(Q, Q * D)]]
+    ) + products(U, U / D)
     # inner^-1 = inner (inner inner')^-1, so that singular vectors from one side are enough.
     values, V = singular_values(inner)
     V = V / np.maximum(values, _FLOOR * values.max())[:, None]
@@ -239,7 +255,12 @@ def unresolved_width(metric: Array, S: Array, chains: Counters) -> float:
 def _diagonal(S: Array, Y: Array) -> Array | None:
     """The root of the diagonal metric, (rms s_i / rms y_i)^1/2; None where a column is constant."""
     s, y = (np.sqrt((part**2).mean(axis=0)) for part in (S, Y))
-    if not (np.isfinite(s).all() and np.isfinite(y).all() and s.min() > 0.0 and y.min() > 0.0):
+    if not (
+        np.isfinite(s).all()
+        and np.isfinite(y).all()
+        and s.min() > 0.0
+        and y.min() > 0.0
+    ):
         return None
     scale: Array = np.sqrt(s / y)
     return scale

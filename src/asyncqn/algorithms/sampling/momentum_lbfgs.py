@@ -104,7 +104,9 @@ class MomentumLBFGS(OverlappingBatches, CompactMemories):
     """
 
     h: Annotated[float, parameter("Step size, of H g", gt=0.0)]
-    gamma: Annotated[float, parameter("Friction: 1 - the momentum coefficient", gt=0.0, le=1.0)]
+    gamma: Annotated[
+        float, parameter("Friction: 1 - the momentum coefficient", gt=0.0, le=1.0)
+    ]
     memory: MemorySize
     batch: BatchSize
     overlap: Overlap
@@ -119,7 +121,15 @@ class MomentumLBFGS(OverlappingBatches, CompactMemories):
     @classmethod
     def example(cls, problem: Problem) -> MomentumLBFGS:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
-        return cls(h=1e-3, gamma=0.2, memory=3, batch=10, overlap=4, beta=100.0, initial_scale=0.01)
+        return cls(
+            h=1e-3,
+            gamma=0.2,
+            memory=3,
+            batch=10,
+            overlap=4,
+            beta=100.0,
+            initial_scale=0.01,
+        )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -149,7 +159,9 @@ class MomentumLBFGS(OverlappingBatches, CompactMemories):
             steps=np.zeros(1, np.int64),
         )
 
-    def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
+    def step(
+        self, view: Iterate, local: Worker, problem: Problem, task: Task
+    ) -> Update:
         now = task.stream.k & 1
         Omega, g_O = task.stream.rows(problem.n_data, local.Omega[now]), local.g_O[now]
         g, d, memory = local.g, local.d, local.memory
@@ -164,22 +176,36 @@ class MomentumLBFGS(OverlappingBatches, CompactMemories):
             # d + M normals give noise of covariance H exactly: d for H0 and one for each pair.
             normals, size = task.stream.normals(local.normals), d.size
             noise, scale = normals[:size], memory.scale[0]
-            correlate(memory.pairs, memory.gram, memory.stored, memory.newest, scale, normals[size:], noise)
+            correlate(
+                memory.pairs,
+                memory.gram,
+                memory.stored,
+                memory.newest,
+                scale,
+                normals[size:],
+                noise,
+            )
             add_scaled(d, math.sqrt(2.0 * self.h * self.gamma / self.beta), noise)
         return Update(d)
 
-    def learn(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Worker:
+    def learn(
+        self, view: Iterate, local: Worker, problem: Problem, task: Task
+    ) -> Worker:
         before = 1 - (task.stream.k & 1)
         # Pairs compare gradients on the same rows: those that this batch and the one before share.
         if local.steps[0] >= 1 and self.memory > 0:
             g_prime = local.g  # free again once the update is sent
             problem.grad(view.theta, local.Omega[before][: self.overlap], g_prime)
-            self.consider(local.memory, view.theta, local.theta_old, g_prime, local.g_O[before])
+            self.consider(
+                local.memory, view.theta, local.theta_old, g_prime, local.g_O[before]
+            )
         local.theta_old[...] = view.theta
         local.steps[0] += 1
         return local
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+    def apply(
+        self, iterate: Iterate, updates: Sequence[Update], commit: Commit
+    ) -> Iterate:
         for update in updates:
             np.multiply(iterate.u, 1.0 - self.gamma, out=iterate.u)
             add_one(iterate.u, update.d)

@@ -73,7 +73,12 @@ def overdispersed(target: Target, theta0: Array, rng: np.random.Generator) -> Ar
 
 
 def find_mode(
-    target: Target, start: Array, rng: np.random.Generator, shape: Shape, chain: int, chains: int
+    target: Target,
+    start: Array,
+    rng: np.random.Generator,
+    shape: Shape,
+    chain: int,
+    chains: int,
 ) -> Mode:
     """The mode at which one of several chains begins."""
     found = first = nearest_mode(target, start, shape)
@@ -95,26 +100,39 @@ def nearest_mode(target: Target, start: Array, shape: Shape) -> Mode:
 
 
 def _places(
-    target: Target, mode: Mode, rng: np.random.Generator, shape: Shape, chain: int, chains: int
+    target: Target,
+    mode: Mode,
+    rng: np.random.Generator,
+    shape: Shape,
+    chain: int,
+    chains: int,
 ) -> Iterator[Array]:
     """Points from which to search for other modes."""
     # Opposite starts: a mode on one side of the first is missed by half of all single ones.
-    far = _DISPERSION[chain % len(_DISPERSION)] * draw(mode.metric, rng.standard_normal(shape.normals))
+    far = _DISPERSION[chain % len(_DISPERSION)] * draw(
+        mode.metric, rng.standard_normal(shape.normals)
+    )
     for away in (far, -far):
         yield _finite_towards(target, mode.x, away)
     falls = 0
     for k in range(_RAYS):
         # Chains that leave for what they find share the axes; the others have random directions.
         leaving = chains - (chains + 3) // 4
-        number = chain - chain // 4 - 1 + k * leaving if chain % 4 else 2 * shape.dim + 2
-        away = _direction(mode.metric, rng, shape, number) * _RATIO ** rng.uniform(-0.5, 0.5)
+        number = (
+            chain - chain // 4 - 1 + k * leaving if chain % 4 else 2 * shape.dim + 2
+        )
+        away = _direction(mode.metric, rng, shape, number) * _RATIO ** rng.uniform(
+            -0.5, 0.5
+        )
         place = _fall(target, mode, away)
         if place is not None and falls < _MOST_FALLS:
             falls += 1
             yield place
 
 
-def _direction(metric: Array, rng: np.random.Generator, shape: Shape, number: int) -> Array:
+def _direction(
+    metric: Array, rng: np.random.Generator, shape: Shape, number: int
+) -> Array:
     """A direction one Laplace standard deviation long: of an axis, of the diagonal, or a random one."""
     dim, scale = shape.dim, marginal_scale(metric)
     axis, sign = number // 2, 1.0 if number % 2 == 0 else -1.0
@@ -125,7 +143,9 @@ def _direction(metric: Array, rng: np.random.Generator, shape: Shape, number: in
     if axis == dim:
         return sign * scale
     along = draw(metric, rng.standard_normal(shape.normals))
-    return along * (math.sqrt(dim) / max(math.sqrt(sum_of_squares(along / scale)), 1e-300))
+    return along * (
+        math.sqrt(dim) / max(math.sqrt(sum_of_squares(along / scale)), 1e-300)
+    )
 
 
 def _fall(target: Target, mode: Mode, direction: Array) -> Array | None:
@@ -178,7 +198,9 @@ def _mode(target: Target, x: Array, recent: Secants, shape: Shape) -> Mode:
     else:
         # Differences of d gradients would cost more than the search, whose last steps know the curvature.
         points, gradients = (np.array(part) for part in zip(*recent))
-        found = from_secants(np.diff(points, axis=0), np.diff(gradients, axis=0), shape, scalar=True)
+        found = from_secants(
+            np.diff(points, axis=0), np.diff(gradients, axis=0), shape, scalar=True
+        )
         metric, log_det = _unit(shape) if found is None else found, 0.0
     g = np.empty(x.size)
     value = target.value_and_grad(x, g)

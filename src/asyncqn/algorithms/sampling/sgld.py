@@ -84,10 +84,16 @@ class SGLD(StochasticGradient):
         Omega, d_theta = super().init_worker(problem, theta0)
         return Worker(Omega, d_theta, np.zeros_like(theta0))
 
-    def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
+    def step(
+        self, view: Iterate, local: Worker, problem: Problem, task: Task
+    ) -> Update:
         update: Update = super().step(view, local, problem, task)
         # The worker adds the noise, so that the master's commit is that of SGD.
         beta = beta_at(self.beta, task.stream.k)
         if beta < math.inf:
-            add_scaled(update.d_theta, math.sqrt(2.0 * self.h / beta), task.stream.normals(local.Z))
+            add_scaled(
+                update.d_theta,
+                math.sqrt(2.0 * self.h / beta),
+                task.stream.normals(local.Z),
+            )
         return update

@@ -16,7 +16,12 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.sampling.metric import Shape, draw, marginal_scale, metric_shape
-from asyncqn.algorithms.sampling.search import NEGLIGIBLE, find_mode, nearest_mode, overdispersed
+from asyncqn.algorithms.sampling.search import (
+    NEGLIGIBLE,
+    find_mode,
+    nearest_mode,
+    overdispersed,
+)
 from asyncqn.algorithms.sampling.target import Target
 from asyncqn.algorithms.sampling.trajectory import trajectory
 from asyncqn.algorithms.sampling.warm_up import (
@@ -37,13 +42,26 @@ from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.parameters import Checked, parameter
 from asyncqn.types import Array, Commit, Counters, Problem, Task
 
-DrawCount = Annotated[int, parameter("Draws after the warm-up, of all chains together", ge=1, le=2**30)]
-ChainCount = Annotated[int, parameter("Chains of all workers together", ge=1, le=10_000)]
-PerWorker = Annotated[int, parameter("Chains of each worker, moved in turn", ge=1, le=10_000)]
-WarmUp = Annotated[
-    int | None, parameter("Commits before the metric is frozen; None: by chains and dim", ge=1, le=10_000_000)
+DrawCount = Annotated[
+    int, parameter("Draws after the warm-up, of all chains together", ge=1, le=2**30)
 ]
-Acceptance = Annotated[float, parameter("The mean acceptance at which the step is set", gt=0.0, lt=1.0)]
+ChainCount = Annotated[
+    int, parameter("Chains of all workers together", ge=1, le=10_000)
+]
+PerWorker = Annotated[
+    int, parameter("Chains of each worker, moved in turn", ge=1, le=10_000)
+]
+WarmUp = Annotated[
+    int | None,
+    parameter(
+        "Commits before the metric is frozen; None: by chains and dim",
+        ge=1,
+        le=10_000_000,
+    ),
+]
+Acceptance = Annotated[
+    float, parameter("The mean acceptance at which the step is set", gt=0.0, lt=1.0)
+]
 
 PREPARATIONS, BURN_IN = 2, 50
 """Steps of a chain before its first draw, one for its start and one for its search; and draws that do not
@@ -58,11 +76,21 @@ long where the posterior bends too much for the usual step."""
 NEW, PLACED, SEARCHED, MOVING = range(4)
 """States of a chain: new, with a point to search from, with a mode, moving."""
 
-TOTALS = ("draws", "accepted", "divergent", "gradients", "warm_up_gradients", "chains_moved", "not_finite")
+TOTALS = (
+    "draws",
+    "accepted",
+    "divergent",
+    "gradients",
+    "warm_up_gradients",
+    "chains_moved",
+    "not_finite",
+)
 """Draws that count; how many of these were accepted, and how many were divergent; gradients of the
 trajectories whose draws count, and all others; searches given up for a mode of more mass; divergent
 trajectories that met a U or a gradient that is not finite."""
-DRAWS, ACCEPTED, DIVERGENT, GRADIENTS, WARM_UP_GRADIENTS, CHAINS_MOVED, NOT_FINITE = range(len(TOTALS))
+DRAWS, ACCEPTED, DIVERGENT, GRADIENTS, WARM_UP_GRADIENTS, CHAINS_MOVED, NOT_FINITE = (
+    range(len(TOTALS))
+)
 
 
 class Iterate(NamedTuple):
@@ -214,11 +242,17 @@ class SharedMetricHMC(Checked):
             state=np.zeros(m, np.int64),
         )
 
-    def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
-        with np.errstate(all="ignore"):  # searches and trajectories that leave the finite numbers turn back
+    def step(
+        self, view: Iterate, local: Worker, problem: Problem, task: Task
+    ) -> Update:
+        with np.errstate(
+            all="ignore"
+        ):  # searches and trajectories that leave the finite numbers turn back
             return self._step(view, local, problem, task)
 
-    def _step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
+    def _step(
+        self, view: Iterate, local: Worker, problem: Problem, task: Task
+    ) -> Update:
         i = task.stream.k % self.per_worker
         chain, state = task.worker * self.per_worker + i, int(local.state[i])
         target, rng = Target(problem, local.origin.dtype), task.stream.generator()
@@ -245,7 +279,13 @@ class SharedMetricHMC(Checked):
         return early and bool(local.evidence[i] < view.numbers[BEST] - NEGLIGIBLE)
 
     def _search(
-        self, view: Iterate, local: Worker, i: int, target: Target, rng: np.random.Generator, chain: int
+        self,
+        view: Iterate,
+        local: Worker,
+        i: int,
+        target: Target,
+        rng: np.random.Generator,
+        chain: int,
     ) -> Facts:
         """Find the chain's mode; one that has left its own looks at the best of all."""
         shape = Shape(*local.metric.shape[1:])
@@ -256,13 +296,26 @@ class SharedMetricHMC(Checked):
             mode = nearest_mode(target, start, shape)
         else:
             mode = find_mode(target, start, rng, shape, chain, self.chains)
-        local.mode[i], local.metric[i], local.evidence[i] = mode.x, mode.metric, mode.evidence
+        local.mode[i], local.metric[i], local.evidence[i] = (
+            mode.x,
+            mode.metric,
+            mode.evidence,
+        )
         if moved:  # it will not look again, whatever it found
             local.evidence[i] = max(mode.evidence, float(view.numbers[BEST]))
         local.state[i] = SEARCHED
-        return Facts(state, chain, target.gradients, mode=True, evidence=mode.evidence, moved=moved)
+        return Facts(
+            state,
+            chain,
+            target.gradients,
+            mode=True,
+            evidence=mode.evidence,
+            moved=moved,
+        )
 
-    def _begin(self, local: Worker, i: int, target: Target, rng: np.random.Generator) -> None:
+    def _begin(
+        self, local: Worker, i: int, target: Target, rng: np.random.Generator
+    ) -> None:
         """Place the chain near its mode, where U is finite."""
         shape = Shape(*local.metric.shape[1:])
         away = NEAR_THE_MODE * draw(local.metric[i], rng.standard_normal(shape.normals))
@@ -297,7 +350,9 @@ class SharedMetricHMC(Checked):
         if rng.random() < SHORT_SHARE:
             h *= SHORTEST ** rng.random()
         z = task.stream.normals(np.empty(Shape(*metric.shape).normals))
-        end = trajectory(target, local.x[i], local.g[i], float(local.value[i]), metric, h, n, z)
+        end = trajectory(
+            target, local.x[i], local.g[i], float(local.value[i]), metric, h, n, z
+        )
         accepted = rng.random() < end.acceptance
         if accepted:
             local.x[i], local.g[i], local.value[i] = end.x, end.g, end.value
@@ -314,13 +369,17 @@ class SharedMetricHMC(Checked):
             finite=end.finite,
         )
 
-    def learn(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Worker:
+    def learn(
+        self, view: Iterate, local: Worker, problem: Problem, task: Task
+    ) -> Worker:
         return local
 
     def forget(self, local: Worker) -> Worker:
         return local
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+    def apply(
+        self, iterate: Iterate, updates: Sequence[Update], commit: Commit
+    ) -> Iterate:
         warm_up = self.warm_up_commits(iterate.theta.size)
         tuning = Tuning(iterate.metric, iterate.best, iterate.numbers)
         for x, g, facts in updates:
@@ -353,7 +412,9 @@ class SharedMetricHMC(Checked):
         """Return what the chains drew with: the factor of the metric (`metric`), the step and the length."""
         return {
             "metric": iterate.metric,
-            "step": np.array([iterate.numbers[STEP], iterate.numbers[LENGTH], iterate.numbers[STAGE]]),
+            "step": np.array(
+                [iterate.numbers[STEP], iterate.numbers[LENGTH], iterate.numbers[STAGE]]
+            ),
         }
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:

@@ -54,4 +54,8 @@ class Target:
         else:
             value = float(self._both(point, self._rows, self._g))
         out[...] = self._g
-        return value if math.isfinite(value) and math.isfinite(sum_of_squares(out)) else math.inf
+        return (
+            value
+            if math.isfinite(value) and math.isfinite(sum_of_squares(out))
+            else math.inf
+        )

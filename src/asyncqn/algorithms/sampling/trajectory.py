@@ -41,7 +41,14 @@ class End(NamedTuple):
 
 
 def trajectory(
-    target: Target, x: Array, g: Array, value: float, metric: Array, h: float, n: int, z: Array
+    target: Target,
+    x: Array,
+    g: Array,
+    value: float,
+    metric: Array,
+    h: float,
+    n: int,
+    z: Array,
 ) -> End:
     """n leapfrog steps h from x, where U is `value` and its gradient g; z: the normals of the velocity."""
     # x and g are copied once: the caller keeps its own if the end is rejected.

@@ -60,7 +60,9 @@ class File(NamedTuple):
     of: Counters  # (R, 2): the chain and the commit of each pair; -1 where there is none
     acceptances: Array  # (R', 2): the step and the probability to accept
     modes: Array  # (chains, d)
-    groups: Counters  # (chains,): the first chain with the same mode; -1 before it is known
+    groups: (
+        Counters  # (chains,): the first chain with the same mode; -1 before it is known
+    )
     counts: Counters  # (3,): pairs filed, acceptances seen, acceptances before the last rebuild
 
 
@@ -86,7 +88,9 @@ def new_file(dim: int, chains: int, warm_up: int) -> File:
     )
 
 
-def note_mode(tuning: Tuning, file: File, chain: int, x: Array, scale: Array, evidence: float) -> None:
+def note_mode(
+    tuning: Tuning, file: File, chain: int, x: Array, scale: Array, evidence: float
+) -> None:
     """Record that a chain's search ended at x, where standard deviations are about `scale`."""
     if evidence > tuning.numbers[BEST]:
         tuning.numbers[BEST] = evidence
@@ -123,7 +127,9 @@ def note_acceptance(file: File, h: float, acceptance: float) -> None:
         file.counts[1] += 1
 
 
-def learn(tuning: Tuning, file: File, version: int, warm_up: int, acceptance: float) -> None:
+def learn(
+    tuning: Tuning, file: File, version: int, warm_up: int, acceptance: float
+) -> None:
     """Rebuild the metric and refit the step size where they are due after a commit of the warm-up."""
     if any(version == math.ceil(share * warm_up) for share in REBUILDS):
         fitted = _constant(tuning, file, acceptance)
@@ -137,8 +143,15 @@ def learn(tuning: Tuning, file: File, version: int, warm_up: int, acceptance: fl
 
 def _constant(tuning: Tuning, file: File, acceptance: float) -> float:
     """Fit c of the model of acceptance to the acceptances seen under the present metric."""
-    seen, before = file.acceptances[file.counts[2] : file.counts[1]], float(tuning.numbers[CONSTANT])
-    return fit_constant(seen[:, 0].copy(), seen[:, 1].copy(), before, acceptance) if len(seen) else before
+    seen, before = (
+        file.acceptances[file.counts[2] : file.counts[1]],
+        float(tuning.numbers[CONSTANT]),
+    )
+    return (
+        fit_constant(seen[:, 0].copy(), seen[:, 1].copy(), before, acceptance)
+        if len(seen)
+        else before
+    )
 
 
 def rebuild(tuning: Tuning, file: File, version: int) -> bool:
@@ -154,7 +167,11 @@ def rebuild(tuning: Tuning, file: File, version: int) -> bool:
     order = np.argsort(file.of[chosen, 1], kind="stable")
     S, Y, chains = S[order], Y[order], chains[order]
     # Centring on the mean of all chains would take the distance between two modes for the width of one.
-    groups = np.where(chains < file.groups.size, file.groups[np.minimum(chains, file.groups.size - 1)], -1)
+    groups = np.where(
+        chains < file.groups.size,
+        file.groups[np.minimum(chains, file.groups.size - 1)],
+        -1,
+    )
     for group in np.unique(groups):
         inside = groups == group
         for part in (S, Y):

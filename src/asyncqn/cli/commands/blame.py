@@ -16,7 +16,8 @@ def blame(
     out: Output,
     seeds: Annotated[int, typer.Option(help="Number of seeds for the intervals.")] = 8,
     worker: Annotated[
-        list[int] | None, typer.Option(metavar="N", help="Only this worker; may be repeated.  [all]")
+        list[int] | None,
+        typer.Option(metavar="N", help="Only this worker; may be repeated.  [all]"),
     ] = None,
     metric: Annotated[str, typer.Option(help="Column of the metric table.")] = "fun",
     allow_imports: AllowImports = False,

@@ -18,15 +18,22 @@ if TYPE_CHECKING:
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of saved runs, or of checkpoints.")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of saved runs, or of checkpoints.")
+    ],
     view: ViewOptions,
     out: Output,
     metric: Annotated[
-        str | None, typer.Option(help="Column to compare.  [error where all runs have it, else fun]")
+        str | None,
+        typer.Option(
+            help="Column to compare.  [error where all runs have it, else fun]"
+        ),
     ] = None,
     target: Annotated[
         float | None,
-        typer.Option(help="Report when each run reached this value.  [the worst of the runs' best values]"),
+        typer.Option(
+            help="Report when each run reached this value.  [the worst of the runs' best values]"
+        ),
     ] = None,
 ) -> None:
     """Compare saved runs: overlaid curves, staleness, and when each reached the target."""
@@ -35,16 +42,27 @@ def compare(
     from asyncqn.view.seen import look_at
 
     view.check()
-    require(target is None or isfinite(target), f"--target must be a finite number, not {target}.")
+    require(
+        target is None or isfinite(target),
+        f"--target must be a finite number, not {target}.",
+    )
     seen = {label: look_at(folder) for label, folder in labels(runs).items()}
     # Units of simulated time and seconds have no common axis.
     axes = {time_axis(run) for run in seen.values()}
-    require(len(axes) == 1, "simulated time and seconds cannot be compared: choose runs of one kind.")
+    require(
+        len(axes) == 1,
+        "simulated time and seconds cannot be compared: choose runs of one kind.",
+    )
     # Only problems with a known minimum have the column "error".
-    metric = metric or ("error" if all("error" in run.metrics for run in seen.values()) else "fun")
+    metric = metric or (
+        "error" if all("error" in run.metrics for run in seen.values()) else "fun"
+    )
     for label, run in seen.items():
         has = ", ".join(run.metrics.columns)
-        require(metric in run.metrics, f"the run {label} has no column '{metric}'; it has {has}.")
+        require(
+            metric in run.metrics,
+            f"the run {label} has no column '{metric}'; it has {has}.",
+        )
     rows, goal = compared(seen, metric, target)
     view.write(lambda: comparison(seen, metric, goal, axes.pop()), seen, out)
     if out.json:
@@ -79,7 +97,11 @@ def compared(
     goal = target if target is not None else max(known, default=None)
     rows = []
     for label, run in seen.items():
-        values, times, stale = run.metrics[metric], run.metrics["time"], run.schedule.staleness
+        values, times, stale = (
+            run.metrics[metric],
+            run.metrics["time"],
+            run.schedule.staleness,
+        )
         # NaN compares as False, so that rows after a divergence do not count.
         reached = np.flatnonzero(values <= (-np.inf if goal is None else goal))
         rows.append(
@@ -99,7 +121,9 @@ def compared(
     return rows, goal
 
 
-def report(seen: dict[str, Seen], rows: list[dict[str, Any]], metric: str, goal: float | None) -> Text:
+def report(
+    seen: dict[str, Seen], rows: list[dict[str, Any]], metric: str, goal: float | None
+) -> Text:
     """Return the table and the overlaid curves; a run's letter has the colour of its curve elsewhere."""
     from rich.text import Text
 
@@ -108,18 +132,34 @@ def report(seen: dict[str, Seen], rows: list[dict[str, Any]], metric: str, goal:
     from asyncqn.view.styles import styles_of_runs
     from asyncqn.view.terminal import overlaid_chart
 
-    titles = ["", "run", "algorithm", "status", "workers", "commits", "staleness", f"best {metric}"]
+    titles = [
+        "",
+        "run",
+        "algorithm",
+        "status",
+        "workers",
+        "commits",
+        "staleness",
+        f"best {metric}",
+    ]
     table = [[*titles, f"time to {goal:.4g}" if goal is not None else "time to target"]]
     # Letters and not colours alone distinguish the curves, also in a file or without colour.
     letters = [chr(ord("a") + i % 26) for i in range(len(rows))]
     for letter, row in zip(letters, rows, strict=True):
         stale = f"{row['staleness_mean']:.1f} (to {row['staleness_max']})"
         best = "none" if row["best"] is None else f"{row['best']:.4g}"
-        when = "not reached" if row["time_to_target"] is None else f"{row['time_to_target']:.5g}"
+        when = (
+            "not reached"
+            if row["time_to_target"] is None
+            else f"{row['time_to_target']:.5g}"
+        )
         numbers = [f"{row['workers']:,}", f"{row['commits']:,}", stale, best, when]
         table.append([letter, row["run"], row["algorithm"], row["status"], *numbers])
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = ["  ".join(f"{cell:<{w}}" for cell, w in zip(cells, widths, strict=True)) for cells in table]
+    lines = [
+        "  ".join(f"{cell:<{w}}" for cell, w in zip(cells, widths, strict=True))
+        for cells in table
+    ]
     curves = {
         letter: (run.metrics["time"], run.metrics[metric])
         for letter, run in zip(letters, seen.values(), strict=True)
@@ -128,7 +168,10 @@ def report(seen: dict[str, Seen], rows: list[dict[str, Any]], metric: str, goal:
     log = axis is not None and axis.log
     title = f"{metric} over {time_axis(next(iter(seen.values())))}{', logarithmic' if log else ''}"
     looks = styles_of_runs({row["run"]: row["algorithm"] for row in rows})
-    colors = {letter: looks[row["run"]]["color"] for letter, row in zip(letters, rows, strict=True)}
+    colors = {
+        letter: looks[row["run"]]["color"]
+        for letter, row in zip(letters, rows, strict=True)
+    }
     text = Text(f"{lines[0].rstrip()}\n")
     for letter, line in zip(letters, lines[1:], strict=True):
         text.append(letter, colors[letter]).append(f"{line[1:].rstrip()}\n")

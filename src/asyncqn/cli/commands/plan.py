@@ -18,31 +18,47 @@ if TYPE_CHECKING:
 def plan(
     out: Output,
     job: Annotated[
-        Path | None, typer.Argument(help="TOML file of a job, with the target to plan for.")
+        Path | None,
+        typer.Argument(help="TOML file of a job, with the target to plan for."),
     ] = None,
-    record: Annotated[str, typer.Option(help="Duration of the recorded real runs, as in 30s or 2m.")] = "30s",
+    record: Annotated[
+        str, typer.Option(help="Duration of the recorded real runs, as in 30s or 2m.")
+    ] = "30s",
     workers: Annotated[
         str, typer.Option(help="Numbers of workers, as in 1..256 (doubling) or 1,2,6.")
     ] = "1..256",
     algorithms: Annotated[
-        str, typer.Option(help='"all", or names such as default,table-lbfgs; "job" is the job\'s own.')
+        str,
+        typer.Option(
+            help='"all", or names such as default,table-lbfgs; "job" is the job\'s own.'
+        ),
     ] = "all",
     engine: Annotated[
         str, typer.Option(help="Engine of the recorded runs: threads or processes.")
     ] = "threads",
     recorded: Annotated[
         list[Path] | None,
-        typer.Option(help="A saved run of a real engine (also MPI or Ray) instead of a new recording."),
+        typer.Option(
+            help="A saved run of a real engine (also MPI or Ray) instead of a new recording."
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Number of seeds for the intervals.")] = 3,
-    target: Annotated[float | None, typer.Option(help="Target, instead of the job's.")] = None,
-    metric: Annotated[str | None, typer.Option(help="Column of the metric table for --target.")] = None,
+    target: Annotated[
+        float | None, typer.Option(help="Target, instead of the job's.")
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="Column of the metric table for --target.")
+    ] = None,
     commits: Annotated[
-        int | None, typer.Option(help="Commits after which the target counts as missed.")
+        int | None,
+        typer.Option(help="Commits after which the target counts as missed."),
     ] = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Run the best prediction for the recorded number of workers for real."),
+        typer.Option(
+            "--check",
+            help="Run the best prediction for the recorded number of workers for real.",
+        ),
     ] = False,
     allow_imports: AllowImports = False,
 ) -> None:
@@ -56,15 +72,23 @@ def plan(
     from asyncqn.lab.plan import plan as make_plan
     from asyncqn.runs.archive import load_run
 
-    require(engine in ("threads", "processes"), f"--engine must be threads or processes, not {engine!r}.")
+    require(
+        engine in ("threads", "processes"),
+        f"--engine must be threads or processes, not {engine!r}.",
+    )
     given = load_job(job, allow_imports=allow_imports)
     goal = target if target is not None else given.run.target
     if goal is None:
-        raise BadInput("plan needs a target: give --target, or target in the section [run] of the job.")
+        raise BadInput(
+            "plan needs a target: give --target, or target in the section [run] of the job."
+        )
     known = {**CANDIDATES, "job": given.algorithm or CANDIDATES["default"]}
     names = list(CANDIDATES) if algorithms == "all" else algorithms.split(",")
     for name in names:
-        require(name in known, f"--algorithms: there is no {name!r}; there are {', '.join(known)}.")
+        require(
+            name in known,
+            f"--algorithms: there is no {name!r}; there are {', '.join(known)}.",
+        )
     # The job's own problem, because a recorded run of a user's class cannot rebuild it.
     runs = [load_run(path, problem=given.problem) for path in recorded or ()]
     before = {str(run.manifest["algorithm"]["kind"]): run for run in runs}
@@ -110,7 +134,9 @@ def _show(out: Output, found: Plan) -> None:
         mark = "  best" if p == found.best else ""
         out.show(f"{p.algorithm:<16}{p.workers:>8}{p.time:>12.4g}{interval:>26}{mark}")
     paying = f"{counted(found.pays)} pay{'s' * (found.pays == 1)}"
-    out.show(f"up to {paying} with {found.best.algorithm}: each step saves at least a tenth of the time.")
+    out.show(
+        f"up to {paying} with {found.best.algorithm}: each step saves at least a tenth of the time."
+    )
     if (c := found.checked) is not None:
         out.show(
             f"checked: {c.algorithm}, the best on {counted(c.workers)}, predicted {c.predicted:.4g} s, "
@@ -133,7 +159,9 @@ def counts(text: str) -> list[int]:
         if min(numbers) < 1:
             raise ValueError
     except ValueError:
-        raise BadInput(f"--workers must be like 1..256 or 1,2,6, not {text!r}.") from None
+        raise BadInput(
+            f"--workers must be like 1..256 or 1,2,6, not {text!r}."
+        ) from None
     return numbers
 
 
@@ -144,5 +172,8 @@ def seconds(text: str) -> float:
         value = float(text[:-1]) * unit if unit is not None else float(text)
     except ValueError:
         value = -1.0
-    require(0.0 < value < float("inf"), f"--record must be a time such as 30s or 2m, not {text!r}.")
+    require(
+        0.0 < value < float("inf"),
+        f"--record must be a time such as 30s or 2m, not {text!r}.",
+    )
     return value

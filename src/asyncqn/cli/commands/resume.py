@@ -22,7 +22,11 @@ def resume(
     folder: Annotated[Path, typer.Argument(help="Folder of checkpoints.")],
     out: Output,
     change: Annotated[
-        bool, typer.Option("--change", help="Continue with other parameters, as a new segment of the run.")
+        bool,
+        typer.Option(
+            "--change",
+            help="Continue with other parameters, as a new segment of the run.",
+        ),
     ] = False,
     parameter: Annotated[
         list[str] | None,
@@ -55,11 +59,19 @@ def resume(
         saved = load_checkpoint(folder)
         algorithm = _changed(saved, parameter, allow_imports) if parameter else None
     manifest = saved.document["manifest"]
-    commits, simulated = int(manifest["commits"]), manifest["engine"]["kind"] == "simulator"
+    commits, simulated = (
+        int(manifest["commits"]),
+        manifest["engine"]["kind"] == "simulator",
+    )
     out.say(f"continuing from commit {saved.commit} of {commits}")
-    options: dict[str, Any] = {"checkpoint_every": checkpoint_every, "allow_imports": allow_imports}
+    options: dict[str, Any] = {
+        "checkpoint_every": checkpoint_every,
+        "allow_imports": allow_imports,
+    }
     go = partial(resume_run, folder, algorithm=algorithm, change=change, **options)
-    code = show_run(go, commits, save, out, mistakes_at_rank_0, simulated=simulated, checkpoint=True)
+    code = show_run(
+        go, commits, save, out, mistakes_at_rank_0, simulated=simulated, checkpoint=True
+    )
     raise typer.Exit(code)
 
 
@@ -70,7 +82,9 @@ def _changed(saved: Saved, parameter: list[str], allow_imports: bool) -> Algorit
     before = saved.document["manifest"]["algorithm"]
     # Parameters that are not named keep the values of the checkpoint.
     parameters = {**(before["parameters"] or {}), **parse_parameters(parameter)}
-    algorithm = algorithm_from_json({**before, "parameters": parameters}, allow_imports=allow_imports)
+    algorithm = algorithm_from_json(
+        {**before, "parameters": parameters}, allow_imports=allow_imports
+    )
     if algorithm is None:
         raise BadInput(
             f"the checkpoint's algorithm {before['kind']} is your own class: give --allow-imports, or use "

@@ -27,33 +27,60 @@ _ENGINE = "Engine"
 class EngineOptions:
     """The options of the engine: fields of its class, which override the job file's section."""
 
-    engine: Annotated[str | None, option(_ENGINE, "One of {engines}; threads if not given.")] = None
+    engine: Annotated[
+        str | None, option(_ENGINE, "One of {engines}; threads if not given.")
+    ] = None
     slow: Annotated[
-        bool, option(_ENGINE, "Stretch computations to times drawn from the job's cluster.", "--slow")
+        bool,
+        option(
+            _ENGINE,
+            "Stretch computations to times drawn from the job's cluster.",
+            "--slow",
+        ),
     ] = False
-    time_unit: Annotated[float | None, option(_ENGINE, "Length of a unit of time in seconds.  [1]")] = None
+    time_unit: Annotated[
+        float | None, option(_ENGINE, "Length of a unit of time in seconds.  [1]")
+    ] = None
     max_staleness: Annotated[
-        int | None, option(_ENGINE, "Drop an asynchronous update with more staleness than this, in commits.")
+        int | None,
+        option(
+            _ENGINE,
+            "Drop an asynchronous update with more staleness than this, in commits.",
+        ),
     ] = None
     give_up_after: Annotated[
         float | None,
-        option(_ENGINE, "Give up a worker that has not sent an update for this many units of time.  [inf]"),
+        option(
+            _ENGINE,
+            "Give up a worker that has not sent an update for this many units of time.  [inf]",
+        ),
     ] = None
     start_timeout: Annotated[
         float | None,
-        option(_ENGINE, "Of processes and ray: seconds until workers must be ready.  [120]"),
+        option(
+            _ENGINE, "Of processes and ray: seconds until workers must be ready.  [120]"
+        ),
     ] = None
     start_method: Annotated[
-        str | None, option(_ENGINE, "Of processes: fork or spawn.  [fork where it is safe]")
+        str | None,
+        option(_ENGINE, "Of processes: fork or spawn.  [fork where it is safe]"),
     ] = None
-    address: Annotated[str | None, option(_ENGINE, "Of ray: an existing cluster, auto or host:port.")] = None
+    address: Annotated[
+        str | None, option(_ENGINE, "Of ray: an existing cluster, auto or host:port.")
+    ] = None
     restarts: Annotated[
-        int | None, option(_ENGINE, "Of ray: number of lost workers that are replaced.  [10]")
+        int | None,
+        option(_ENGINE, "Of ray: number of lost workers that are replaced.  [10]"),
     ] = None
-    cpus: Annotated[float | None, option(_ENGINE, "Of ray: number of CPUs that a worker reserves.")] = None
+    cpus: Annotated[
+        float | None, option(_ENGINE, "Of ray: number of CPUs that a worker reserves.")
+    ] = None
     wire: Annotated[
         str | None,
-        option(_ENGINE, "Of mpi: precision of numbers between ranks, exact or float32.  [exact]"),
+        option(
+            _ENGINE,
+            "Of mpi: precision of numbers between ranks, exact or float32.  [exact]",
+        ),
     ] = None
     shared: Annotated[
         bool | None,
@@ -80,12 +107,17 @@ def make_engine(job: Job, slow: bool) -> Engine:
     from asyncqn.cli.jobfile import DEFAULT_WORKERS
     from asyncqn.engines.named import engine_class
 
-    arguments = {**job.engine, "timing_model": job.cluster if slow else job.engine.get("timing_model")}
+    arguments = {
+        **job.engine,
+        "timing_model": job.cluster if slow else job.engine.get("timing_model"),
+    }
     kind, model = arguments.pop("kind"), arguments["timing_model"]
     # Under MPI the launcher decides how many workers there are.
     if kind != "mpi":
         # Imitating forty workers needs forty threads; they sleep most of the time.
-        arguments.setdefault("workers", DEFAULT_WORKERS if model is None else model.workers)
+        arguments.setdefault(
+            "workers", DEFAULT_WORKERS if model is None else model.workers
+        )
     engine: Engine = engine_class(kind)(**arguments)
     return engine
 
@@ -99,7 +131,8 @@ def run(
     real: EngineOptions,
     out: Output,
     theta: Annotated[
-        Path | None, option(_RESULT, "Write theta to this .npy file.", "--theta", metavar="FILE")
+        Path | None,
+        option(_RESULT, "Write theta to this .npy file.", "--theta", metavar="FILE"),
     ] = None,
     coefficients: Annotated[
         Path | None,
@@ -111,7 +144,10 @@ def run(
         ),
     ] = None,
     schema: Annotated[
-        bool, option(_INSTEAD, "Print the JSON schema of job files, for editors.", "--schema")
+        bool,
+        option(
+            _INSTEAD, "Print the JSON schema of job files, for editors.", "--schema"
+        ),
     ] = False,
     warm: Annotated[
         str | None,
@@ -132,7 +168,9 @@ def run(
     from asyncqn.minimize import minimize
 
     if schema:
-        typer.echo(dumps(job_schema(), indent=1))  # always JSON, whether --json is given or not
+        typer.echo(
+            dumps(job_schema(), indent=1)
+        )  # always JSON, whether --json is given or not
         return
     if warm is not None:
         from asyncqn.cli.warming import compile_ahead
@@ -141,10 +179,18 @@ def run(
         return
     overrides = {**options.overrides(), "engine": real.overrides(options.workers)}
     if not real.slow:
-        overrides["cluster"].pop("workers", None)  # --workers then belongs to the engine
-        said = [name if hasattr(options, name) else "cluster" for name in overrides["cluster"]]
+        overrides["cluster"].pop(
+            "workers", None
+        )  # --workers then belongs to the engine
+        said = [
+            name if hasattr(options, name) else "cluster"
+            for name in overrides["cluster"]
+        ]
         idle = ", ".join(f"--{name.replace('_', '-')}" for name in dict.fromkeys(said))
-        require(not idle, f"{idle} describes a cluster to imitate: give --slow as well, or leave it out.")
+        require(
+            not idle,
+            f"{idle} describes a cluster to imitate: give --slow as well, or leave it out.",
+        )
     # The job file may name MPI; until it is read, only the launcher's variables tell.
     perhaps_mpi = real.engine == "mpi" or (real.engine is None and under_mpiexec())
     # A mistake in the job file is found by every rank; inside this context they report it once.
@@ -162,7 +208,16 @@ def run(
         algorithm, checked = job.choose(engine)
     out.say(f"{algorithm}\n{engine}")
     arguments = {**options.checkpoints(), **vars(job.run)}
-    go = partial(minimize, job.problem, algorithm, engine=engine, check=not checked, **arguments)
+    go = partial(
+        minimize, job.problem, algorithm, engine=engine, check=not checked, **arguments
+    )
     raise typer.Exit(
-        show_run(go, job.run.commits, options.save, out, mistakes_at_rank_0, further=result.write)
+        show_run(
+            go,
+            job.run.commits,
+            options.save,
+            out,
+            mistakes_at_rank_0,
+            further=result.write,
+        )
     )

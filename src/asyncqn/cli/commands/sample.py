@@ -24,22 +24,38 @@ MAX_TABLE_ROWS = 30
 def sample(
     out: Output,
     job: Annotated[
-        Path | None, typer.Argument(help="TOML file whose problem, engine, cluster and seed are used.")
+        Path | None,
+        typer.Argument(
+            help="TOML file whose problem, engine, cluster and seed are used."
+        ),
     ] = None,
-    draws: Annotated[int, option(_SAMPLING, "Draws after the warm-up, of all chains together.")] = 10_000,
-    chains: Annotated[int, option(_SAMPLING, "Smallest number of chains; workers have equally many.")] = 8,
+    draws: Annotated[
+        int, option(_SAMPLING, "Draws after the warm-up, of all chains together.")
+    ] = 10_000,
+    chains: Annotated[
+        int, option(_SAMPLING, "Smallest number of chains; workers have equally many.")
+    ] = 8,
     warm_up: Annotated[
-        int | None, option(_SAMPLING, "Commits until the metric is fixed.  [by chains and dim]")
+        int | None,
+        option(_SAMPLING, "Commits until the metric is fixed.  [by chains and dim]"),
     ] = None,
-    acceptance: Annotated[float, option(_SAMPLING, "Acceptance rate to which the step is tuned.")] = 0.8,
-    engine: Annotated[str | None, option("Engine", "One of {engines}; threads if not given.")] = None,
+    acceptance: Annotated[
+        float, option(_SAMPLING, "Acceptance rate to which the step is tuned.")
+    ] = 0.8,
+    engine: Annotated[
+        str | None, option("Engine", "One of {engines}; threads if not given.")
+    ] = None,
     simulated: Annotated[
-        bool, option("Engine", "Draw on the job's simulated cluster instead.", "--simulated")
+        bool,
+        option("Engine", "Draw on the job's simulated cluster instead.", "--simulated"),
     ] = False,
     workers: Annotated[int | None, option("Engine", "Number of workers.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all random numbers.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of all random numbers.")
+    ] = None,
     checkpoint: Annotated[
-        Path | None, option("Checkpoints", "Keep checkpoints in this folder.", metavar="DIR")
+        Path | None,
+        option("Checkpoints", "Keep checkpoints in this folder.", metavar="DIR"),
     ] = None,
     checkpoint_every: CheckpointEvery = 30.0,
     save: Save = None,
@@ -58,9 +74,13 @@ def sample(
     overrides: dict[str, dict[str, Any]] = {
         "run": {} if seed is None else {"seed": seed},
         "cluster": where if simulated else {},
-        "engine": {**where, **({} if engine is None else {"kind": engine})} if not simulated else {},
+        "engine": {**where, **({} if engine is None else {"kind": engine})}
+        if not simulated
+        else {},
     }
-    out, mistakes_at_rank_0 = output_of_rank(out, mpi=engine == "mpi" or under_mpiexec())
+    out, mistakes_at_rank_0 = output_of_rank(
+        out, mpi=engine == "mpi" or under_mpiexec()
+    )
     with mistakes_at_rank_0():
         check_run_folder(save)
         loaded = load_job(job, overrides, allow_imports=allow_imports)
@@ -122,7 +142,16 @@ def _show(samples: Samples, save: Path | None, out: Output) -> None:
     }
     for name, value in numbers.items():
         if value is not None:
-            out.show(f"{name:<12} {f'{value:.6g}' if isinstance(value, float) else value}")
+            out.show(
+                f"{name:<12} {f'{value:.6g}' if isinstance(value, float) else value}"
+            )
     # JSON gets all parameters, although the table shows a few.
     columns = {name: column.tolist() for name, column in summary.columns.items()}
-    out.result({**numbers, "warnings": samples.warnings, "parameters": summary.names, "summary": columns})
+    out.result(
+        {
+            **numbers,
+            "warnings": samples.warnings,
+            "parameters": summary.names,
+            "summary": columns,
+        }
+    )

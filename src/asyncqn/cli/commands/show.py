@@ -22,19 +22,30 @@ MAX_WORKER_LINES = 12
 
 
 def show(
-    run: Annotated[Path, typer.Argument(help="Folder of a saved run, or of checkpoints.")],
+    run: Annotated[
+        Path, typer.Argument(help="Folder of a saved run, or of checkpoints.")
+    ],
     view: ViewOptions,
     out: Output,
     trace: Annotated[
-        Path | None, typer.Option(help="Also write a trace for ui.perfetto.dev.", metavar="FILE")
+        Path | None,
+        typer.Option(help="Also write a trace for ui.perfetto.dev.", metavar="FILE"),
     ] = None,
     follow: Annotated[
         bool,
-        option(_FOLLOW, "Print a line for each new checkpoint of an active run.", "--follow", "-f"),
+        option(
+            _FOLLOW,
+            "Print a line for each new checkpoint of an active run.",
+            "--follow",
+            "-f",
+        ),
     ] = False,
-    every: Annotated[float, option(_FOLLOW, "Polling interval of --follow, in seconds.")] = 2.0,
+    every: Annotated[
+        float, option(_FOLLOW, "Polling interval of --follow, in seconds.")
+    ] = 2.0,
     once: Annotated[
-        bool, option(_FOLLOW, "With --follow: print the current state and exit.", "--once")
+        bool,
+        option(_FOLLOW, "With --follow: print the current state and exit.", "--once"),
     ] = False,
 ) -> None:
     """Show a run: parameters, convergence, staleness, work per worker, versions."""
@@ -45,7 +56,11 @@ def show(
         return
     from asyncqn.view.plots import SIMULATED, births, overview, time_axis
     from asyncqn.view.seen import look_at
-    from asyncqn.view.trace import MICROSECONDS_PER_SECOND, MICROSECONDS_PER_UNIT, write_trace
+    from asyncqn.view.trace import (
+        MICROSECONDS_PER_SECOND,
+        MICROSECONDS_PER_UNIT,
+        write_trace,
+    )
 
     view.check()
     loaded = look_at(run)
@@ -91,8 +106,15 @@ def report(run: Seen, folder: Path) -> list[str]:
             f"{problem['name']}, dim {problem['dim']:,}, {problem['n_data']:,} data points"
             + _parameters(problem["reference"], ("kind", "dim", "n_data", "dtype")),
         ),
-        *_entry("algorithm", made["algorithm"]["kind"] + _parameters(made["algorithm"]["parameters"])),
-        *_entry("engine", made["engine"].get("kind", "?") + _parameters(made["engine"].get("cluster"))),
+        *_entry(
+            "algorithm",
+            made["algorithm"]["kind"] + _parameters(made["algorithm"]["parameters"]),
+        ),
+        *_entry(
+            "engine",
+            made["engine"].get("kind", "?")
+            + _parameters(made["engine"].get("cluster")),
+        ),
         *_entry("seed", str(made["seed"])),
         "",
     ]
@@ -104,7 +126,9 @@ def report(run: Seen, folder: Path) -> list[str]:
     values = run.metrics[metric]
     axis = axis_of([values])
     log = axis is not None and axis.log
-    ending = f"U = {run.fun:.6g}" + (f", error = {numbers['error']:.4g}" if "error" in numbers else "")
+    ending = f"U = {run.fun:.6g}" + (
+        f", error = {numbers['error']:.4g}" if "error" in numbers else ""
+    )
     lines += [
         f"convergence: {metric} over time [{unit}]{', logarithmic' if log else ''}; at the end {ending}",
         *line_chart(run.metrics["time"], values, axis=axis),
@@ -122,18 +146,29 @@ def report(run: Seen, folder: Path) -> list[str]:
             "",
         ]
     else:
-        lines += ["staleness and work per worker: known when the simulated run ends.", ""]
+        lines += [
+            "staleness and work per worker: known when the simulated run ends.",
+            "",
+        ]
     if run.counters:
         accepted, rejected, refused = (
-            run.counters.get(name, 0) for name in ("pairs_accepted", "pairs_rejected", "updates_rejected")
+            run.counters.get(name, 0)
+            for name in ("pairs_accepted", "pairs_rejected", "updates_rejected")
         )
-        lines.append(f"pairs      {accepted:,} accepted, {rejected:,} rejected; {refused:,} updates rejected")
-    return [*lines, *_entry("versions", _parameters(made["versions"]).removeprefix(": "))]
+        lines.append(
+            f"pairs      {accepted:,} accepted, {rejected:,} rejected; {refused:,} updates rejected"
+        )
+    return [
+        *lines,
+        *_entry("versions", _parameters(made["versions"]).removeprefix(": ")),
+    ]
 
 
 def _entry(name: str, text: str) -> list[str]:
     """Return a name and its text, in lines that fit a terminal."""
-    return wrap(text, WIDTH, initial_indent=f"{name:<11}", subsequent_indent=" " * 11) or [name]
+    return wrap(
+        text, WIDTH, initial_indent=f"{name:<11}", subsequent_indent=" " * 11
+    ) or [name]
 
 
 def _parameters(values: dict[str, Any] | None, leave: tuple[str, ...] = ()) -> str:
@@ -154,7 +189,11 @@ def _workers(run: Seen, unit: str) -> list[str]:
     half = MAX_WORKER_LINES // 2
     cut = len(rows) > MAX_WORKER_LINES
     shown = [*rows[:half], *rows[-half:]] if cut else sorted(rows)
-    bars = bar_chart([f"worker {row.worker}" for row in shown], [row.delivered for row in shown], width=24)
+    bars = bar_chart(
+        [f"worker {row.worker}" for row in shown],
+        [row.delivered for row in shown],
+        width=24,
+    )
     width = max(map(len, bars), default=0)
     lines = [
         f"{text:<{width}}  {row.staleness:6.1f}  {row.cycle:.4g} {unit}"

@@ -45,13 +45,24 @@ def simulate(
     if paper is not None:
         require(options.job is None, "give a job file or --paper, not both.")
         sections = paper_sections(paper, options.algorithm)
-    job = load_job(options.job, options.overrides(), allow_imports=options.allow_imports, sections=sections)
+    job = load_job(
+        options.job,
+        options.overrides(),
+        allow_imports=options.allow_imports,
+        sections=sections,
+    )
     check_run_folder(options.save)  # before the run, so that no work is lost
     # The default depends on workers and messages, so it is chosen after the cluster is known.
     engine = Simulator(job.cluster)
     algorithm, checked = job.choose(engine)
     out.say(f"{algorithm}\n{job.cluster}")
     arguments = {**options.checkpoints(), **vars(job.run)}
-    go = partial(minimize, job.problem, algorithm, engine=engine, check=not checked, **arguments)
+    go = partial(
+        minimize, job.problem, algorithm, engine=engine, check=not checked, **arguments
+    )
     kept = options.checkpoint is not None
-    raise typer.Exit(show_run(go, job.run.commits, options.save, out, simulated=True, checkpoint=kept))
+    raise typer.Exit(
+        show_run(
+            go, job.run.commits, options.save, out, simulated=True, checkpoint=kept
+        )
+    )

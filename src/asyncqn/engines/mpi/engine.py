@@ -81,9 +81,14 @@ class MPI(RealEngine):
     converged
     """
 
-    wire: Annotated[Literal["exact", "float32"], parameter("Precision of the messages")] = "exact"
+    wire: Annotated[
+        Literal["exact", "float32"], parameter("Precision of the messages")
+    ] = "exact"
     shared: Annotated[
-        bool, parameter("Whether ranks on the master's machine use shared memory for their messages")
+        bool,
+        parameter(
+            "Whether ranks on the master's machine use shared memory for their messages"
+        ),
     ] = True
 
     def __post_init__(self) -> None:
@@ -104,7 +109,9 @@ class MPI(RealEngine):
     def message_seconds(self, theta0: Array) -> float | None:
         """Return the seconds of a message, measured with all ranks, as none can be left out; None except on
         rank 0."""
-        return round_trip_seconds(replace(self, timing_model=None, time_unit=1.0), theta0)
+        return round_trip_seconds(
+            replace(self, timing_model=None, time_unit=1.0), theta0
+        )
 
     def agreed(self, numbers: Sequence[float]) -> Sequence[float]:
         """Return the numbers of rank 0."""
@@ -134,7 +141,12 @@ class MPI(RealEngine):
             if state is not None:
                 mpi_master = MPIMaster(mpi, comm, state, self.wire == "float32", clock)
                 run = mpi_master.run()
-                _part(mpi, comm, mpi_master.told_whole, whole=len(state.members) == workers)
+                _part(
+                    mpi,
+                    comm,
+                    mpi_master.told_whole,
+                    whole=len(state.members) == workers,
+                )
                 if mpi_master.unheard:
                     _abandon(mpi_master)
                 return run
@@ -203,8 +215,18 @@ def _fingerprint(request: Request, engine: MPI) -> str:
     """Return a digest of all that must be the same on all ranks."""
     problem, theta0 = request.problem, request.theta0
     words = [
-        *(type(problem).__name__, int(problem.dim), int(problem.n_data), str(theta0.dtype)),
-        *(algorithm_to_json(request.algorithm), request.commits, request.seed, to_json(engine)),
+        *(
+            type(problem).__name__,
+            int(problem.dim),
+            int(problem.n_data),
+            str(theta0.dtype),
+        ),
+        *(
+            algorithm_to_json(request.algorithm),
+            request.commits,
+            request.seed,
+            to_json(engine),
+        ),
     ]
     digest = hashlib.sha256(json.dumps(words, sort_keys=True).encode())
     # Not the data: hashing them could take as long as the run.
@@ -216,7 +238,9 @@ def _tell_and_abort(
     mpi: Any, comm: Any, error: BaseException, checkpoints: Checkpoints | None = None
 ) -> None:
     """Print on stderr which rank failed, where and why, and end the whole job."""
-    of_mpi = isinstance(error, mpi.Exception) or isinstance(error.__cause__, mpi.Exception)
+    of_mpi = isinstance(error, mpi.Exception) or isinstance(
+        error.__cause__, mpi.Exception
+    )
     if of_mpi and _survives_losses():
         if comm.Is_revoked():
             _leave(comm)  # another rank failed, and has said why
@@ -279,7 +303,10 @@ def _abandon(mpi_master: MPIMaster) -> None:
     ranks = ", ".join(str(i + 1) for i in sorted(mpi_master.unheard))
 
     def end() -> None:
-        print(f"asyncqn: rank {ranks} did not answer to the end: the job is ended.", file=sys.stderr)
+        print(
+            f"asyncqn: rank {ranks} did not answer to the end: the job is ended.",
+            file=sys.stderr,
+        )
         sys.stdout.flush()
         sys.stderr.flush()
         # The master is kept until here: receives may still write into its buffers.
@@ -310,7 +337,9 @@ def _let_messages_move(comm: Any) -> None:
 
 
 @contextmanager
-def _ending_the_job(mpi: Any, comm: Any, checkpoints: Checkpoints | None) -> Iterator[None]:
+def _ending_the_job(
+    mpi: Any, comm: Any, checkpoints: Checkpoints | None
+) -> Iterator[None]:
     """End the job on an exception inside the block: the other ranks would wait for this one forever."""
     try:
         yield

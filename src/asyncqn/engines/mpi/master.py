@@ -34,7 +34,12 @@ from asyncqn.engines.mpi.worker import (
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.real import concluded, written_beside
 from asyncqn.engines.shared_memory import ADDRESS, enter_room
-from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, message_frames
+from asyncqn.engines.wire import (
+    Frame,
+    arrays_from_bytes,
+    arrays_to_bytes,
+    message_frames,
+)
 from asyncqn.runs.checkpoint import Arrays
 from asyncqn.runs.run import Run
 
@@ -68,10 +73,21 @@ class Rank:
 class MPIMaster:
     """Runs `coordinator` with one worker per rank above 0; see the top of this file."""
 
-    def __init__(self, mpi: Any, comm: Any, coordinator: Coordinator, narrow: bool, clock: Clock) -> None:
-        self.mpi, self.comm, self.coordinator, self.clock, self.narrow = mpi, comm, coordinator, clock, narrow
+    def __init__(
+        self, mpi: Any, comm: Any, coordinator: Coordinator, narrow: bool, clock: Clock
+    ) -> None:
+        self.mpi, self.comm, self.coordinator, self.clock, self.narrow = (
+            mpi,
+            comm,
+            coordinator,
+            clock,
+            narrow,
+        )
         self.sample = sample_update(
-            coordinator.algorithm, coordinator.problem, coordinator.theta0, coordinator.seed
+            coordinator.algorithm,
+            coordinator.problem,
+            coordinator.theta0,
+            coordinator.seed,
         )
         # MPI treats a null request as complete, so that nothing need be tested before waiting for it.
         idle = mpi.REQUEST_NULL
@@ -94,7 +110,9 @@ class MPIMaster:
         with written_beside(coordinator) as write_whole:
             while not coordinator.done:
                 for i in self._arrived(
-                    clock.remaining(coordinator.deadline) if coordinator.timed else math.inf
+                    clock.remaining(coordinator.deadline)
+                    if coordinator.timed
+                    else math.inf
                 ):
                     self._serve(i)
                 if coordinator.timed:
@@ -115,13 +133,17 @@ class MPIMaster:
         start = coordinator.start
         for i, rank in enumerate(self.ranks):
             # All join before the first message: numbers do not depend on which rank is ready first.
-            rank.worker = coordinator.join(coordinator.time, old[i] if i < len(old) else None)
+            rank.worker = coordinator.join(
+                coordinator.time, old[i] if i < len(old) else None
+            )
             self.at[rank.worker] = i
         for i, rank in enumerate(self.ranks):
             with _Losing(self, i):
                 self.comm.Recv(rank.notice.head, i + 1, UPDATES)  # the rank is ready
                 room = enter_room(rank.notice.header[:ADDRESS].tolist())
-                rank.inbox, *frames = message_frames(coordinator.sent(), self.sample, self.narrow, room)
+                rank.inbox, *frames = message_frames(
+                    coordinator.sent(), self.sample, self.narrow, room
+                )
                 # In shared memory the rank may still read the last iterate, so two buffers take turns; what
                 # MPI has sent is the rank's own copy, and one buffer suffices.
                 rank.outboxes = frames if room is not None else frames[:1]
@@ -129,7 +151,10 @@ class MPIMaster:
                 if start is not None and i < len(old):
                     content = arrays_to_bytes(start.of_worker(rank.worker))
                 rank.notice.address(
-                    START, rank.worker, 0 if content is None else content.size, room is not None
+                    START,
+                    rank.worker,
+                    0 if content is None else content.size,
+                    room is not None,
                 )
                 self.comm.Send(rank.notice.head, i + 1, ORDERS)
                 if content is not None:
@@ -177,7 +202,9 @@ class MPIMaster:
                     continue
                 self.unheard.discard(i)
                 if arrays is not None:  # a worker that remembers nothing has none
-                    states[rank.worker] = self.coordinator.worker_state(rank.worker, arrays)
+                    states[rank.worker] = self.coordinator.worker_state(
+                        rank.worker, arrays
+                    )
 
     # -- messages
 
@@ -227,7 +254,11 @@ class MPIMaster:
     def failed(self, error: Exception) -> list[int]:
         """Return the indices of ranks that are gone; re-raise an error that has another cause."""
         try:
-            return [rank - 1 for rank in failed_ranks(self.comm, self.mpi.UNDEFINED) if rank > 0]
+            return [
+                rank - 1
+                for rank in failed_ranks(self.comm, self.mpi.UNDEFINED)
+                if rank > 0
+            ]
         except NotImplementedError:
             raise error from None
 
@@ -237,7 +268,9 @@ class MPIMaster:
             self.gone.add(i)
             self.unheard.discard(i)
             self.receiving[i] = self.mpi.REQUEST_NULL
-            self._send_orders(self.coordinator.lost(self.ranks[i].worker, self.clock.now()))
+            self._send_orders(
+                self.coordinator.lost(self.ranks[i].worker, self.clock.now())
+            )
 
     def _serve(self, i: int) -> None:
         """Pass a message that has arrived to the coordinator, and carry out its orders."""
@@ -255,8 +288,13 @@ class MPIMaster:
         update = self.sample._make(rank.inbox.unpack()) if kind == UPDATE else None
         now, version = self.clock.now(), coordinator.version
         # Headers hold integers: nanoseconds; both messages of a timing model are taken off.
-        spent = 1e-9 * float(rank.inbox.header[1]) / self.clock.unit - 2.0 * coordinator.reach
-        self._send_orders(coordinator.deliver(rank.worker, update, now, spent=max(spent, 0.0)))
+        spent = (
+            1e-9 * float(rank.inbox.header[1]) / self.clock.unit
+            - 2.0 * coordinator.reach
+        )
+        self._send_orders(
+            coordinator.deliver(rank.worker, update, now, spent=max(spent, 0.0))
+        )
         coordinator.served(now, self.clock.now(), version)
 
     def _next_piece(self, i: int) -> Arrays | None:
@@ -268,7 +306,10 @@ class MPIMaster:
         rank = self.ranks[i]
         # The first message of a state says how many bytes follow.
         if rank.content is None:
-            rank.content, rank.received = np.empty(int(rank.inbox.header[1]), np.uint8), 0
+            rank.content, rank.received = (
+                np.empty(int(rank.inbox.header[1]), np.uint8),
+                0,
+            )
         if rank.received == rank.content.size:
             content, rank.content = rank.content, None
             return arrays_from_bytes(content)
@@ -280,7 +321,9 @@ class MPIMaster:
     def _send_orders(self, orders: list[Assign]) -> None:
         """Send the iterate as it is now to those who may begin."""
         if self.coordinator.service:
-            self.clock.sleep_until(self.coordinator.time)  # the service time of a slowed master
+            self.clock.sleep_until(
+                self.coordinator.time
+            )  # the service time of a slowed master
         for order in orders:
             i = self.at[order.worker]
             rank = self.ranks[i]
@@ -291,7 +334,9 @@ class MPIMaster:
                 outbox = rank.outboxes[rank.turn]
                 rank.turn = (rank.turn + 1) % len(rank.outboxes)
                 part = NO_PART if order.part is None else order.part
-                outbox.address(WORK, order.worker, order.read, order.k, part, order.hand_in)
+                outbox.address(
+                    WORK, order.worker, order.read, order.k, part, order.hand_in
+                )
                 outbox.pack(self.coordinator.sent())
                 rank.sending = self.comm.Isend(outbox.buffer, i + 1, ORDERS)
 
@@ -306,9 +351,13 @@ class _Losing:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: Any
+    ) -> bool:
         mpi_master = self.mpi_master
-        if not isinstance(error, mpi_master.mpi.Exception) or self.i not in mpi_master.failed(error):
+        if not isinstance(
+            error, mpi_master.mpi.Exception
+        ) or self.i not in mpi_master.failed(error):
             return False
         mpi_master.lose(self.i)
         return True

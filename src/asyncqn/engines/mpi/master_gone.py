@@ -23,9 +23,7 @@ def say(checkpoints: Checkpoints | None) -> None:
     """Print on stderr that the master is gone, and how to continue."""
     sentence = "the master (rank 0) is gone, and its run is lost: a run with checkpoints can be resumed."
     if checkpoints is not None:
-        sentence = (
-            f"the master (rank 0) is gone; continue with: mpiexec ... asyncqn resume {checkpoints.folder}"
-        )
+        sentence = f"the master (rank 0) is gone; continue with: mpiexec ... asyncqn resume {checkpoints.folder}"
     sys.stdout.flush()
     print(f"asyncqn: {sentence}", file=sys.stderr, flush=True)
 
@@ -49,7 +47,9 @@ def watched_master(comm: Any) -> int | None:
     """Return the master's PID on the worker that watches it, the first on its machine, and None elsewhere."""
     (home, master), *others = comm.allgather((socket.gethostname(), os.getpid()))
     # One watcher is enough, and one message on stderr.
-    first = next((rank for rank, (machine, _) in enumerate(others, 1) if machine == home), None)
+    first = next(
+        (rank for rank, (machine, _) in enumerate(others, 1) if machine == home), None
+    )
     return master if comm.rank == first and is_there(master) else None
 
 
@@ -72,7 +72,11 @@ def watching(master: int | None, checkpoints: Checkpoints | None) -> Iterator[No
     The main thread waits inside MPI, where no handler of Python runs, so a thread learns of the signal
     through a socket.  Without checkpoints nobody handles SIGTERM, and there is no way to continue.
     """
-    if master is None or checkpoints is None or threading.current_thread() is not threading.main_thread():
+    if (
+        master is None
+        or checkpoints is None
+        or threading.current_thread() is not threading.main_thread()
+    ):
         yield
         return
     heard, told = socket.socketpair()

@@ -76,7 +76,9 @@ class Worker:
         self.iterate = algorithm.init(theta0)
         self.fields = sent_fields(algorithm, self.iterate)
         # Both sides compute the sample themselves, so the layout of messages need not be sent.
-        self.sample = sample_update(algorithm, self.loop.steps.problem, theta0, request.seed)
+        self.sample = sample_update(
+            algorithm, self.loop.steps.problem, theta0, request.seed
+        )
         self.notice = Frame(())
         self.sending: Any = mpi.REQUEST_NULL
         self.number = -1
@@ -93,14 +95,18 @@ class Worker:
             raise WorkerFailed(failure(self.loop.order, error).sentence) from error
         _, wanted, whole = self.stop
         # The master says whether it wants the state: not of a worker that was given up.
-        self._send_state(state_arrays(self.number, self.loop.local) if wanted else None, final=True)
+        self._send_state(
+            state_arrays(self.number, self.loop.local) if wanted else None, final=True
+        )
         self.sending.Wait()
         return bool(whole)
 
     def _start(self) -> None:
         """Report that this rank is ready; receive its number and, if a run continues, its state."""
         sent = tuple(getattr(self.iterate, name) for name in self.fields)
-        nbytes = body_bytes(self.sample, self.narrow) + 2 * body_bytes(sent, self.narrow)
+        nbytes = body_bytes(self.sample, self.narrow) + 2 * body_bytes(
+            sent, self.narrow
+        )
         offer = offer_room(nbytes) if self.shared else None
         self.notice.address(*(offer.address if offer is not None else ()))
         self.comm.Send(self.notice.head, 0, UPDATES)
@@ -110,9 +116,13 @@ class Worker:
         if offer is not None:
             offer.close()
         room = offer.room if offer is not None and entered else None
-        self.frames = WorkerFrames(self.iterate, self.fields, self.sample, self.narrow, room)
+        self.frames = WorkerFrames(
+            self.iterate, self.fields, self.sample, self.narrow, room
+        )
         if size:
-            self.loop.restore(self.number, arrays_from_bytes(receive_pieces(self.comm, size, 0)))
+            self.loop.restore(
+                self.number, arrays_from_bytes(receive_pieces(self.comm, size, 0))
+            )
 
     # -- the link
 
@@ -124,7 +134,10 @@ class Worker:
             return None
         view = self.frames.take()
         self.receiving = self.comm.Irecv(self.frames.incoming.buffer, 0, ORDERS)
-        return Received(Assign(worker, read, k, None if part == NO_PART else part, bool(hand_in)), view)
+        return Received(
+            Assign(worker, read, k, None if part == NO_PART else part, bool(hand_in)),
+            view,
+        )
 
     def hand_in(self, arrays: Arrays) -> None:
         self._send_state(arrays)
@@ -151,7 +164,9 @@ class Worker:
             # While a worker computes, the only message that may come is the end of the run.
             if self.receiving.Test():
                 return False
-            time.sleep(min(left, POLLING_INTERVAL) if math.isfinite(left) else POLLING_INTERVAL)
+            time.sleep(
+                min(left, POLLING_INTERVAL) if math.isfinite(left) else POLLING_INTERVAL
+            )
         return True
 
     def _send_state(self, arrays: Arrays | None, final: bool = False) -> None:

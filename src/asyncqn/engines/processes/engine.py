@@ -66,13 +66,17 @@ class Processes(ElasticEngine):
 
     workers: Workers
     start_method: Annotated[
-        Literal["fork", "spawn"] | None, parameter("How workers start; None: forked where that is safe")
+        Literal["fork", "spawn"] | None,
+        parameter("How workers start; None: forked where that is safe"),
     ] = None
     start_timeout: StartTimeout = 120.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(hasattr(os, "fork"), "this system cannot fork processes: use the engine threads.")
+        require(
+            hasattr(os, "fork"),
+            "this system cannot fork processes: use the engine threads.",
+        )
         self.check_options(self.workers)
 
     def minimize(self, request: Request) -> Run:
@@ -94,11 +98,17 @@ class Processes(ElasticEngine):
         start = request.checkpoints.start if request.checkpoints is not None else None
         arrays = {} if start is None else start.arrays
         # A user's choice wins, even where we would not fork.
-        fork = self.start_method == "fork" or (self.start_method is None and why_not_fork() is None)
+        fork = self.start_method == "fork" or (
+            self.start_method is None and why_not_fork() is None
+        )
         setup = WorkerSetup(
             *(request.problem, request.algorithm, request.theta0, request.seed),
             *(self.stretched_model(request), self.time_unit, sample),
-            states={name: array for name, array in arrays.items() if name.startswith("worker.")},
+            states={
+                name: array
+                for name, array in arrays.items()
+                if name.startswith("worker.")
+            },
             warm=not fork,
         )
         if fork:

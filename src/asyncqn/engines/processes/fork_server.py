@@ -58,17 +58,28 @@ class ForkServer:
         """Start a worker with this shared memory; return the socket to it and its PID."""
         with _FORKING:
             mine, its = socket.socketpair()
-            with its, suppress(OSError):  # where the server is gone, there is nothing to receive below
-                socket.send_fds(self._socket, [_NUMBER.pack(nbytes)], [its.fileno(), room])
+            with (
+                its,
+                suppress(OSError),
+            ):  # where the server is gone, there is nothing to receive below
+                socket.send_fds(
+                    self._socket, [_NUMBER.pack(nbytes)], [its.fileno(), room]
+                )
         try:
             # The server replies with the PID, or with a negative errno.
-            (process,) = _NUMBER.unpack(self._socket.recv(_NUMBER.size, socket.MSG_WAITALL))
+            (process,) = _NUMBER.unpack(
+                self._socket.recv(_NUMBER.size, socket.MSG_WAITALL)
+            )
         except (OSError, struct.error):
             mine.close()
-            raise WorkerFailed("no worker can be started: the process that forks them was killed.") from None
+            raise WorkerFailed(
+                "no worker can be started: the process that forks them was killed."
+            ) from None
         if process < 0:
             mine.close()
-            raise WorkerFailed(f"no worker can be started ({os.strerror(-process)}): use fewer workers.")
+            raise WorkerFailed(
+                f"no worker can be started ({os.strerror(-process)}): use fewer workers."
+            )
         return mine, process
 
     def close(self) -> None:
@@ -122,7 +133,9 @@ def spawned(setup: int) -> ForkServer:
 def serve(sock: socket.socket, master: int, life: Life) -> None:
     """Fork a worker for every request, until the master is gone."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # Ctrl-C reaches a whole group: the master says when to end
+        signal.signal(
+            number, signal.SIG_IGN
+        )  # Ctrl-C reaches a whole group: the master says when to end
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     children: list[int] = []
@@ -145,7 +158,9 @@ def serve(sock: socket.socket, master: int, life: Life) -> None:
         os.close(room)
         sock.sendall(_NUMBER.pack(process))
         if process > 0:
-            children.append(process)  # not waited for: its number belongs to it until the end
+            children.append(
+                process
+            )  # not waited for: its number belongs to it until the end
     for process in children:
         os.kill(process, signal.SIGKILL)
     for process in children:

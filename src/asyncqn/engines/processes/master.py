@@ -51,17 +51,28 @@ class Slot:
     """
 
     def __init__(
-        self, server: ForkServer, coordinator: Coordinator, sample: Any, returning: int | None
+        self,
+        server: ForkServer,
+        coordinator: Coordinator,
+        sample: Any,
+        returning: int | None,
     ) -> None:
         sent = coordinator.sent()
         nbytes = body_bytes(sample) + 2 * body_bytes(sent)
         fd = shared_memory(nbytes)
         try:
             sock, self.process = server.start(fd, nbytes)
-            self.frames: tuple[Frame, ...] = message_frames(sent, sample, False, mapped(fd, nbytes))
+            self.frames: tuple[Frame, ...] = message_frames(
+                sent, sample, False, mapped(fd, nbytes)
+            )
         finally:
             os.close(fd)
-        self.channel, self.returning, self.worker, self.turn = Channel(sock), returning, NOBODY, 0
+        self.channel, self.returning, self.worker, self.turn = (
+            Channel(sock),
+            returning,
+            NOBODY,
+            0,
+        )
 
     @property
     def inbox(self) -> Frame:
@@ -86,7 +97,12 @@ class ProcessMaster(ElasticMaster):
     """
 
     def __init__(
-        self, coordinator: Coordinator, server: ForkServer, sample: Any, clock: Clock, start_timeout: float
+        self,
+        coordinator: Coordinator,
+        server: ForkServer,
+        sample: Any,
+        clock: Clock,
+        start_timeout: float,
     ) -> None:
         super().__init__(coordinator, clock, start_timeout)
         self.server, self.sample = server, sample
@@ -94,7 +110,9 @@ class ProcessMaster(ElasticMaster):
         """By the descriptor of their sockets."""
         # `select.select` fails for descriptors above 1023; `poll` has no such limit.
         self.ready = select.poll()
-        self.messages = 2.0 * coordinator.reach  # a slowed worker stretches its computation by them
+        self.messages = (
+            2.0 * coordinator.reach
+        )  # a slowed worker stretches its computation by them
 
     # -- the beginning and the end
 
@@ -157,7 +175,11 @@ class ProcessMaster(ElasticMaster):
         self._forget(slot)
         self.states.pop(slot.worker, None)
         if slot.worker != NOBODY:
-            self._send_orders(self.coordinator.lost(slot.worker, self._now(), replacing=self._starting() > 0))
+            self._send_orders(
+                self.coordinator.lost(
+                    slot.worker, self._now(), replacing=self._starting() > 0
+                )
+            )
         # The last worker that was starting has died, and nobody else is there.
         elif self.begun and not self.coordinator.members and not self._starting():
             self.coordinator.stop_without_workers()
@@ -194,9 +216,15 @@ class ProcessMaster(ElasticMaster):
             raise Failure(*json.loads(message.content)).raised()
         else:
             update = self.sample._make(slot.inbox.unpack()) if kind == UPDATE else None
-            now, version, nanoseconds = self.clock.now(), coordinator.version, message.numbers[0]
+            now, version, nanoseconds = (
+                self.clock.now(),
+                coordinator.version,
+                message.numbers[0],
+            )
             spent = 1e-9 * nanoseconds / self.clock.unit - self.messages
-            self._send_orders(coordinator.deliver(slot.worker, update, now, spent=max(spent, 0.0)))
+            self._send_orders(
+                coordinator.deliver(slot.worker, update, now, spent=max(spent, 0.0))
+            )
             coordinator.served(now, self.clock.now(), version)
 
     def _send(self, slot: Slot, kind: int, *numbers: int) -> None:
@@ -208,11 +236,15 @@ class ProcessMaster(ElasticMaster):
     def _send_orders(self, orders: list[Assign]) -> None:
         coordinator = self.coordinator
         if coordinator.service and coordinator.time > self.clock.now():
-            self.clock.sleep_until(coordinator.time)  # the service time of a slowed master
+            self.clock.sleep_until(
+                coordinator.time
+            )  # the service time of a slowed master
         for order in orders:
             slot = self.at.get(order.worker)
             if slot is None:
                 continue  # lost while the orders before this one were carried out
             slot.next_outbox().pack(coordinator.sent())
             part = NO_PART if order.part is None else order.part
-            self._send(slot, WORK, order.worker, order.read, order.k, part, order.hand_in)
+            self._send(
+                slot, WORK, order.worker, order.read, order.k, part, order.hand_in
+            )

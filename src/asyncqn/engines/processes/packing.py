@@ -28,7 +28,10 @@ def pack(value: Any, name: str) -> int:
             "picklable, or use the engine threads."
         ) from None
     # The pickle first, then the arrays that it refers to, each aligned for vector instructions.
-    pieces = [np.frombuffer(content, np.uint8), *(np.frombuffer(b.raw(), np.uint8) for b in buffers)]
+    pieces = [
+        np.frombuffer(content, np.uint8),
+        *(np.frombuffer(b.raw(), np.uint8) for b in buffers),
+    ]
     head = np.array([len(pieces), *(piece.size for piece in pieces)], np.int64)
     starts = _starts(head[1:])
     fd = shared_memory(starts[-1])
@@ -45,7 +48,9 @@ def unpack(fd: int) -> Any:
     room = mapped(fd, os.fstat(fd).st_size, private=True)
     count = int(room[:8].view(np.int64)[0])
     sizes = room[8 : 8 * (1 + count)].view(np.int64)
-    content, *buffers = (room[start : start + size] for start, size in zip(_starts(sizes), sizes))
+    content, *buffers = (
+        room[start : start + size] for start, size in zip(_starts(sizes), sizes)
+    )
     return pickle.loads(content.data, buffers=[b.data for b in buffers])  # noqa: S301 - made by our master
 
 

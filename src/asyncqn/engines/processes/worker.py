@@ -20,7 +20,16 @@ from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.worker import sample_update
 from asyncqn.engines.failures import failure
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
-from asyncqn.engines.processes.channel import FAILED, READY, REJECTED, STATE, STOP, UPDATE, Channel, Gone
+from asyncqn.engines.processes.channel import (
+    FAILED,
+    READY,
+    REJECTED,
+    STATE,
+    STOP,
+    UPDATE,
+    Channel,
+    Gone,
+)
 from asyncqn.engines.processes.packing import unpack
 from asyncqn.engines.shared_memory import mapped
 from asyncqn.engines.thread_pools import one_thread_pools
@@ -61,7 +70,9 @@ def life_from(fd: int) -> Callable[[socket.socket, int, int], None]:
     return lambda sock, room, nbytes: _live(sock, room, nbytes, lambda: unpack(fd))
 
 
-def _live(sock: socket.socket, room: int, nbytes: int, load: Callable[[], WorkerSetup]) -> None:
+def _live(
+    sock: socket.socket, room: int, nbytes: int, load: Callable[[], WorkerSetup]
+) -> None:
     """Work until the master says to stop, or is gone; send it the description of an error."""
     channel = Channel(sock)
     # A worker must not outlive its master, even while it computes.
@@ -71,7 +82,10 @@ def _live(sock: socket.socket, room: int, nbytes: int, load: Callable[[], Worker
         try:
             with one_thread_pools():
                 setup = load()
-                loop, link = _prepared(setup, channel), ProcessLink(channel, setup, room, nbytes)
+                loop, link = (
+                    _prepared(setup, channel),
+                    ProcessLink(channel, setup, room, nbytes),
+                )
                 channel.send(READY)
                 loop.run(link)
                 link.send_last_state(loop.local)
@@ -80,7 +94,9 @@ def _live(sock: socket.socket, room: int, nbytes: int, load: Callable[[], Worker
         except Exception as error:
             order = None if loop is None else loop.order
             # As text, not as a pickled exception, which the master might be unable to load.
-            content = json.dumps(failure(order or "a worker could not be prepared", error))
+            content = json.dumps(
+                failure(order or "a worker could not be prepared", error)
+            )
             channel.send(FAILED, content=content.encode())
     except Gone:
         return
@@ -88,7 +104,12 @@ def _live(sock: socket.socket, room: int, nbytes: int, load: Callable[[], Worker
 
 def _prepared(setup: WorkerSetup, channel: Channel) -> WorkerLoop:
     """Make or load the worker's state."""
-    problem, algorithm, theta0, seed = setup.problem, setup.algorithm, setup.theta0, setup.seed
+    problem, algorithm, theta0, seed = (
+        setup.problem,
+        setup.algorithm,
+        setup.theta0,
+        setup.seed,
+    )
     loop = WorkerLoop(algorithm, problem, theta0, seed, timing_model=setup.timing_model)
     returning = channel.receive().numbers[0]
     if returning != NOBODY:
@@ -104,10 +125,14 @@ class ProcessLink:
 
     sending_counts = True
 
-    def __init__(self, channel: Channel, setup: WorkerSetup, room: int, nbytes: int) -> None:
+    def __init__(
+        self, channel: Channel, setup: WorkerSetup, room: int, nbytes: int
+    ) -> None:
         iterate = setup.algorithm.init(setup.theta0)
         fields = sent_fields(setup.algorithm, iterate)
-        self.frames = WorkerFrames(iterate, fields, setup.sample, False, mapped(room, nbytes))
+        self.frames = WorkerFrames(
+            iterate, fields, setup.sample, False, mapped(room, nbytes)
+        )
         os.close(room)  # the mapping keeps the memory
         self.channel, self.unit, self.worker = channel, setup.unit, NOBODY
 
@@ -116,7 +141,9 @@ class ProcessLink:
         self.worker, read, k, part, hand_in, *_ = message.numbers
         if message.kind == STOP:
             return None
-        order = Assign(self.worker, read, k, None if part == NO_PART else part, bool(hand_in))
+        order = Assign(
+            self.worker, read, k, None if part == NO_PART else part, bool(hand_in)
+        )
         return Received(order, self.frames.take())
 
     def hand_in(self, arrays: Arrays) -> None:
@@ -146,5 +173,7 @@ class ProcessLink:
         if left <= 0:
             return True
         # While it computes, the only message to come is that it shall stop.
-        stopped, _, _ = select.select([self.channel], [], [], left if math.isfinite(left) else None)
+        stopped, _, _ = select.select(
+            [self.channel], [], [], left if math.isfinite(left) else None
+        )
         return not stopped

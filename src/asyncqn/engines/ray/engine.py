@@ -28,7 +28,10 @@ from asyncqn.types import Array
 
 _LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 """Ray takes 127.0.0.1 for the address by which other machines reach this one, except on a desktop system."""
-_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
 """A local Ray reports to nobody, and does not warn of a change that concerns accelerators."""
 MESSAGE_SECONDS, SECONDS_PER_NUMBER = 5e-3, 2e-8
 """Seconds of a message to an actor and back on one machine, and seconds on top for every number of theta.
@@ -73,10 +76,15 @@ class Ray(ElasticEngine):
     """
 
     workers: Workers
-    address: Annotated[str | None, parameter("Address of a Ray cluster; None: one on this machine")] = None
-    restarts: Annotated[int, parameter("Number of lost workers that are replaced", ge=0)] = 10
+    address: Annotated[
+        str | None, parameter("Address of a Ray cluster; None: one on this machine")
+    ] = None
+    restarts: Annotated[
+        int, parameter("Number of lost workers that are replaced", ge=0)
+    ] = 10
     cpus: Annotated[
-        float | None, parameter("CPUs of a worker; None: half of the cluster is shared out", ge=0.0)
+        float | None,
+        parameter("CPUs of a worker; None: half of the cluster is shared out", ge=0.0),
     ] = None
     start_timeout: StartTimeout = 120.0
 
@@ -97,7 +105,10 @@ class Ray(ElasticEngine):
         ray, clock = _ray(), Clock(self.time_unit)
         # RayMaster gives up silent actors itself, because it can kill and replace them.
         state = self.coordinator(request, "ray", self.workers, clock, gives_up=False)
-        with _connected(ray, self.address), listening_for_interrupts(request.checkpoints):
+        with (
+            _connected(ray, self.address),
+            listening_for_interrupts(request.checkpoints),
+        ):
             ray_master = RayMaster(ray, state, self, clock)
             with self.under_way.entered(ray_master):
                 return ray_master.run()
@@ -142,9 +153,15 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
         return
     options: dict[str, Any] = {"address": address}
     if address is None:
-        options = {"address": "local", "_node_ip_address": _LOOPBACK, "include_dashboard": False}
+        options = {
+            "address": "local",
+            "_node_ip_address": _LOOPBACK,
+            "include_dashboard": False,
+        }
     before = {name: os.environ.get(name) for name in _ENVIRONMENT}
-    os.environ.update({name: value for name, value in _ENVIRONMENT.items() if before[name] is None})
+    os.environ.update(
+        {name: value for name, value in _ENVIRONMENT.items() if before[name] is None}
+    )
     try:
         _connect(ray, address, options)
         node = ray._private.worker._global_node
@@ -178,7 +195,9 @@ def _connect(ray: Any, address: str | None, options: dict[str, Any]) -> None:
         # output belongs to the result.
         job = ray.job_config.JobConfig()
         job._py_driver_sys_path = _ImportPath()
-        ray.init(**options, job_config=job, logging_level=logging.ERROR, log_to_driver=False)
+        ray.init(
+            **options, job_config=job, logging_level=logging.ERROR, log_to_driver=False
+        )
         ray._private.worker._worker_logs_enabled = False
     except Exception as error:
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__

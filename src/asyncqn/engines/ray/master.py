@@ -38,7 +38,12 @@ class ActorSlot:
 
     def __init__(self, actor: Any, returning: int | None) -> None:
         self.actor, self.returning = actor, returning
-        self.worker, self.busy, self.since, self.started = -1, False, 0.0, time.monotonic()
+        self.worker, self.busy, self.since, self.started = (
+            -1,
+            False,
+            0.0,
+            time.monotonic(),
+        )
         self.kind: type | None = None
         self.inbox: list[Any] | None = None
 
@@ -46,9 +51,15 @@ class ActorSlot:
 class RayMaster(ElasticMaster):
     """Runs `coordinator` with one actor per worker; see the top of this file."""
 
-    def __init__(self, ray: Any, coordinator: Coordinator, engine: Ray, clock: Clock) -> None:
+    def __init__(
+        self, ray: Any, coordinator: Coordinator, engine: Ray, clock: Clock
+    ) -> None:
         super().__init__(coordinator, clock, engine.start_timeout)
-        self.ray, self.restarts, self.give_up_after = ray, engine.restarts, engine.give_up_after
+        self.ray, self.restarts, self.give_up_after = (
+            ray,
+            engine.restarts,
+            engine.give_up_after,
+        )
         self.timing_model, self.next_look = coordinator.timing_model, 0.0
         # A slowed actor needs a second thread, on which it hears that it need not sleep any longer.
         self.hire = ray.remote(Worker).options(
@@ -57,13 +68,19 @@ class RayMaster(ElasticMaster):
             scheduling_strategy="SPREAD",
         )
         setup = WorkerSetup(
-            coordinator.algorithm, coordinator.theta0, coordinator.seed, self.timing_model, clock.unit
+            coordinator.algorithm,
+            coordinator.theta0,
+            coordinator.seed,
+            self.timing_model,
+            clock.unit,
         )
         self.setup = self._put(setup, coordinator.algorithm)
         self.source: Any = Reference.of(coordinator.problem) or self._put(
             coordinator.problem, coordinator.problem
         )
-        self.mail: queue.SimpleQueue[tuple[ActorSlot, str, Future[Any]]] = queue.SimpleQueue()
+        self.mail: queue.SimpleQueue[tuple[ActorSlot, str, Future[Any]]] = (
+            queue.SimpleQueue()
+        )
         self.starting: set[ActorSlot] = set()
         self.closing = False
         # Rounds commit an update before its worker is sent to work again; blocks may do so later.
@@ -73,12 +90,18 @@ class RayMaster(ElasticMaster):
         try:
             return super().run()
         except self.ray.exceptions.RayError as error:
-            raise self._cluster_died(" ".join(str(error).split()).rstrip(".")) from error
+            raise self._cluster_died(
+                " ".join(str(error).split()).rstrip(".")
+            ) from error
 
     def _cluster_died(self, reason: str) -> WorkerFailed:
         """Return the error for the end of Ray itself, which takes the states of all workers with it."""
         kept = self.coordinator.checkpoints
-        on = "start the run again" if kept is None else f"continue with: asyncqn resume {kept.folder}"
+        on = (
+            "start the run again"
+            if kept is None
+            else f"continue with: asyncqn resume {kept.folder}"
+        )
         return WorkerFailed(f"the Ray cluster died ({reason}); {on}")
 
     def _look_at_cluster(self) -> None:
@@ -86,7 +109,9 @@ class RayMaster(ElasticMaster):
         vanish."""
         if time.monotonic() >= self.next_look:
             self.next_look = time.monotonic() + SERVER_POLLING_INTERVAL
-            node = self.ray._private.worker._global_node  # of the Ray that this process started, if any
+            node = (
+                self.ray._private.worker._global_node
+            )  # of the Ray that this process started, if any
             for server, _ in [] if node is None else node.dead_processes():
                 if server in ("raylet", "gcs_server"):
                     raise self._cluster_died(f"its {server} has ended")
@@ -98,9 +123,7 @@ class RayMaster(ElasticMaster):
 
     def _why_nobody_came(self) -> str:
         if not self.starting:
-            return (
-                "the processes of all workers died before they were ready, and of those that replaced them."
-            )
+            return "the processes of all workers died before they were ready, and of those that replaced them."
         return (
             f"no worker was ready after {self.start_timeout:g} s: the Ray cluster has too few free CPUs, or "
             "needs a longer start_timeout."
@@ -109,13 +132,19 @@ class RayMaster(ElasticMaster):
     def _look_for_lost(self) -> None:
         if self.give_up_after < math.inf:
             self._give_up_silent()
-        waited = (time.monotonic() - slot.started > self.start_timeout for slot in self.starting)
+        waited = (
+            time.monotonic() - slot.started > self.start_timeout
+            for slot in self.starting
+        )
         if not self.coordinator.members and all(waited):
             self.coordinator.stop_without_workers()
 
     def _give_up_silent(self) -> None:
         """Lose actors that compute for too long; the first step may compile, and has more time."""
-        now, first = self.clock.now(), max(self.give_up_after, self.start_timeout / self.clock.unit)
+        now, first = (
+            self.clock.now(),
+            max(self.give_up_after, self.start_timeout / self.clock.unit),
+        )
         for slot in list(self.at.values()):
             limit = self.give_up_after if slot.kind is not None else first
             if slot.busy and now - slot.since >= limit and self.mail.empty():
@@ -131,7 +160,10 @@ class RayMaster(ElasticMaster):
                 slot.actor.hurry.remote()
             if not slot.busy:
                 self._call(slot, "final_state", slot.worker)
-        until, hurried = time.monotonic() + coordinator.last_wait(self.clock.unit), False
+        until, hurried = (
+            time.monotonic() + coordinator.last_wait(self.clock.unit),
+            False,
+        )
         while len(self.states) < len(self.at) and time.monotonic() < until:
             self._serve(POLLING_INTERVAL)
             self._give_up_silent()
@@ -168,7 +200,11 @@ class RayMaster(ElasticMaster):
 
     def _prepare(self, slot: ActorSlot) -> None:
         start = self.coordinator.start
-        state = None if slot.returning is None or start is None else start.of_worker(slot.returning)
+        state = (
+            None
+            if slot.returning is None or start is None
+            else start.of_worker(slot.returning)
+        )
         self._call(slot, "prepare", self.setup, self.source, slot.returning, state)
 
     def _welcome(self, slot: ActorSlot) -> None:
@@ -187,7 +223,11 @@ class RayMaster(ElasticMaster):
             self.restarts -= 1
             self._start(None if joined else slot.returning)
         if joined:
-            self._send_orders(coordinator.lost(slot.worker, self._now(), replacing=bool(self.starting)))
+            self._send_orders(
+                coordinator.lost(
+                    slot.worker, self._now(), replacing=bool(self.starting)
+                )
+            )
 
     # -- messages
 
@@ -211,20 +251,29 @@ class RayMaster(ElasticMaster):
             content = reply.result()
         except errors.RayTaskError as error:
             reason = " ".join(str(error.cause).split()).rstrip(".")
-            raise WorkerFailed(f"a worker could not take a message ({reason}).") from error
+            raise WorkerFailed(
+                f"a worker could not take a message ({reason})."
+            ) from error
         except errors.RayError:
             self._lose(slot)
             return
         if isinstance(content, Failure):
             raise content.raised()
         if method == "step":
-            self._replied(slot, content if isinstance(content, Reply) else Reply(content, None, None))
+            self._replied(
+                slot,
+                content if isinstance(content, Reply) else Reply(content, None, None),
+            )
         elif method == "final_state":
-            self.states[slot.worker] = self.coordinator.worker_state(slot.worker, content)
+            self.states[slot.worker] = self.coordinator.worker_state(
+                slot.worker, content
+            )
         elif content == "data":
             # One actor could not rebuild the problem: from now on it travels through the object store.
             if isinstance(self.source, Reference):
-                self.source = self._put(self.coordinator.problem, self.coordinator.problem)
+                self.source = self._put(
+                    self.coordinator.problem, self.coordinator.problem
+                )
             self._prepare(slot)
         else:
             self._welcome(slot)
@@ -250,13 +299,17 @@ class RayMaster(ElasticMaster):
         if slot.inbox is None or not self.reuse:
             slot.inbox = list(copied(tuple(values)))
         else:
-            slot.inbox = [copied_into(mine, value) for mine, value in zip(slot.inbox, values)]
+            slot.inbox = [
+                copied_into(mine, value) for mine, value in zip(slot.inbox, values)
+            ]
         return slot.inbox
 
     def _send_orders(self, orders: list[Assign]) -> None:
         coordinator = self.coordinator
         if coordinator.service:
-            self.clock.sleep_until(coordinator.time)  # the service time of a slowed master
+            self.clock.sleep_until(
+                coordinator.time
+            )  # the service time of a slowed master
         if not orders:
             return
         message = coordinator.sent()

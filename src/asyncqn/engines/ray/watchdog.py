@@ -49,7 +49,9 @@ def processes_of(session: str) -> list[int]:
     found = []
     for folder in Path("/proc").iterdir():
         with suppress(OSError):  # it has ended, or is not ours
-            if folder.name.isdecimal() and (folder / "cmdline").read_bytes().startswith(b"ray::"):
+            if folder.name.isdecimal() and (folder / "cmdline").read_bytes().startswith(
+                b"ray::"
+            ):
                 files = (os.readlink(file) for file in (folder / "fd").iterdir())
                 if any(file.startswith(f"{session}/") for file in files):
                     found.append(int(folder.name))
@@ -61,7 +63,9 @@ def main(session: str) -> None:
     if sys.stdin.buffer.read():
         return
     begun = seen = time.monotonic()
-    while (now := time.monotonic()) - begun < MAX_SEARCH_SECONDS and now - seen < MAX_IDLE_SECONDS:
+    while (
+        now := time.monotonic()
+    ) - begun < MAX_SEARCH_SECONDS and now - seen < MAX_IDLE_SECONDS:
         for pid in processes_of(session):
             seen = now
             with suppress(OSError):

@@ -64,7 +64,10 @@ class Reference(NamedTuple):
             problem = rebuild(self.plain)
         except (AsyncqnError, OSError):
             return None
-        if problem is None or (_kind(problem), int(problem.dim), int(problem.n_data)) != self[1:]:
+        if (
+            problem is None
+            or (_kind(problem), int(problem.dim), int(problem.n_data)) != self[1:]
+        ):
             return None
         return problem
 
@@ -93,7 +96,11 @@ class Worker:
         self.told_kind = False
 
     def prepare(
-        self, setup: WorkerSetup, source: Reference | Problem, worker: int, state: Arrays | None
+        self,
+        setup: WorkerSetup,
+        source: Reference | Problem,
+        worker: int,
+        state: Arrays | None,
     ) -> str | Failure:
         """Prepare the actor and return "ready", or "data" if the problem cannot be built here and must be
         sent.
@@ -107,7 +114,9 @@ class Worker:
             built = source.build() if isinstance(source, Reference) else source
             if built is None:
                 return "data"
-            self.loop = WorkerLoop(algorithm, built, theta0, seed, timing_model=timing_model)
+            self.loop = WorkerLoop(
+                algorithm, built, theta0, seed, timing_model=timing_model
+            )
             if state is not None:
                 self.loop.restore(worker, state)
             iterate = algorithm.init(theta0)
@@ -124,7 +133,9 @@ class Worker:
         Most replies are the values of the update alone, because Ray is slow with further small objects.
         """
         self.begun = time.perf_counter()
-        assign, values = (Assign(*order), message) if order else (Assign(*message[0]), message[1:])
+        assign, values = (
+            (Assign(*order), message) if order else (Assign(*message[0]), message[1:])
+        )
         if (failed := self._settle()) is not None:
             return failed
         self.state: Arrays | None = None

@@ -50,21 +50,35 @@ class Bounded(Checked):
     (['beta[0]', 'beta[1]'], ['sigma'])
     """
 
-    name: Annotated[str, parameter("The name in tables and in ArviZ", pattern="^[^\\[\\]]+$")]
-    size: Annotated[int | None, parameter("Number of entries; None: a single number", ge=1, le=2**31 - 1)] = (
-        None
+    name: Annotated[
+        str, parameter("The name in tables and in ArviZ", pattern="^[^\\[\\]]+$")
+    ]
+    size: Annotated[
+        int | None,
+        parameter("Number of entries; None: a single number", ge=1, le=2**31 - 1),
+    ] = None
+    low: Annotated[
+        float, parameter("The lower bound, or -inf", infinite=True)
+    ] = -math.inf
+    high: Annotated[float, parameter("The upper bound, or inf", infinite=True)] = (
+        math.inf
     )
-    low: Annotated[float, parameter("The lower bound, or -inf", infinite=True)] = -math.inf
-    high: Annotated[float, parameter("The upper bound, or inf", infinite=True)] = math.inf
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.low < self.high, f"{self.name}: low = {self.low:g} must lie below high = {self.high:g}.")
+        require(
+            self.low < self.high,
+            f"{self.name}: low = {self.low:g} must lie below high = {self.high:g}.",
+        )
 
     @property
     def names(self) -> list[str]:
         """The name of every entry."""
-        return [self.name] if self.size is None else [f"{self.name}[{i}]" for i in range(self.size)]
+        return (
+            [self.name]
+            if self.size is None
+            else [f"{self.name}[{i}]" for i in range(self.size)]
+        )
 
 
 class Constrained:
@@ -103,7 +117,9 @@ class Constrained:
     def __init__(
         self,
         problem: Annotated[Problem, parameter("U as a function of phi")],
-        parameters: Annotated[Sequence[Bounded], parameter("All parameters, in the order of phi")],
+        parameters: Annotated[
+            Sequence[Bounded], parameter("All parameters, in the order of phi")
+        ],
     ) -> None:
         self.names: list[str] = [name for one in parameters for name in one.names]
         require(
@@ -126,7 +142,10 @@ class Constrained:
             ~np.isfinite(low) & np.isfinite(high),
         )
         self._between = np.isfinite(low) & np.isfinite(high)
-        self._low, self._high = np.where(np.isfinite(low), low, 0.0), np.where(np.isfinite(high), high, 0.0)
+        self._low, self._high = (
+            np.where(np.isfinite(low), low, 0.0),
+            np.where(np.isfinite(high), high, 0.0),
+        )
         self._width = np.where(self._between, self._high - self._low, 1.0)
 
     def __repr__(self) -> str:
@@ -149,7 +168,11 @@ class Constrained:
 
     @property
     def grad_with_value(self) -> Callable[[Array, Rows, Array], float] | None:
-        return None if extra(self.problem, "grad_with_value") is None else self._grad_with_value
+        return (
+            None
+            if extra(self.problem, "grad_with_value") is None
+            else self._grad_with_value
+        )
 
     def constrain(self, theta: Array) -> Array:
         """Return phi for theta; many theta may be stacked along the last axis."""
@@ -160,7 +183,9 @@ class Constrained:
             grown, logistic = np.exp(theta), 0.5 + 0.5 * np.tanh(0.5 * theta)
         phi = np.where(self._below, self._low + grown, theta)
         phi = np.where(self._above, self._high - grown, phi)
-        return np.where(self._between, self._low + self._width * logistic, phi).astype(theta.dtype)
+        return np.where(self._between, self._low + self._width * logistic, phi).astype(
+            theta.dtype
+        )
 
     def unconstrain(self, phi: Array) -> Array:
         """Return theta for phi, which must lie inside its bounds; for a `theta0`."""
@@ -171,8 +196,12 @@ class Constrained:
             theta = np.where(self._above, np.log(self._high - phi), theta)
             theta = np.where(self._between, np.log(inside) - np.log1p(-inside), theta)
         # A point on or beyond a bound has an infinite or undefined logarithm, so finiteness is the test.
-        outside = [name for name, good in zip(self.names, np.isfinite(theta)) if not good]
-        require(not outside, f"{', '.join(outside)} must lie strictly inside the bounds.")
+        outside = [
+            name for name, good in zip(self.names, np.isfinite(theta)) if not good
+        ]
+        require(
+            not outside, f"{', '.join(outside)} must lie strictly inside the bounds."
+        )
         return theta
 
     def reference(self) -> dict[str, Any] | None:
@@ -193,7 +222,9 @@ class Constrained:
         return {"kind": "constrained", "problem": inside, "parameters": bounds}
 
     @classmethod
-    def from_reference(cls, problem: Problem, parameters: Sequence[dict[str, Any]]) -> Constrained:
+    def from_reference(
+        cls, problem: Problem, parameters: Sequence[dict[str, Any]]
+    ) -> Constrained:
         """Rebuild a problem around the inner one that was rebuilt; a bound of None is infinite.
 
         Parameters
@@ -217,14 +248,18 @@ class Constrained:
         )
 
     def value(self, theta: Array) -> float:
-        return float(self._inner.value(self.constrain(theta))) - self._log_jacobian(theta)
+        return float(self._inner.value(self.constrain(theta))) - self._log_jacobian(
+            theta
+        )
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
         self._inner.grad(self.constrain(theta), rows, out)
         self._by_theta(theta, out)
 
     def _value_rows(self, theta: Array, rows: Rows) -> float:
-        return float(self._inner.value_rows(self.constrain(theta), rows)) - self._log_jacobian(theta)
+        return float(
+            self._inner.value_rows(self.constrain(theta), rows)
+        ) - self._log_jacobian(theta)
 
     def _grad_with_value(self, theta: Array, rows: Rows, out: Array) -> float:
         value = float(self._inner.grad_with_value(self.constrain(theta), rows, out))
@@ -235,7 +270,11 @@ class Constrained:
         size = np.abs(theta)
         # log p (1 - p) = -|theta| - 2 log(1 + exp(-|theta|)), which cannot overflow.
         logistic = np.log(self._width) - size - 2.0 * np.log1p(np.exp(-size))
-        return float(np.where(self._between, logistic, np.where(self._below | self._above, theta, 0.0)).sum())
+        return float(
+            np.where(
+                self._between, logistic, np.where(self._below | self._above, theta, 0.0)
+            ).sum()
+        )
 
     def _by_theta(self, theta: Array, out: Array) -> None:
         """Convert a gradient in phi to one in theta, in place."""
@@ -247,4 +286,6 @@ class Constrained:
         slope = np.where(self._below, grown, np.where(self._above, -grown, slope))
         out *= slope.astype(out.dtype)
         # The derivative of log |dphi/dtheta|: 1 - 2 p = -tanh(theta / 2) between two bounds, 1 at one bound.
-        out -= np.where(self._between, -tanh, np.where(self._below | self._above, 1.0, 0.0)).astype(out.dtype)
+        out -= np.where(
+            self._between, -tanh, np.where(self._below | self._above, 1.0, 0.0)
+        ).astype(out.dtype)

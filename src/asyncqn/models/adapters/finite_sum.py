@@ -59,13 +59,19 @@ class FiniteSum(RowSums):
     @checked
     def __init__(
         self,
-        value: Annotated[Callable[[Array, Rows], Any], parameter("Sum of f_i over rows")],
-        grad: Annotated[Callable[[Array, Rows], Any], parameter("Gradient of that sum")],
+        value: Annotated[
+            Callable[[Array, Rows], Any], parameter("Sum of f_i over rows")
+        ],
+        grad: Annotated[
+            Callable[[Array, Rows], Any], parameter("Gradient of that sum")
+        ],
         n_data: Size,
         dim: Dim,
         *,
         prior: Prior = 0.0,
-        start: Annotated[RealArray | None, parameter("Default starting point; None: zeros")] = None,
+        start: Annotated[
+            RealArray | None, parameter("Default starting point; None: zeros")
+        ] = None,
         dtype: Precision = np.float64,
     ) -> None:
         kind = np.dtype(dtype)
@@ -73,7 +79,9 @@ class FiniteSum(RowSums):
         _check_signature("value", value)
         _check_signature("grad", grad)
         self._value, self._grad = value, grad
-        self._start = np.zeros(self.dim, kind) if start is None else np.array(start, kind)
+        self._start = (
+            np.zeros(self.dim, kind) if start is None else np.array(start, kind)
+        )
         require(
             self._start.shape == (self.dim,),
             f"start must be a vector of dim = {self.dim} numbers, not of shape {self._start.shape}.",
@@ -88,8 +96,12 @@ class FiniteSum(RowSums):
         """Return the user's value, checked to be a number."""
         total = self._value(_read_only(theta), _read_only(rows))
         # A vector here is a loss per row; adding it up silently would hide a mistake in the gradient.
-        if np.ndim(total) != 0 or not isinstance(total, (int, float, np.number, np.ndarray)):
-            raise BadInput(f"value must return one number, the sum over the rows, not {_shown(total)}.")
+        if np.ndim(total) != 0 or not isinstance(
+            total, (int, float, np.number, np.ndarray)
+        ):
+            raise BadInput(
+                f"value must return one number, the sum over the rows, not {_shown(total)}."
+            )
         return float(total)
 
     def losses_with_grad(self, theta: Array, rows: Rows, out: Array) -> None:
@@ -110,17 +122,27 @@ class FiniteSum(RowSums):
         one, two = self.losses(self._start, once), self.losses(self._start, twice)
         # A loss of about 0 shows nothing, and a genuine sum doubles.
         mean = abs(one) > 1e-12 and abs(two - one) <= 1e-6 * abs(one)
-        require(not mean, "value returns a mean over the rows, but must return their sum.")
+        require(
+            not mean, "value returns a mean over the rows, but must return their sum."
+        )
         g, h = np.empty(self.dim, self.dtype), np.empty(self.dim, self.dtype)
         self.losses_with_grad(self._start, once, g)
         self.losses_with_grad(self._start, twice, h)
-        mean = bool(np.abs(g).max() > 1e-12) and bool(np.abs(h - g).max() <= 1e-6 * np.abs(g).max())
-        require(not mean, "grad returns a mean over the rows, but must return the sum of their gradients.")
+        mean = bool(np.abs(g).max() > 1e-12) and bool(
+            np.abs(h - g).max() <= 1e-6 * np.abs(g).max()
+        )
+        require(
+            not mean,
+            "grad returns a mean over the rows, but must return the sum of their gradients.",
+        )
 
 
 def _check_signature(name: str, function: Any) -> None:
     """Raise `BadInput` for an object that cannot be called with theta and rows."""
-    require(callable(function), f"{name} must be a function of theta and rows, not {_shown(function)}.")
+    require(
+        callable(function),
+        f"{name} must be a function of theta and rows, not {_shown(function)}.",
+    )
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -142,4 +164,10 @@ def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _shown(value: Any) -> str:
     shape = getattr(value, "shape", None)
-    return "None" if value is None else f"an array of shape {shape}" if shape else f"a {type(value).__name__}"
+    return (
+        "None"
+        if value is None
+        else f"an array of shape {shape}"
+        if shape
+        else f"a {type(value).__name__}"
+    )

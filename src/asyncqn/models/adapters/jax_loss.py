@@ -26,7 +26,9 @@ MIN_BATCH, MAX_BATCH = 64, 4096
 
 @checked
 def from_jax(
-    loss: Annotated[Callable[[Any, Any], Any], parameter("One number per row of a batch")],
+    loss: Annotated[
+        Callable[[Any, Any], Any], parameter("One number per row of a batch")
+    ],
     params: Annotated[Any, parameter("A pytree of arrays: the start")],
     data: Annotated[Any, parameter("A pytree of arrays with one row per data point")],
     *,
@@ -71,7 +73,9 @@ def from_jax(
 class JaxSum(RowSumsWithValue):
     """The problem that `from_jax` makes; `params` converts a theta to a pytree."""
 
-    def __init__(self, loss: Callable[[Any, Any], Any], params: Any, data: Any, prior: float) -> None:
+    def __init__(
+        self, loss: Callable[[Any, Any], Any], params: Any, data: Any, prior: float
+    ) -> None:
         jax = _jax()
         self._loss = loss
         self._template = jax.tree_util.tree_map(np.asarray, params)
@@ -112,12 +116,16 @@ class JaxSum(RowSumsWithValue):
     def __getstate__(self) -> dict[str, Any]:
         # Compiled functions cannot be sent to another process, which compiles its own.
         compiled = ("_unravel", "_value", "_value_and_grad")
-        return {name: value for name, value in vars(self).items() if name not in compiled}
+        return {
+            name: value for name, value in vars(self).items() if name not in compiled
+        }
 
     def initial(self, rng: np.random.Generator) -> Array:
         """Return the given params as a vector."""
         leaves = _jax().tree_util.tree_leaves(self._template)
-        return np.concatenate([np.asarray(leaf, self.dtype).reshape(-1) for leaf in leaves])
+        return np.concatenate(
+            [np.asarray(leaf, self.dtype).reshape(-1) for leaf in leaves]
+        )
 
     def params(self, theta: Array) -> Any:
         """Return `theta` as a pytree like the given params."""
@@ -168,7 +176,9 @@ class JaxSum(RowSumsWithValue):
 
     def _batches(self, rows: Rows) -> Iterator[tuple[Array, Any]]:
         """Yield weights and rows of each batch; the last is padded with its first row, with weight 0."""
-        chosen(rows, self.n_data)  # JAX would silently clip an index that does not exist
+        chosen(
+            rows, self.n_data
+        )  # JAX would silently clip an index that does not exist
         for first in range(0, len(rows), MAX_BATCH):
             some = rows[first : first + MAX_BATCH]
             size = MIN_BATCH
@@ -177,7 +187,10 @@ class JaxSum(RowSumsWithValue):
             # Padding rows are real rows, so that the loss is finite there, but weigh nothing.
             weights = np.zeros(size, self.dtype)
             weights[: len(some)] = 1.0
-            yield weights, self._batch(np.concatenate([some, np.full(size - len(some), some[0])]))
+            yield (
+                weights,
+                self._batch(np.concatenate([some, np.full(size - len(some), some[0])])),
+            )
 
 
 def _jax() -> Any:

@@ -17,7 +17,12 @@ def read_libsvm(
     path: Annotated[File, parameter("File in the libsvm format")],
     *,
     n_features: Annotated[
-        int | None, parameter("Number of columns; None: the largest that the file names", ge=1, le=2**31 - 1)
+        int | None,
+        parameter(
+            "Number of columns; None: the largest that the file names",
+            ge=1,
+            le=2**31 - 1,
+        ),
     ] = None,
     dtype: Precision = np.float64,
 ) -> tuple[Any, npt.NDArray[np.float64]]:
@@ -55,14 +60,22 @@ def read_libsvm(
     try:
         # scikit-learn opens the path itself, and would also accept a pipe.
         check_input(path)
-        X, y = load_svmlight_file(str(path), n_features=n_features, dtype=np.dtype(dtype))
+        X, y = load_svmlight_file(
+            str(path), n_features=n_features, dtype=np.dtype(dtype)
+        )
     except BadInput:
         raise
     except FileNotFoundError:
-        raise BadInput(f"there is no file {str(path)!r}: give the path of a libsvm file.") from None
+        raise BadInput(
+            f"there is no file {str(path)!r}: give the path of a libsvm file."
+        ) from None
     except OSError as error:  # a folder, a missing permission, or a broken archive
-        raise BadInput(f"{str(path)!r} cannot be read: {error.strerror or error}.") from None
+        raise BadInput(
+            f"{str(path)!r} cannot be read: {error.strerror or error}."
+        ) from None
     except (ValueError, UnicodeDecodeError) as error:
-        raise BadInput(f"{str(path)!r} is not a file in the libsvm format: {error}.") from None
+        raise BadInput(
+            f"{str(path)!r} is not a file in the libsvm format: {error}."
+        ) from None
     require(len(y) > 0, f"{str(path)!r} is empty: a libsvm file has one line per row.")
     return X, y

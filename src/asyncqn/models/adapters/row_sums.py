@@ -21,12 +21,18 @@ from asyncqn.types import Array, Rows
 class RowSums:
     """A problem defined by `losses` and `losses_with_grad`."""
 
-    def __init__(self, n_data: int, dim: int, dtype: np.dtype[Any], prior: float) -> None:
-        require(n_data >= 1, f"n_data must be an integer of at least 1, not {n_data!r}.")
+    def __init__(
+        self, n_data: int, dim: int, dtype: np.dtype[Any], prior: float
+    ) -> None:
+        require(
+            n_data >= 1, f"n_data must be an integer of at least 1, not {n_data!r}."
+        )
         self.n_data, self.dim, self.dtype, self.prior = n_data, dim, dtype, prior
 
     def __repr__(self) -> str:
-        return one_line(self, *self._words(), f"prior {self.prior:g}" if self.prior else "")
+        return one_line(
+            self, *self._words(), f"prior {self.prior:g}" if self.prior else ""
+        )
 
     def _words(self) -> tuple[str, ...]:
         """Return a description of what is summed."""

@@ -34,10 +34,15 @@ CHUNK = 4096
 def from_torch(
     module: Annotated[Any, parameter("A torch.nn.Module")],
     loss: Annotated[
-        Any, parameter("Loss of output and y: one of torch's, or a function that returns a number per row")
+        Any,
+        parameter(
+            "Loss of output and y: one of torch's, or a function that returns a number per row"
+        ),
     ],
     X: Annotated[Features, parameter("Rows, or a Dataset of pairs (x, y)")],
-    y: Annotated[Annotated[Any, ARRAY] | None, parameter("One per row; None: X is a Dataset")] = None,
+    y: Annotated[
+        Annotated[Any, ARRAY] | None, parameter("One per row; None: X is a Dataset")
+    ] = None,
     *,
     prior: Prior = 0.0,
 ) -> TorchSum:
@@ -81,7 +86,9 @@ def from_torch(
         f"module must be a torch.nn.Module, not a {type(module).__name__}.",
     )
     if isinstance(X, torch.utils.data.DataLoader):
-        raise BadInput("X must be the data, not a DataLoader, which draws batches: pass loader.dataset.")
+        raise BadInput(
+            "X must be the data, not a DataLoader, which draws batches: pass loader.dataset."
+        )
     if isinstance(X, torch.utils.data.Dataset):
         require(y is None, "a dataset holds both X and y: pass it alone, without y.")
         X, y = _read_dataset(torch, X)
@@ -92,14 +99,19 @@ def from_torch(
 class TorchSum(RowSumsWithValue):
     """The problem that `from_torch` makes; `load` puts a theta into the module."""
 
-    def __init__(self, module: Any, loss: Callable[..., Any], X: Any, y: Any, prior: float) -> None:
+    def __init__(
+        self, module: Any, loss: Callable[..., Any], X: Any, y: Any, prior: float
+    ) -> None:
         torch = _torch()
         _check_pure(torch, module)
         self.module, self._loss = module, loss
         # Frozen parameters stay as they are, in the module's copies.
         self._names = [name for name, p in module.named_parameters() if p.requires_grad]
         parameters = [p for p in module.parameters() if p.requires_grad]
-        require(bool(parameters), "the module has no parameter that requires a gradient to learn.")
+        require(
+            bool(parameters),
+            "the module has no parameter that requires a gradient to learn.",
+        )
         kinds = {p.dtype for p in parameters}
         require(
             kinds in ({torch.float32}, {torch.float64}),
@@ -139,7 +151,9 @@ class TorchSum(RowSumsWithValue):
         """Return the current parameters of the module."""
         torch = _torch()
         # In the order of `parameters()`, which `_split` uses as well.
-        parts = [p.detach().reshape(-1) for p in self.module.parameters() if p.requires_grad]
+        parts = [
+            p.detach().reshape(-1) for p in self.module.parameters() if p.requires_grad
+        ]
         start: Array = torch.cat(parts).numpy().copy()
         return start
 
@@ -153,7 +167,9 @@ class TorchSum(RowSumsWithValue):
         held = [p for p in self.module.parameters() if p.requires_grad]
         # Written in place, so that an optimizer or a view of the user's keeps its parameters.
         with torch.no_grad():
-            for mine, new in zip(held, self._split(torch.tensor(np.asarray(theta, self.dtype)))):
+            for mine, new in zip(
+                held, self._split(torch.tensor(np.asarray(theta, self.dtype)))
+            ):
                 mine.copy_(new)
 
     def losses(self, theta: Array, rows: Rows) -> float:
@@ -186,10 +202,15 @@ class TorchSum(RowSumsWithValue):
         # Two rows, so that even a costly module is checked at once.
         module, y = self._mine(), self._y[:2]
         try:
-            with warnings.catch_warnings(action="ignore"):  # of broadcasting, refused below
+            with warnings.catch_warnings(
+                action="ignore"
+            ):  # of broadcasting, refused below
                 output = self._output(module, parts, slice(0, len(y)))
                 both = float(self._chunk_loss(module, parts, slice(0, len(y))))
-                alone = sum(float(self._chunk_loss(module, parts, slice(i, i + 1))) for i in range(len(y)))
+                alone = sum(
+                    float(self._chunk_loss(module, parts, slice(i, i + 1)))
+                    for i in range(len(y))
+                )
         except AsyncqnError:
             raise
         except (IndexError, RuntimeError, TypeError, ValueError) as error:
@@ -201,7 +222,9 @@ class TorchSum(RowSumsWithValue):
         shape = tuple(getattr(output, "shape", y.shape))
         require(
             # If outputs are broadcast against y, two rows together do not cost what they cost one by one.
-            shape == tuple(y.shape) or abs(both - alone) <= 1e-3 * abs(both) or not np.isfinite(both),
+            shape == tuple(y.shape)
+            or abs(both - alone) <= 1e-3 * abs(both)
+            or not np.isfinite(both),
             f"the loss compares every output with every y: the outputs of two rows have shape {shape} and "
             f"their y {tuple(y.shape)}: give both the same shape, for example with y.reshape(-1, 1).",
         )
@@ -221,13 +244,18 @@ class TorchSum(RowSumsWithValue):
 
     def _split(self, flat: Any) -> list[Any]:
         """Return theta as the module's parameters."""
-        return [part.view(shape) for part, shape in zip(flat.split(self._sizes), self._shapes)]
+        return [
+            part.view(shape)
+            for part, shape in zip(flat.split(self._sizes), self._shapes)
+        ]
 
     def _chunks(self, rows: Rows) -> Iterator[Any]:
         torch, index = _torch(), chosen(rows, self.n_data)
         for first in range(0, len(rows), CHUNK):
             if isinstance(index, slice):
-                yield slice(index.start + first, min(index.start + first + CHUNK, index.stop))
+                yield slice(
+                    index.start + first, min(index.start + first + CHUNK, index.stop)
+                )
             else:
                 yield torch.from_numpy(np.array(index[first : first + CHUNK], np.int64))
 
@@ -254,7 +282,10 @@ def _read_dataset(torch: Any, dataset: Any) -> tuple[Any, Any]:
     xs, ys = [], []
     for index in _with_bar(count):
         item = dataset[index]
-        require(isinstance(item, (tuple, list)) and len(item) == 2, f"{wanted}: item {index} is not a pair.")
+        require(
+            isinstance(item, (tuple, list)) and len(item) == 2,
+            f"{wanted}: item {index} is not a pair.",
+        )
         xs.append(torch.as_tensor(item[0]))
         ys.append(torch.as_tensor(item[1]))
     try:
@@ -308,10 +339,13 @@ def _tensor(torch: Any, data: Any, kind: Any) -> Any:
     else:
         array = np.ascontiguousarray(data)
         require(
-            array.dtype.kind in "biuf", f"X and y must hold numbers, not {array.dtype}: encode those columns."
+            array.dtype.kind in "biuf",
+            f"X and y must hold numbers, not {array.dtype}: encode those columns.",
         )
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "The given NumPy array is not writ")  # the tensor is only read
+            warnings.filterwarnings(
+                "ignore", "The given NumPy array is not writ"
+            )  # the tensor is only read
             tensor = torch.from_numpy(array)
     return tensor.to(kind) if tensor.is_floating_point() else tensor
 
@@ -323,7 +357,10 @@ def _summed(torch: Any, loss: Any) -> Callable[..., Any]:
         summed: Callable[..., Any] = copy.deepcopy(loss)
         summed.reduction = "sum"  # type: ignore[attr-defined]
         return summed
-    require(callable(loss), f"loss must be a function of the output and y, not {type(loss).__name__}.")
+    require(
+        callable(loss),
+        f"loss must be a function of the output and y, not {type(loss).__name__}.",
+    )
     try:
         reduced = "reduction" in inspect.signature(loss).parameters
     # Some built-in functions have no signature; they are treated as functions of one number per row.
@@ -352,10 +389,15 @@ def _check_pure(torch: Any, module: Any) -> None:
             continue
         what = type(layer).__name__ + (f" '{name}'" if name else "")
         random = isinstance(layer, (nn.modules.dropout._DropoutNd, nn.RReLU))
-        random = random or (isinstance(getattr(layer, "dropout", None), float) and layer.dropout > 0.0)
+        random = random or (
+            isinstance(getattr(layer, "dropout", None), float) and layer.dropout > 0.0
+        )
         # In training mode its output depends on the other rows of the batch.
         batch = isinstance(layer, nn.modules.batchnorm._BatchNorm)
-        stored = isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats
+        stored = (
+            isinstance(layer, nn.modules.instancenorm._InstanceNorm)
+            and layer.track_running_stats
+        )
         if random or batch or stored:
             why = "draws random numbers" if random else "changes with every call"
             raise BadInput(
