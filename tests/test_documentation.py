@@ -13,6 +13,7 @@ import pytest
 import asyncqn
 import asyncqn.sklearn
 import asyncqn_recommender
+from asyncqn.parameters import descriptions_of
 
 PACKAGES = (asyncqn, asyncqn.sklearn, asyncqn_recommender)
 HEADER = re.compile(r"^(\w+)\n-{3,}$", re.M)
@@ -116,7 +117,13 @@ def faults(thing: Any) -> list[str]:
         isinstance(thing, type) and thing.__name__ in RESULTS,
     )
     described = entries(found.get("Attributes" if result else "Parameters", ""))
-    wrong += [f"{name} is not described" for name in wanted if name not in described]
+    # A base class describes the parameters that its subclasses share.
+    inherited = {} if result else descriptions_of(thing)
+    wrong += [
+        f"{name} is not described"
+        for name in wanted
+        if name not in described and name not in inherited
+    ]
     if not result:
         wrong += [
             f"{name} is described and does not exist"
@@ -172,3 +179,46 @@ def test_a_docstring_that_disagrees_with_its_signature_is_found() -> None:
         "it returns something and has no section 'Returns'",
         "it has no section 'Examples'",
     ]
+
+
+class Base:
+    """A base.
+
+    Parameters
+    ----------
+    a, b : float, default 0.5
+        Two numbers, such as 0.25.  More about both.
+    c : int
+        A count;
+        it may be large.
+
+    Notes
+    -----
+    a : no entry
+        This is another section.
+    """
+
+
+class Derived(Base):
+    """A subclass.
+
+    Parameters
+    ----------
+    c : int
+        A smaller count.
+    """
+
+
+def test_a_description_is_the_first_sentence_and_a_subclass_inherits_it() -> None:
+    numbers = "Two numbers, such as 0.25"
+    assert descriptions_of(Base) == {
+        "a": numbers,
+        "b": numbers,
+        "c": "A count; it may be large",
+    }
+    assert descriptions_of(Derived) == {
+        "a": numbers,
+        "b": numbers,
+        "c": "A smaller count",
+    }
+    assert descriptions_of(lambda x: x) == {}

@@ -18,7 +18,6 @@ import numpy as np
 
 from asyncqn.algorithms.defaults import (
     TOLERANCE,
-    Waits,
     default_algorithm,
     default_evaluate,
     most_commits,
@@ -32,7 +31,6 @@ from asyncqn.core.request import Request
 from asyncqn.core.stopping import (
     MaxPasses,
     MaxTime,
-    Metric,
     Patience,
     Stopping,
     Target,
@@ -41,7 +39,6 @@ from asyncqn.core.stopping import (
 from asyncqn.errors import BadInput, StabilityWarning, require
 from asyncqn.parameters import (
     CheckpointEvery,
-    CheckProblem,
     Commits,
     Evaluate,
     Folder,
@@ -72,32 +69,17 @@ _log = logging.getLogger("asyncqn.minimize")
 _START = 0x7E7A0
 
 Objective = Annotated[
-    Problem,
-    parameter(
-        "Problem to minimise, U", words="an object with dim, n_data, value and grad"
-    ),
+    Problem, parameter(words="an object with dim, n_data, value and grad")
 ]
 Method = Annotated[
     Algorithm | None,
-    parameter(
-        "Who computes the next iterate; None: what suits the problem and the workers",
-        words="an algorithm, such as AsyncSGD(h=1e-3, batch=10), or None",
-    ),
+    parameter(words="an algorithm, such as AsyncSGD(h=1e-3, batch=10), or None"),
 ]
 Where = Annotated[
-    Engine | None,
-    parameter(
-        "Where the workers run; None: threads of this process, one per processor",
-        words="an engine, such as Threads(2), or None",
-    ),
+    Engine | None, parameter(words="an engine, such as Threads(2), or None")
 ]
-Start = Annotated[
-    RealArray | None, parameter("Starting point; None: the problem's own, else zeros")
-]
-Told = Annotated[
-    Callback | None,
-    parameter("Called with a `Progress` for every row of the metric table"),
-]
+Start = RealArray | None
+Told = Callback | None
 
 
 def _callbacks(value: object) -> object:
@@ -114,20 +96,8 @@ def _callbacks(value: object) -> object:
 Callbacks = Annotated[
     Callback | Patience | Sequence[Callback | Patience] | None,
     Kind(("a function", "a Patience", "a list of these", "None"), _callbacks, None),
-    parameter(
-        "Called with a `Progress` for every row of the metric table; a `Patience`; or a list of such"
-    ),
 ]
-ShowProgress = Annotated[
-    bool | None,
-    parameter(
-        "Whether to show a bar; None: on a terminal and in a notebook, and not elsewhere"
-    ),
-]
-Verbose = Annotated[bool, parameter("Whether to write plain lines to stderr")]
-CheckpointFolder = Annotated[
-    Folder | None, parameter("Folder for checkpoints, from which `resume` continues")
-]
+CheckpointFolder = Folder | None
 
 
 @checked
@@ -137,31 +107,23 @@ def minimize(
     *,
     engine: Where = None,
     theta0: Start = None,
-    commits: Annotated[
-        Commits | None,
-        parameter(
-            "Largest number of commits; None: until an exact method has converged"
-        ),
-    ] = None,
+    commits: Commits | None = None,
     seed: Seed = 0,
     tol: Tolerance = TOLERANCE,
     max_passes: MaxPasses = None,
     max_time: MaxTime = None,
     target: Target = None,
-    metric: Metric = "fun",
+    metric: str = "fun",
     callback: Callbacks = None,
     evaluate: Evaluate = None,
     checkpoint: CheckpointFolder = None,
     checkpoint_every: CheckpointEvery = 30.0,
-    check: CheckProblem = True,
+    check: bool = True,
     keep: Keep = None,
-    stop: Annotated[
-        StoppingRule | None,
-        parameter("Stopping rule of your own, for methods with exact gradients"),
-    ] = None,
-    progress: ShowProgress = None,
-    verbose: Verbose = False,
-    waits: Waits = True,
+    stop: StoppingRule | None = None,
+    progress: bool | None = None,
+    verbose: bool = False,
+    waits: bool = True,
 ) -> Run:
     """Minimise `problem` with `algorithm` on `engine`, until it has converged or made `commits` commits.
 

@@ -14,10 +14,8 @@ from asyncqn.errors import BadInput
 from asyncqn.parameters import parameter
 
 Experiment = Literal["linear-gaussian", "ml-1m", "ml-10m", "ml-20m"]
-PaperName = Annotated[Experiment, parameter("Experiment of the paper")]
-PaperRows = Annotated[
-    int | None, parameter("Observations N_Y; None: the paper's", ge=300, le=2**62)
-]
+PaperName = Experiment
+PaperRows = Annotated[int | None, parameter(ge=300, le=2**62)]
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
 
 from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput, DamagedFile, require
-from asyncqn.minimize import ShowProgress, Verbose, showing
-from asyncqn.parameters import AllowImports, CheckpointEvery, Folder, checked, parameter
+from asyncqn.minimize import showing
+from asyncqn.parameters import CheckpointEvery, Folder, checked
 from asyncqn.runs.checkpoint import Checkpoints, Saved
 from asyncqn.runs.checkpoint_reading import load_checkpoint
 from asyncqn.runs.manifest import problem_entry, rebuild_inputs, request_again
@@ -25,28 +24,17 @@ from asyncqn.types import Algorithm, Callback, Engine, Problem
 
 @checked
 def resume(
-    folder: Annotated[Folder, parameter("Folder of the checkpoints")],
-    problem: Annotated[
-        Problem | None, parameter("None: as the checkpoint describes it")
-    ] = None,
-    algorithm: Annotated[
-        Algorithm | None, parameter("None: as the checkpoint describes it")
-    ] = None,
+    folder: Folder,
+    problem: Problem | None = None,
+    algorithm: Algorithm | None = None,
     *,
-    engine: Annotated[
-        Engine | None, parameter("Engine; None: the one that wrote the checkpoint")
-    ] = None,
-    callback: Annotated[
-        Callback | None, parameter("Called with a `Progress` after evaluations")
-    ] = None,
+    engine: Engine | None = None,
+    callback: Callback | None = None,
     checkpoint_every: CheckpointEvery = 30.0,
-    allow_imports: AllowImports = False,
-    change: Annotated[
-        bool,
-        parameter("Whether problem and algorithm may differ from the checkpoint's"),
-    ] = False,
-    progress: ShowProgress = None,
-    verbose: Verbose = False,
+    allow_imports: bool = False,
+    change: bool = False,
+    progress: bool | None = None,
+    verbose: bool = False,
 ) -> Run:
     """Continue a run from its newest complete checkpoint; the same folder receives further checkpoints.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from typing import Annotated
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from asyncqn.minimize import (
     minimize,
     starting_point,
 )
-from asyncqn.parameters import CheckpointEvery, CheckProblem, Seed, checked, parameter
+from asyncqn.parameters import CheckpointEvery, Seed, checked
 from asyncqn.samples import Samples, failed
 from asyncqn.types import Array, Problem, Progress
 from asyncqn.view.progress import shown
@@ -54,10 +53,8 @@ def sample(
     checkpoint: CheckpointFolder = None,
     checkpoint_every: CheckpointEvery = 30.0,
     callback: Told = None,
-    progress: Annotated[
-        bool | None, parameter("Whether to show a bar; None: on a terminal")
-    ] = None,
-    check: CheckProblem = True,
+    progress: bool | None = None,
+    check: bool = True,
 ) -> Samples:
     """Draw from the posterior exp(-U) of a problem, by chains on asynchronous workers.
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import BadInput, MissingExtra
-from asyncqn.parameters import Kind, Refused, checked, parameter
+from asyncqn.parameters import Kind, Refused, checked
 
 
 def _column(value: Any) -> npt.NDArray[Any]:
@@ -50,9 +50,7 @@ class Table(Mapping[str, npt.NDArray[Any]]):
     @checked
     def __init__(
         self,
-        columns: Annotated[
-            Mapping[str, Annotated[npt.ArrayLike, COLUMN]], parameter("Columns by name")
-        ],
+        columns: Mapping[str, Annotated[npt.ArrayLike, COLUMN]],
     ) -> None:
         self._columns: dict[str, npt.NDArray[Any]] = dict(columns)  # type: ignore[arg-type]
         lengths = {column.shape for column in self._columns.values()}

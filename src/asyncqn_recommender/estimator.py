@@ -38,7 +38,6 @@ from asyncqn_recommender.model import FactorModel, Recommendation
 from asyncqn_recommender.problems.parameters import (
     Alpha,
     Confidence,
-    ExcludeSeen,
     ListLength,
     Policy,
     Rank,
@@ -48,9 +47,6 @@ from asyncqn_recommender.ranking import tables
 from asyncqn_recommender.updating import fold_in, partial_fit
 
 Self = TypeVar("Self", bound="Recommender")
-ColumnName = Annotated[
-    str | None, parameter("Name of a column; None: the one with a common name")
-]
 
 
 class Recommender:
@@ -141,58 +137,24 @@ class Recommender:
         self,
         rank: Rank = 10,
         *,
-        feedback: Annotated[
-            Literal["explicit", "implicit"], parameter("Ratings, or clicks")
-        ] = "explicit",
+        feedback: Literal["explicit", "implicit"] = "explicit",
         workers: Workers = 2,
         seed: Seed = 0,
-        prior: Annotated[
-            Ridge | None,
-            parameter(
-                "Constant part of the ridge; None: 3, for clicks by their number"
-            ),
-        ] = None,
-        alpha: Annotated[
-            Alpha | None, parameter("Ridge per rating; None: 0.035")
-        ] = None,
+        prior: Ridge | None = None,
+        alpha: Alpha | None = None,
         confidence: Confidence = 1.5,
-        plain_columns: Annotated[
-            int | None, parameter("Columns with the plain ridge; None: all", ge=1)
-        ] = 5,
-        offsets: Annotated[
-            bool, parameter("Whether to factorize what damped means leave over")
-        ] = False,
-        trust: Annotated[
-            float,
-            parameter(
-                "Number of ratings at which factors and baseline count equally", ge=0.0
-            ),
-        ] = 5.0,
-        clip: Annotated[
-            bool, parameter("Whether predictions stay within the ratings seen")
-        ] = True,
-        passes: Annotated[
-            int, parameter("Largest number of passes over the ratings", ge=1)
-        ] = 15,
-        tol: Annotated[
-            float | None, parameter("Gain below which passes end; None: 1e-4", ge=0.0)
-        ] = None,
-        early_stopping: Annotated[
-            bool, parameter("Whether held-out ratings end the fit")
-        ] = False,
-        validation_fraction: Annotated[
-            float, parameter("Share of the ratings that is held out", gt=0.0, lt=1.0)
-        ] = 0.1,
-        patience: Annotated[
-            int, parameter("Passes without a gain that end the fit", ge=1)
-        ] = 2,
-        warm_start: Annotated[
-            bool, parameter("Whether to continue from the factors of the last fit")
-        ] = False,
+        plain_columns: Annotated[int | None, parameter(ge=1)] = 5,
+        offsets: bool = False,
+        trust: Annotated[float, parameter(ge=0.0)] = 5.0,
+        clip: bool = True,
+        passes: Annotated[int, parameter(ge=1)] = 15,
+        tol: Annotated[float | None, parameter(ge=0.0)] = None,
+        early_stopping: bool = False,
+        validation_fraction: Annotated[float, parameter(gt=0.0, lt=1.0)] = 0.1,
+        patience: Annotated[int, parameter(ge=1)] = 2,
+        warm_start: bool = False,
         dtype: Precision = "float32",
-        verbose: Annotated[
-            bool, parameter("Whether to print the RMSE while fitting")
-        ] = False,
+        verbose: bool = False,
     ) -> None:
         self.rank = rank
         self.feedback = feedback
@@ -269,13 +231,11 @@ class Recommender:
         y: Any = None,
         *,
         validation: Any = None,
-        user: ColumnName = None,
-        item: ColumnName = None,
-        rating: ColumnName = None,
+        user: str | None = None,
+        item: str | None = None,
+        rating: str | None = None,
         duplicates: Policy = None,
-        callback: Annotated[
-            Callable[[Progress], Any] | None, parameter("Called after evaluations")
-        ] = None,
+        callback: Callable[[Progress], Any] | None = None,
     ) -> Self:
         """Learn from ratings in any form that `as_ratings` takes, or from pairs and ratings `y`.
 
@@ -407,13 +367,8 @@ class Recommender:
         ratings: Any,
         y: Any = None,
         *,
-        k: Annotated[
-            int | None,
-            parameter("Length of the lists that are judged; None: none", ge=1),
-        ] = None,
-        threshold: Annotated[
-            float | None, parameter("Least rating of a relevant item; None: any")
-        ] = None,
+        k: Annotated[int | None, parameter(ge=1)] = None,
+        threshold: Annotated[float | None, parameter()] = None,
     ) -> dict[str, float]:
         """Return `rmse`, `mae` and `n`, the number of ratings; with `k`, the quality of lists as well.
 
@@ -439,7 +394,7 @@ class Recommender:
 
     @checked
     def recommend(
-        self, user: Any, n: ListLength = 10, *, exclude_seen: ExcludeSeen = True
+        self, user: Any, n: ListLength = 10, *, exclude_seen: bool = True
     ) -> list[Recommendation]:
         """Return the n best items for a user; scores are not clipped, so that they still distinguish items.
 
@@ -454,10 +409,8 @@ class Recommender:
         users: Any = None,
         n: ListLength = 20,
         *,
-        exclude_seen: ExcludeSeen = True,
-        progress: Annotated[
-            Callable[[int], Any] | None, parameter("Called with the users done")
-        ] = None,
+        exclude_seen: bool = True,
+        progress: Callable[[int], Any] | None = None,
     ) -> Table:
         """Return a table user, rank, item, score, basis with the n best items of each user in a list, or of
         all.
@@ -498,9 +451,7 @@ class Recommender:
         ratings: Any,
         y: Any = None,
         *,
-        rounds: Annotated[
-            int, parameter("Times that rows of items and users are solved", ge=1)
-        ] = 2,
+        rounds: Annotated[int, parameter(ge=1)] = 2,
     ) -> Self:
         """Learn from further ratings, also of new users and items, without fitting the rest again.
 

@@ -35,11 +35,9 @@ class Annealing(Checked):
     [1.0, 10.0, 100.0, 100.0]
     """
 
-    start: Annotated[float, parameter("The first beta", unit="1 / U", gt=0.0)]
-    end: Annotated[float, parameter("The last beta", unit="1 / U", gt=0.0)]
-    steps: Annotated[
-        int, parameter("Steps of one worker from the first beta to the last", ge=1)
-    ]
+    start: Annotated[float, parameter(unit="1 / U", gt=0.0)]
+    end: Annotated[float, parameter(unit="1 / U", gt=0.0)]
+    steps: Annotated[int, parameter(ge=1)]
 
     def at(self, k: int) -> float:
         """Return beta at a worker's k-th step."""
@@ -47,13 +45,8 @@ class Annealing(Checked):
         return float(self.start * (self.end / self.start) ** min(k / self.steps, 1.0))
 
 
-ConstantBeta = Annotated[
-    float, parameter("Inverse temperature", unit="1 / U", gt=0.0, infinite=True)
-]
-Beta = Annotated[
-    ConstantBeta | Annealing,
-    parameter("Inverse temperature, infinite for no noise, or its annealing"),
-]
+ConstantBeta = Annotated[float, parameter(unit="1 / U", gt=0.0, infinite=True)]
+Beta = ConstantBeta | Annealing
 
 
 def beta_at(beta: float | Annealing, k: int) -> float:

@@ -17,8 +17,6 @@ All methods end in exact gradients with a safeguard, and none has a step size, s
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from asyncqn.algorithms.fit import offers
 from asyncqn.algorithms.quasi_newton.block_lbfgs import H0, BlockLBFGS
 from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
@@ -43,12 +41,8 @@ from asyncqn.algorithms.quasi_newton.table_lbfgs import (
     worthwhile_parts,
 )
 from asyncqn.core.stages import Closes, Stages
-from asyncqn.parameters import Workers, checked, parameter
+from asyncqn.parameters import Workers, checked
 from asyncqn.types import Problem
-
-Waits = Annotated[
-    bool, parameter("Whether the default method may wait for slow workers")
-]
 
 TOLERANCE = 1e-8
 """Default tolerance of `core.stopping`."""
@@ -103,10 +97,10 @@ def growths(dim: int, n_data: int, workers: int) -> int:
 
 @checked
 def default_algorithm(
-    problem: Annotated[Problem, parameter("Problem to minimise")],
+    problem: Problem,
     workers: Workers,
     *,
-    waits: Waits = True,
+    waits: bool = True,
     message: MessageCost = 10.0,
     master: MasterCost = 0.1,
 ) -> BlockLBFGS | GrowingLBFGS | MetricLBFGS | StagedLBFGS | TableLBFGS:

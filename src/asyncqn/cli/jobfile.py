@@ -28,7 +28,7 @@ import msgspec
 from asyncqn.algorithms import ALGORITHMS, make_algorithm
 from asyncqn.algorithms.defaults import TOLERANCE
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.stopping import MaxPasses, MaxTime, Metric, Target, Tolerance
+from asyncqn.core.stopping import MaxPasses, MaxTime, Target, Tolerance
 from asyncqn.engines.named import REAL_ENGINES, engine_class
 from asyncqn.errors import BadInput, require
 from asyncqn.models import PROBLEMS as MODELS
@@ -121,7 +121,27 @@ DEFAULT_CLUSTER: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class RunOptions(Checked):
-    """The section [run]: length, seed and evaluations of a run, as parameters of `minimize`."""
+    """The section [run]: length, seed and evaluations of a run, as parameters of `minimize`.
+
+    Parameters
+    ----------
+    commits : int, default 5,000
+        Largest number of commits of the master.
+    seed : int, default 0
+        Seed of all random numbers.
+    evaluate : int, optional
+        Commits between two evaluations of U; 0: the start alone; None: about 200 evaluations.
+    tol : float, default 1e-8
+        Tolerance at which an exact method has converged.
+    max_passes : float, optional
+        Largest number of passes over the data.
+    max_time : float, optional
+        Largest time on the engine's clock, in its unit.
+    target : float, optional
+        Value of `metric` at or below which the run has converged.
+    metric : str, default "fun"
+        Column of the metric table that `target` refers to.
+    """
 
     commits: Commits = 5_000
     seed: Seed = 0
@@ -130,7 +150,7 @@ class RunOptions(Checked):
     max_passes: MaxPasses = None
     max_time: MaxTime = None
     target: Target = None
-    metric: Metric = "fun"
+    metric: str = "fun"
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,9 @@ from asyncqn.parameters import (
 from asyncqn.published import SETTINGS, VARIANCE, PaperName, timing
 from asyncqn.storage.serialise import Json, to_json
 
-Duration = Annotated[float, parameter("A time", unit="of time", ge=0.0)]
+Duration = Annotated[float, parameter(unit="of time", ge=0.0)]
 PerWorker = Duration | Sequence[Duration]
-Worker = Annotated[int, parameter("Number of a worker, from 0 on", ge=0)]
+Worker = Annotated[int, parameter(ge=0)]
 Moments = Mapping[Worker, Duration]
 _ONE_OR_EACH = "one finite number of at least 0, or one per worker"
 
@@ -116,79 +116,30 @@ class Cluster(Checked):
     """
 
     workers: Workers
-    worker_mean: Annotated[
-        PerWorker, parameter("mu_w: mean time of a computation", words=_ONE_OR_EACH)
-    ] = 1.0
-    worker_std: Annotated[
-        PerWorker, parameter("sigma_w: its standard deviation", words=_ONE_OR_EACH)
-    ] = 0.0
-    message: Annotated[
-        float,
-        parameter(
-            "tau: time of a message to the master and back", unit="of time", ge=0.0
-        ),
-    ] = 0.0
-    master: Annotated[
-        float, parameter("mu_m: service time of a commit", unit="of time", ge=0.0)
-    ] = 0.0
-    deaths: Annotated[
-        Mapping[
-            Worker,
-            Annotated[
-                float, parameter("A time", unit="of time", ge=0.0, infinite=True)
-            ],
-        ],
-        parameter("Time of death by worker"),
+    worker_mean: Annotated[PerWorker, parameter(words=_ONE_OR_EACH)] = 1.0
+    worker_std: Annotated[PerWorker, parameter(words=_ONE_OR_EACH)] = 0.0
+    message: Annotated[float, parameter(unit="of time", ge=0.0)] = 0.0
+    master: Annotated[float, parameter(unit="of time", ge=0.0)] = 0.0
+    deaths: Mapping[
+        Worker, Annotated[float, parameter(unit="of time", ge=0.0, infinite=True)]
     ] = field(default_factory=dict)
-    joins: Annotated[Moments, parameter("Time at which a worker joins, by worker")] = (
-        field(default_factory=dict)
-    )
-    times: Annotated[
-        Law | Sequence[Law] | None,
-        parameter("Law of the computation times, or one per worker"),
-    ] = None
-    recoveries: Annotated[
-        Moments, parameter("Time at which a dead worker comes back, by worker")
-    ] = field(default_factory=dict)
-    link: Annotated[
-        float,
-        parameter(
-            "Time for which a message occupies the master's link",
-            unit="of time",
-            ge=0.0,
-        ),
-    ] = 0.0
-    sending: Annotated[
-        Literal["each", "tree", "free"],
-        parameter("What the messages that the master sends cost it"),
-    ] = "each"
-    rows: Annotated[
-        float | None,
-        parameter(
-            "Number of rows that the times refer to; None: any", unit="rows", gt=0.0
-        ),
-    ] = None
-    fixed: Annotated[
-        float,
-        parameter("Time that every computation takes on top", unit="of time", ge=0.0),
-    ] = 0.0
+    joins: Moments = field(default_factory=dict)
+    times: Law | Sequence[Law] | None = None
+    recoveries: Moments = field(default_factory=dict)
+    link: Annotated[float, parameter(unit="of time", ge=0.0)] = 0.0
+    sending: Literal["each", "tree", "free"] = "each"
+    rows: Annotated[float | None, parameter(unit="rows", gt=0.0)] = None
+    fixed: Annotated[float, parameter(unit="of time", ge=0.0)] = 0.0
 
     @classmethod
     @checked
     def from_paper(
         cls,
         name: PaperName = "linear-gaussian",
-        algorithm: Annotated[
-            Literal["as-lbfgs", "mb-lbfgs", "async-sgd"],
-            parameter("Whose row of the table"),
-        ] = "as-lbfgs",
+        algorithm: Literal["as-lbfgs", "mb-lbfgs", "async-sgd"] = "as-lbfgs",
         *,
-        workers: Annotated[
-            int | None, parameter("W; None: the paper's", ge=1, le=1_000_000)
-        ] = None,
-        variance: Annotated[
-            float, parameter("sigma_w^2 of the workers' times", ge=0.0)
-        ] = VARIANCE,
+        workers: Annotated[int | None, parameter(ge=1, le=1_000_000)] = None,
+        variance: Annotated[float, parameter(ge=0.0)] = VARIANCE,
     ) -> Cluster:
         """Return the simulated cluster of the paper.
 
@@ -281,15 +232,10 @@ class Cluster(Checked):
     @checked
     def from_run(
         cls,
-        run: Annotated[Any, RUN, parameter("Run on a real engine, or simulated")],
+        run: Annotated[Any, RUN],
         *,
-        workers: Annotated[
-            Workers | None,
-            parameter("Workers of the cluster; None: as many as the run had"),
-        ] = None,
-        per_worker: Annotated[
-            bool, parameter("Whether every worker has a law of its own")
-        ] = False,
+        workers: Workers | None = None,
+        per_worker: bool = False,
     ) -> Cluster:
         """Fit a cluster to a run.
 

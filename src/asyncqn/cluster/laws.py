@@ -69,7 +69,7 @@ class TimeLaw(Protocol):
         """Return the first z.size times of a worker whose normals are z; positive and finite."""
 
 
-Mean = Annotated[float, parameter("Mean time of a computation", unit="of time", gt=0.0)]
+Mean = Annotated[float, parameter(unit="of time", gt=0.0)]
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,7 @@ class LogNormal(Checked):
 
     kind: ClassVar[str] = "log-normal"
     mean: Mean
-    std: Annotated[
-        float,
-        parameter("Standard deviation of a computation's time", unit="of time", ge=0.0),
-    ]
+    std: Annotated[float, parameter(unit="of time", ge=0.0)]
 
     def times(self, z: Times) -> Times:
         s2 = math.log1p((self.std / self.mean) ** 2)
@@ -152,10 +149,7 @@ class Pareto(Checked):
 
     kind: ClassVar[str] = "pareto"
     mean: Mean
-    shape: Annotated[
-        float,
-        parameter("P(time > t) falls as t^-shape; the mean is finite above 1", gt=1.0),
-    ]
+    shape: Annotated[float, parameter(gt=1.0)]
 
     def times(self, z: Times) -> Times:
         # The scale that gives a Pareto variable this mean.
@@ -208,11 +202,7 @@ class Trace(Checked):
     """
 
     kind: ClassVar[str] = "trace"
-    recorded: Annotated[
-        Sequence[float],
-        REAL,
-        parameter("Recorded times in their order", unit="of time"),
-    ]
+    recorded: Annotated[Sequence[float], REAL, parameter(unit="of time")]
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -31,11 +31,9 @@ use this bit, so both parts have streams of their own."""
 
 @checked
 def simulate(
-    cluster: Annotated[Cluster, parameter("Cluster whose times are drawn")],
-    stages: Annotated[
-        Stages | Stage, parameter("Stages of an algorithm, or one stage")
-    ],
-    commits: Annotated[int, parameter("Number of commits", ge=1, le=2**31 - 1)],
+    cluster: Cluster,
+    stages: Stages | Stage,
+    commits: Annotated[int, parameter(ge=1, le=2**31 - 1)],
     seed: Seed,
 ) -> Schedule:
     """Simulate the schedule of `commits` commits on a cluster.

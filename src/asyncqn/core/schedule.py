@@ -89,20 +89,13 @@ class Schedule(Checked):
     [0, 1]
     """
 
-    worker: Annotated[Ints, REAL, parameter("Number of the worker, from 0")]
-    read: Annotated[Ints, REAL, parameter("Version that was read")]
-    commit: Annotated[
-        Ints, REAL, parameter("Commit that delivered the update; 0: dropped")
-    ]
+    worker: Annotated[Ints, REAL]
+    read: Annotated[Ints, REAL]
+    commit: Annotated[Ints, REAL]
     time: Annotated[
-        npt.NDArray[np.float64],
-        REAL,
-        parameter("Time of the commit, or of the drop", unit="of the engine's clock"),
+        npt.NDArray[np.float64], REAL, parameter(unit="of the engine's clock")
     ]
-    part: Annotated[
-        Annotated[Ints, REAL] | None,
-        parameter("Part of the data; None: workers choose their rows"),
-    ] = None
+    part: Annotated[Ints, REAL] | None = None
     """The part of the data that each computation used, where the algorithm assigns parts."""
 
     def __post_init__(self) -> None:

@@ -46,27 +46,10 @@ class EndedByCallback(Ended):
     """The callback asked for the end, or failed: then its error is the cause of this one."""
 
 
-Tolerance = Annotated[
-    float | None,
-    parameter("Tolerance at which an exact method has converged; None: never", gt=0.0),
-]
-MaxPasses = Annotated[
-    float | None,
-    parameter("Largest number of passes over the data; None: any number", gt=0.0),
-]
-MaxTime = Annotated[
-    float | None,
-    parameter("Longest duration of a run", unit="of the engine's clock", gt=0.0),
-]
-Target = Annotated[
-    float | None,
-    parameter(
-        "Value of the metric at which a run ends; None: no target", infinite=True
-    ),
-]
-Metric = Annotated[
-    str, parameter("Column of the metric table that the target refers to")
-]
+Tolerance = Annotated[float | None, parameter(gt=0.0)]
+MaxPasses = Annotated[float | None, parameter(gt=0.0)]
+MaxTime = Annotated[float | None, parameter(unit="of the engine's clock", gt=0.0)]
+Target = Annotated[float | None, parameter(infinite=True)]
 
 
 @dataclass(frozen=True)
@@ -105,16 +88,10 @@ class Patience(Checked):
     ('completed', True, True)
     """
 
-    metric: Annotated[str, parameter("Column of the metric table that is watched")] = (
-        "fun"
-    )
-    evaluations: Annotated[
-        int, parameter("Rows without improvement after which the run ends", ge=1)
-    ] = 10
-    keep_best: Annotated[
-        bool, parameter("Whether the run reports the best point that was evaluated")
-    ] = True
-    maximize: Annotated[bool, parameter("Whether larger is better")] = False
+    metric: str = "fun"
+    evaluations: Annotated[int, parameter(ge=1)] = 10
+    keep_best: bool = True
+    maximize: bool = False
 
 
 @dataclass
@@ -182,10 +159,8 @@ class Stopping(Checked):
     max_passes: MaxPasses = None
     max_time: MaxTime = None
     target: Target = None
-    metric: Metric = "fun"
-    patience: Annotated[
-        Patience | None, parameter("How long a metric may fail to improve")
-    ] = None
+    metric: str = "fun"
+    patience: Patience | None = None
 
     def ends_at(self, standing: Standing) -> Ended | None:
         """Return how the run ends at this standing, or None to continue."""

@@ -23,12 +23,7 @@ from asyncqn.parameters import Workers, checked, parameter
 from asyncqn.runs.run import Run
 from asyncqn.types import extra
 
-StartTimeout = Annotated[
-    float,
-    parameter(
-        "Time within which workers must be ready", unit="s", gt=0.0, infinite=True
-    ),
-]
+StartTimeout = Annotated[float, parameter(unit="s", gt=0.0, infinite=True)]
 POLLING_INTERVAL = 0.1
 """Polling interval of a master, in seconds: it waits no longer for a message before it checks deadlines and
 signals.  Ctrl-C takes effect within this time."""

@@ -43,27 +43,11 @@ class RealEngine(Checked):
         Silence, in units of time, after which a worker counts as lost.
     """
 
-    timing_model: Annotated[
-        Cluster | None,
-        parameter("Cluster whose drawn times every computation is stretched to"),
-    ] = None
-    time_unit: Annotated[
-        float, parameter("Length of one unit of time", unit="s", gt=0.0)
-    ] = 1.0
-    max_staleness: Annotated[
-        int | None,
-        parameter(
-            "Age beyond which an update is dropped; None: never", unit="commits", ge=0
-        ),
-    ] = None
+    timing_model: Cluster | None = None
+    time_unit: Annotated[float, parameter(unit="s", gt=0.0)] = 1.0
+    max_staleness: Annotated[int | None, parameter(unit="commits", ge=0)] = None
     give_up_after: Annotated[
-        float,
-        parameter(
-            "Silence after which a worker counts as lost",
-            unit="time_unit",
-            gt=0.0,
-            infinite=True,
-        ),
+        float, parameter(unit="time_unit", gt=0.0, infinite=True)
     ] = math.inf
 
     def check_options(self, workers: int | None, *, mortal: bool = False) -> None:

@@ -56,11 +56,7 @@ class Simulator(Checked):
     """
 
     cluster: Annotated[
-        Cluster,
-        parameter(
-            "Cluster whose times are drawn",
-            words="a Cluster, as in Simulator(Cluster(workers=4))",
-        ),
+        Cluster, parameter(words="a Cluster, as in Simulator(Cluster(workers=4))")
     ]
 
     @property

@@ -48,10 +48,7 @@ class Threads(RealEngine):
     'converged'
     """
 
-    workers: Annotated[
-        int,
-        parameter("Number of workers; 0: that of the timing model", ge=0, le=1_000_000),
-    ] = 0
+    workers: Annotated[int, parameter(ge=0, le=1_000_000)] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -60,23 +60,12 @@ class Blame(NamedTuple):
 
 @checked
 def blame(
-    run: Annotated[Run, parameter("Run to explain")],
+    run: Run,
     *,
-    seeds: Annotated[
-        int,
-        parameter(
-            "Number of seeds; the intervals come from their scatter", ge=2, le=1_000_000
-        ),
-    ] = 8,
-    workers: Annotated[
-        Sequence[Worker] | None,
-        parameter("Workers that are removed one by one; None: all"),
-    ] = None,
-    metric: Annotated[str, parameter("Column of the metric table")] = "fun",
-    tell: Annotated[
-        Callable[[int, int], None] | None,
-        parameter("Called with (runs made, runs in all)"),
-    ] = None,
+    seeds: Annotated[int, parameter(ge=2, le=1_000_000)] = 8,
+    workers: Sequence[Worker] | None = None,
+    metric: str = "fun",
+    tell: Callable[[int, int], None] | None = None,
 ) -> Blame:
     """Estimate what staleness, and each worker, cost a run.
 

@@ -105,50 +105,24 @@ class Plan(NamedTuple):
 
 @checked
 def plan(
-    problem: Annotated[Problem, parameter("Problem to minimise")],
+    problem: Problem,
     *,
-    target: Annotated[
-        float, parameter("Value of the metric at which the time is taken")
-    ],
-    metric: Annotated[str, parameter("Column of the metric table")] = "fun",
-    workers: Annotated[
-        Sequence[Workers], parameter("Numbers of workers to plan for")
-    ] = (
+    target: Annotated[float, parameter()],
+    metric: str = "fun",
+    workers: Sequence[Workers] = (
         *(1, 2, 4, 8, 16),
         *(32, 64, 128, 256),
     ),
-    algorithms: Annotated[
-        Mapping[str, Make | Algorithm] | None,
-        parameter("Algorithms by name; None: those without a step size"),
-    ] = None,
-    record: Annotated[
-        float, parameter("Time for which runs are recorded", unit="s", gt=0.0)
-    ] = 30.0,
-    engine: Annotated[
-        Callable[[int], Engine], parameter("Makes an engine from a number of workers")
-    ] = Threads,
-    recorded: Annotated[
-        Mapping[str, Run] | None,
-        parameter("Runs made before, by the name of the algorithm"),
-    ] = None,
-    recorded_workers: Annotated[
-        Workers | None,
-        parameter("Workers of the recorded runs; None: the number of processors"),
-    ] = None,
-    seeds: Annotated[
-        int, parameter("Number of simulations that are averaged", ge=1, le=1_000_000)
-    ] = 3,
+    algorithms: Mapping[str, Make | Algorithm] | None = None,
+    record: Annotated[float, parameter(unit="s", gt=0.0)] = 30.0,
+    engine: Callable[[int], Engine] = Threads,
+    recorded: Mapping[str, Run] | None = None,
+    recorded_workers: Workers | None = None,
+    seeds: Annotated[int, parameter(ge=1, le=1_000_000)] = 3,
     seed: Seed = 0,
-    commits: Annotated[
-        int | None, parameter("Commits after which the target counts as missed", ge=1)
-    ] = None,
-    check: Annotated[
-        bool, parameter("Whether to run the best prediction for real")
-    ] = False,
-    tell: Annotated[
-        Callable[[str], None] | None,
-        parameter("Called with a sentence about each step"),
-    ] = None,
+    commits: Annotated[int | None, parameter(ge=1)] = None,
+    check: bool = False,
+    tell: Callable[[str], None] | None = None,
 ) -> Plan:
     """Predict which algorithm and how many workers reach `target` first, from short recorded runs.
 

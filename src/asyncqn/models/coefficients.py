@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from asyncqn.errors import BadInput, require
 from asyncqn.models.feature_rows import DenseRows, SparseRows
 from asyncqn.models.sampled_metric import DENSE
-from asyncqn.parameters import checked, parameter
+from asyncqn.parameters import checked
 from asyncqn.table import Table
 
 if TYPE_CHECKING:
@@ -44,10 +44,8 @@ class NamedCoefficients:
     @checked
     def coefficients(
         self,
-        run: Annotated[Any, parameter("A run of this problem, or its theta")],
-        standard_errors: Annotated[
-            bool, parameter("Whether to add standard errors")
-        ] = False,
+        run: Any,
+        standard_errors: bool = False,
     ) -> Any:
         """Return the coefficients of a run as a table, by the names of the columns.
 

@@ -47,30 +47,15 @@ class FromFile:
     @checked
     def from_file(
         cls: type[Model],
-        data: Annotated[File, parameter("A CSV, Parquet or libsvm file")],
-        label: Annotated[
-            str | None, parameter("Column to predict; None for libsvm files")
-        ] = None,
-        features: Annotated[
-            Sequence[str] | None, parameter("Columns to predict from; None: all others")
-        ] = None,
-        weights: Annotated[
-            str | None, parameter("Column of weights; None: all rows count once")
-        ] = None,
-        offset: Annotated[
-            str | None, parameter("Column that is added to x'theta; None: nothing")
-        ] = None,
-        format: Annotated[
-            Literal["csv", "parquet", "libsvm"] | None,
-            parameter("None: by the file's suffix"),
-        ] = None,
+        data: File,
+        label: str | None = None,
+        features: Sequence[str] | None = None,
+        weights: str | None = None,
+        offset: str | None = None,
+        format: Literal["csv", "parquet", "libsvm"] | None = None,
         prior: Prior = 1.0,
-        intercept: Annotated[
-            bool, parameter("Whether theta ends with an intercept")
-        ] = True,
-        holdout: Annotated[
-            float, parameter("Share of the rows held out", ge=0.0, lt=1.0)
-        ] = 0.0,
+        intercept: bool = True,
+        holdout: Annotated[float, parameter(ge=0.0, lt=1.0)] = 0.0,
         seed: Seed = 0,
         dtype: Precision = np.float64,
     ) -> Model:

@@ -28,13 +28,8 @@ from asyncqn.parameters import (
 )
 from asyncqn.types import Array, Rows
 
-NoiseVariance = Annotated[
-    float, parameter("Variance of an observation", unit="y^2", gt=0.0)
-]
-Eigenvalue = Annotated[
-    float,
-    parameter("Eigenvalue of the posterior precision; the prior's share is 1", ge=1.0),
-]
+NoiseVariance = Annotated[float, parameter(unit="y^2", gt=0.0)]
+Eigenvalue = Annotated[float, parameter(ge=1.0)]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,10 +59,8 @@ class LinearGaussian(Checked):
     True
     """
 
-    A: Annotated[Array, REAL, parameter("The rows a_i")] = field(repr=False)
-    y: Annotated[Array, REAL, parameter("The observations, one per row")] = field(
-        repr=False
-    )
+    A: Annotated[Array, REAL] = field(repr=False)
+    y: Annotated[Array, REAL] = field(repr=False)
     noise_var: NoiseVariance
     recipe: Recipe = None
     """The arguments of `random`, from which a saved run can rebuild the problem."""
@@ -125,33 +118,45 @@ class LinearGaussian(Checked):
         noise_var: NoiseVariance = 10.0,
         seed: Seed = 0,
         *,
-        dominant: Annotated[
-            int | None,
-            parameter(
-                "Number of eigenvalues equal to `top`; None: one in twenty", ge=0
-            ),
-        ] = None,
+        dominant: Annotated[int | None, parameter(ge=0)] = None,
         top: Eigenvalue = 1.0,
-        bulk: Annotated[
-            tuple[Eigenvalue, Eigenvalue], parameter("Ends of the other eigenvalues")
-        ] = (
+        bulk: tuple[Eigenvalue, Eigenvalue] = (
             100.0,
             100.0,
         ),
-        spectrum: Annotated[RealArray | None, parameter("All eigenvalues")] = None,
+        spectrum: RealArray | None = None,
         dtype: Precision = np.float64,
     ) -> LinearGaussian:
         """Make a model whose posterior precision P has a given spectrum in random directions.
 
-        `dominant` eigenvalues (by default one in twenty) equal `top`; the others are spaced evenly in
-        logarithm between the two ends of `bulk`.  Alternatively `spectrum` gives all `dim` eigenvalues.  All
-        must be at least 1, the contribution of the prior.  A = sqrt(noise_var) V diag(sqrt(lambda - 1)) Q',
+        A = sqrt(noise_var) V diag(sqrt(lambda - 1)) Q',
         with V and Q random with orthonormal columns; theta is drawn from N(0, I), and y from the model.
 
         With the defaults the prior alone determines five of a hundred directions.  They carry most of the
         posterior's variance, so coordinates are strongly correlated (`posterior_correlation`: up to 0.84,
         each with all others 0.88 on average).  A few stiff directions instead, such as dominant=5, top=1000,
         bulk=(25, 120), make harder problems with weakly correlated coordinates.
+
+        Parameters
+        ----------
+        dim : int, default 100
+            Number of parameters in theta.
+        n_data : int, default 600
+            Number of observations, at least `dim`.
+        noise_var : float, default 10.0
+            Variance of the noise of an observation.
+        seed : int, default 0
+            Seed of A, theta and y.
+        dominant : int, optional
+            Number of eigenvalues equal to `top`; None: one in twenty.
+        top : float, default 1.0
+            The dominant eigenvalues, at least 1: the prior alone contributes 1 to each eigenvalue.
+        bulk : tuple of two floats, default (100.0, 100.0)
+            Ends of the other eigenvalues, which are spaced evenly in logarithm.
+        spectrum : array of shape (dim,), optional
+            All eigenvalues, instead of `dominant`, `top` and `bulk`.
+        dtype : float64 or float32
+            Type of A, y and theta.
         """
         if dominant is None:
             dominant = max(1, dim // 20)

@@ -76,9 +76,7 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
     recipe: Recipe = None
     """The arguments of `random`, from which a saved run can rebuild the problem."""
     weights: Weights = field(default=None, repr=False, kw_only=True)
-    intercept: Annotated[
-        bool, parameter("Whether theta ends with an intercept, outside the prior")
-    ] = field(default=False, kw_only=True)
+    intercept: bool = field(default=False, kw_only=True)
     offset: Offset = field(default=None, repr=False, kw_only=True)
     feature_names: FeatureNames = field(default=None, repr=False, kw_only=True)
     held_out: HeldOut | None = field(default=None, init=False, repr=False)
@@ -191,27 +189,38 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         cls: type[Model],
         n_data: Size = 10_000,
         dim: Dim = 20,
-        condition: Annotated[
-            float, parameter("Largest over smallest deviation of a column", ge=1.0)
-        ] = 10.0,
-        correlation: Annotated[
-            float, parameter("Correlation of neighbouring columns", gt=-1.0, lt=1.0)
-        ] = 0.5,
-        signal: Annotated[
-            float, parameter("Standard deviation of x'theta", gt=0.0)
-        ] = 2.0,
-        scale: Annotated[
-            float, parameter("Standard deviation of the first column", gt=0.0)
-        ] = 1.0,
+        condition: Annotated[float, parameter(ge=1.0)] = 10.0,
+        correlation: Annotated[float, parameter(gt=-1.0, lt=1.0)] = 0.5,
+        signal: Annotated[float, parameter(gt=0.0)] = 2.0,
+        scale: Annotated[float, parameter(gt=0.0)] = 1.0,
         prior: Prior = 1.0,
         seed: Seed = 0,
         dtype: Precision = np.float64,
     ) -> Model:
         """Make a problem with correlated Gaussian features, and responses drawn from the model.
 
-        Neighbouring features have the given `correlation`, as in an autoregression; their standard deviations
-        fall from `scale` to scale / condition over the columns.  The true theta gives x'theta the standard
-        deviation `signal`, to which all columns contribute equally.
+        The true theta gives x'theta the standard deviation `signal`, to which all columns contribute equally.
+
+        Parameters
+        ----------
+        n_data : int, default 10,000
+            Number of rows.
+        dim : int, default 20
+            Number of columns, and of parameters in theta.
+        condition : float, default 10.0
+            Factor by which the standard deviations of the columns fall, from `scale` to scale / condition.
+        correlation : float, default 0.5
+            Correlation of neighbouring columns, as in an autoregression.
+        signal : float, default 2.0
+            Standard deviation of x'theta.
+        scale : float, default 1.0
+            Standard deviation of the first column.
+        prior : float, default 1.0
+            Precision of the Gaussian prior.
+        seed : int, default 0
+            Seed of features and responses.
+        dtype : float64 or float32
+            Type of the features and of theta.
         """
         recipe: dict[str, Any] = {
             "n_data": n_data, "dim": dim, "condition": condition, "correlation": correlation,

@@ -47,13 +47,9 @@ class Mixture(Checked):
     True
     """
 
-    X: Annotated[Array, REAL, parameter("A row per data point")] = field(repr=False)
-    centres: Annotated[
-        Array, REAL, parameter("A row per component, where it was drawn")
-    ] = field(repr=False)
-    scale: Annotated[
-        float, parameter("Standard deviation of the prior of the centres", gt=0.0)
-    ]
+    X: Annotated[Array, REAL] = field(repr=False)
+    centres: Annotated[Array, REAL] = field(repr=False)
+    scale: Annotated[float, parameter(gt=0.0)]
     recipe: Recipe = None
     """The arguments of `random`, from which a saved run can rebuild the problem."""
 
@@ -85,19 +81,26 @@ class Mixture(Checked):
     @checked
     def random(
         cls,
-        components: Annotated[
-            int, parameter("Number of clusters", ge=1, le=10_000)
-        ] = 6,
+        components: Annotated[int, parameter(ge=1, le=10_000)] = 6,
         n_data: Size = 300,
-        width: Annotated[
-            float, parameter("Side of the square in which the centres lie", gt=0.0)
-        ] = 20.0,
-        gap: Annotated[float, parameter("Least distance of two centres", ge=0.0)] = 5.0,
+        width: Annotated[float, parameter(gt=0.0)] = 20.0,
+        gap: Annotated[float, parameter(ge=0.0)] = 5.0,
         seed: Seed = 0,
     ) -> Mixture:
         """Make equal clusters in the plane, with centres drawn uniformly from a square of side `width`.
 
-        A centre closer than `gap` to an earlier one is drawn again; the prior's scale is `width`.
+        Parameters
+        ----------
+        components : int, default 6
+            Number of clusters.
+        n_data : int, default 300
+            Number of points, of all clusters together.
+        width : float, default 20.0
+            Side of the square, and scale of the prior.
+        gap : float, default 5.0
+            Least distance of two centres; a closer one is drawn again.
+        seed : int, default 0
+            Seed of centres and points.
         """
         require(
             components * gap**2 <= width**2,

@@ -20,7 +20,7 @@ from asyncqn.kernels import phase_retrieval as kernels
 from asyncqn.models.one_line import one_line
 from asyncqn.models.parameters import Dim, Recipe, Size
 from asyncqn.models.validation import misfit
-from asyncqn.parameters import REAL, Checked, Seed, checked, parameter
+from asyncqn.parameters import REAL, Checked, Seed, checked
 from asyncqn.types import Array, Rows
 
 
@@ -45,10 +45,8 @@ class PhaseRetrieval(Checked):
     True
     """
 
-    A: Annotated[Array, REAL, parameter("A row per measurement")] = field(repr=False)
-    signal: Annotated[Array, REAL, parameter("The x that was measured")] = field(
-        repr=False
-    )
+    A: Annotated[Array, REAL] = field(repr=False)
+    signal: Annotated[Array, REAL] = field(repr=False)
     recipe: Recipe = None
     """The arguments of `random`, from which a saved run can rebuild the problem."""
     y: Array = field(init=False, repr=False)
@@ -83,7 +81,17 @@ class PhaseRetrieval(Checked):
     @classmethod
     @checked
     def random(cls, dim: Dim = 10, n_data: Size = 25, seed: Seed = 0) -> PhaseRetrieval:
-        """Make a problem with standard normal A, and a signal in a random direction with |x|^2 = dim."""
+        """Make a problem with standard normal A, and a signal in a random direction with |x|^2 = dim.
+
+        Parameters
+        ----------
+        dim : int, default 10
+            Number of entries of the signal.
+        n_data : int, default 25
+            Number of measurements.
+        seed : int, default 0
+            Seed of A and the signal.
+        """
         rng = np.random.Generator(np.random.Philox(key=[seed, 0x9A5E]))
         A, x = rng.standard_normal((n_data, dim)), rng.standard_normal(dim)
         x *= np.sqrt(dim / (x @ x))

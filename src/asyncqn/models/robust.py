@@ -60,10 +60,9 @@ class RobustRegression(LinearModel):
     ('converged', [2.0, -1.0])
     """
 
-    width: Annotated[
-        float,
-        parameter("Residual beyond which the loss grows linearly", unit="y", gt=0.0),
-    ] = field(default=1.0, kw_only=True)
+    width: Annotated[float, parameter(unit="y", gt=0.0)] = field(
+        default=1.0, kw_only=True
+    )
 
     kind: ClassVar[str] = "robust-regression"
 

@@ -1,14 +1,15 @@
-"""Public parameters, each described once: its type, its range, its unit and its meaning.
+"""Public parameters, each described once: its type, range and unit here, its meaning in the docstring.
 
-A description is a type annotation on a field of a dataclass or on an argument of a function:
+The annotation of a field of a dataclass, or of an argument of a function, holds type, range and unit:
 
-    h: Annotated[float, parameter("Step size for the sum U", unit="1 / curvature", gt=0.0)]
+    h: Annotated[float, parameter(unit="1 / curvature", gt=0.0)]
 
 The check, the sentence about a wrong value, the conversion of values in files and the JSON schema of job
-files all follow from it.  Dataclasses derive from `Checked`; functions are decorated with `checked`.
+files all follow from it.  Dataclasses derive from `Checked`; functions are decorated with `checked`.  What a
+parameter means stands in the docstring alone, where help texts read it, too (`parameters.docstrings`).
 
 A bool is not a number.  NumPy scalars are converted to the Python numbers that they hold.  Integers have 64
-bits.  A described number is finite unless its description says otherwise, and never NaN.
+bits.  A number with `parameter(...)` is finite unless that says otherwise, and never NaN.
 
 Read `parameter`, `Checked` and `checked` first: they are what other modules use.  `kind_of` turns an
 annotation into a `Kind`, which converts or refuses a value (`parameters.kinds`).
@@ -36,6 +37,7 @@ import numpy.typing as npt
 
 from asyncqn.errors import BadInput, is_count, require
 from asyncqn.parameters import kinds
+from asyncqn.parameters.docstrings import descriptions_of
 from asyncqn.parameters.kinds import Kind, Refused, array_like, brief, real_array
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "brief",
     "check_seed",
     "checked",
+    "descriptions_of",
     "from_json",
     "parameter",
     "parameters_of",
@@ -86,19 +89,16 @@ class Parameter(NamedTuple):
 
 
 def parameter(
-    description: str,
     *,
     unit: str | None = None,
     words: str | None = None,
     infinite: bool = False,
     **limits: Any,
 ) -> msgspec.Meta:
-    """Describe a parameter, for `typing.Annotated`.
+    """Return the limits of a parameter, for `typing.Annotated`.
 
     Parameters
     ----------
-    description : str
-        Meaning of the parameter.
     unit : str, optional
         Unit of a number.
     words : str, optional
@@ -113,10 +113,10 @@ def parameter(
     msgspec.Meta
         The annotation.
     """
-    # JSON schemas have no field for units, so they are part of the description.
-    told = description if unit is None else f"{description} (unit: {unit})"
     return msgspec.Meta(
-        description=told, extra={"words": words, "infinite": infinite}, **limits
+        extra={"words": words, "infinite": infinite},
+        extra_json_schema=None if unit is None else {"unit": unit},
+        **limits,
     )
 
 
@@ -216,8 +216,11 @@ def parameters_of(make: Callable[..., Any]) -> dict[str, Parameter]:
 def file_type(make: Callable[..., Any], kind: str | None = None) -> Any:
     """Return the msgspec structure of an object in a file: its parameters, and its kind."""
     fields: list[Any] = []
+    descriptions = descriptions_of(make)
     for name, about in parameters_of(make).items():
         hint = Any if about.kind.in_files is None else about.kind.in_files
+        if name in descriptions:
+            hint = Annotated[hint, msgspec.Meta(description=descriptions[name])]
         endless = isinstance(about.default, float) and not math.isfinite(
             about.default
         )  # absent from JSON
@@ -286,9 +289,8 @@ def kind_of(hint: Any) -> Kind:
         in_files = _annotated(kind.in_files, notes)
     for note in notes:
         words = (note.extra or {}).get("words")
-        kind = kind._replace(
-            description=note.description or "", words=(words,) if words else kind.words
-        )
+        if words:
+            kind = kind._replace(words=(words,))
     return kind._replace(in_files=in_files)
 
 
@@ -455,35 +457,15 @@ RealArray = Annotated[npt.ArrayLike, REAL]
 Precision = Annotated[
     npt.DTypeLike,
     Kind(("float64 or float32",), kinds.precision, Literal["float64", "float32"]),
-    parameter("Type of theta"),
 ]
-Seed = Annotated[int, parameter("Seed of all random numbers", ge=0)]
-Workers = Annotated[int, parameter("Number of workers", ge=1, le=1_000_000)]
-Commits = Annotated[int, parameter("Largest number of commits of the master", ge=1)]
-Evaluate = Annotated[
-    int | None,
-    parameter(
-        "Commits between two evaluations of U; 0: the start alone; None: about 200 evaluations",
-        ge=0,
-    ),
-]
-Keep = Annotated[
-    int | None,
-    parameter("Commits between two stored iterates; None: none are stored", ge=1),
-]
-CheckProblem = Annotated[
-    bool,
-    parameter(
-        "Whether a user's own problem is tested first: gradient, values and repeated calls"
-    ),
-]
-AllowImports = Annotated[
-    bool, parameter("Whether a user's own classes are imported, which runs their code")
-]
+Seed = Annotated[int, parameter(ge=0)]
+Workers = Annotated[int, parameter(ge=1, le=1_000_000)]
+Commits = Annotated[int, parameter(ge=1)]
+Evaluate = Annotated[int | None, parameter(ge=0)]
+Keep = Annotated[int | None, parameter(ge=1)]
 CheckpointEvery = Annotated[
     int | float,
     parameter(
-        "Interval between two checkpoints: an integer counts commits, a float seconds",
         words="a positive number (an integer counts commits, a float seconds)",
         gt=0,
         infinite=True,

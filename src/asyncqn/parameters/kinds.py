@@ -35,8 +35,6 @@ class Kind(NamedTuple):
     """Returns the value as the parameter stores it; raises `Refused`."""
     in_files: Any
     """The type in a file, as msgspec spells it; None if files cannot represent it."""
-    description: str = ""
-    """The meaning of the parameter."""
 
     @property
     def sentence(self) -> str:
@@ -201,8 +199,7 @@ def union(kinds: list[Kind]) -> Kind:
     words = tuple(dict.fromkeys(word for kind in kinds for word in kind.words))
     said = [kind.in_files for kind in kinds if kind.in_files is not None]
     known = said and said != [NoneType]
-    told = next((kind.description for kind in kinds if kind.description), "")
-    return Kind(words, convert, typing.Union[tuple(said)] if known else None, told)  # noqa: UP007 - at run time
+    return Kind(words, convert, typing.Union[tuple(said)] if known else None)  # noqa: UP007 - at run time
 
 
 def real_array(value: Any) -> np.ndarray[Any, Any]:

@@ -17,7 +17,7 @@ from asyncqn import storage
 from asyncqn.core.outcome import outcome_of
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.parameters import AllowImports, Folder, checked, parameter
+from asyncqn.parameters import Folder, checked
 from asyncqn.runs.checkpoint import metrics_of, with_prefix
 from asyncqn.runs.draws import Draws
 from asyncqn.runs.manifest import Manifest, read_with_manifest, rebuild_inputs
@@ -82,13 +82,11 @@ def save_run(run: Run, folder: str | Path) -> Path:
 
 @checked
 def load_run(
-    folder: Annotated[Folder, parameter("Folder of a saved run")],
+    folder: Folder,
     *,
-    problem: Annotated[Problem | None, parameter("None: rebuilt from the run")] = None,
-    algorithm: Annotated[
-        Algorithm | None, parameter("None: rebuilt from the run")
-    ] = None,
-    allow_imports: AllowImports = False,
+    problem: Problem | None = None,
+    algorithm: Algorithm | None = None,
+    allow_imports: bool = False,
 ) -> Run:
     """Read a saved run.
 

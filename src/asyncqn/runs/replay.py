@@ -19,7 +19,7 @@ from asyncqn.core.outcome import Outcome
 from asyncqn.core.problem import is_ours
 from asyncqn.errors import BadInput, ReplayMismatch, require
 from asyncqn.models import rebuild
-from asyncqn.parameters import AllowImports, Folder, checked, parameter
+from asyncqn.parameters import Folder, checked, parameter
 from asyncqn.runs.archive import load_run
 from asyncqn.runs.execution import run_schedule
 from asyncqn.runs.manifest import request_again
@@ -31,21 +31,13 @@ from asyncqn.types import Algorithm, Problem
 
 @checked
 def replay(
-    run: Annotated[Run | Folder, parameter("A run, or the folder of a saved one")],
-    problem: Annotated[Problem | None, parameter("None: rebuilt from the run")] = None,
-    algorithm: Annotated[
-        Algorithm | None, parameter("None: rebuilt from the run")
-    ] = None,
+    run: Run | Folder,
+    problem: Problem | None = None,
+    algorithm: Algorithm | None = None,
     *,
-    allow_imports: AllowImports = False,
-    earlier: Annotated[
-        Sequence[tuple[Problem | None, Algorithm | None]],
-        parameter("Problem and algorithm of each segment before the last"),
-    ] = (),
-    keep: Annotated[
-        int | None,
-        parameter("Commits between two stored iterates; None: as in the run", ge=1),
-    ] = None,
+    allow_imports: bool = False,
+    earlier: Sequence[tuple[Problem | None, Algorithm | None]] = (),
+    keep: Annotated[int | None, parameter(ge=1)] = None,
 ) -> Run:
     """Compute a recorded run again from its schedule, bit for bit.
 

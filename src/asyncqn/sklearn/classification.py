@@ -21,13 +21,11 @@ from asyncqn.models.softmax import SoftmaxRegression as ManyClasses
 from asyncqn.parameters import Seed, parameter
 from asyncqn.sklearn.estimator import (
     EngineOrNone,
-    FitIntercept,
     GradientTolerance,
     LinearEstimator,
     MaxIter,
     Numbers,
     Verbose,
-    WarmStart,
     WorkersOrNone,
 )
 from asyncqn.types import Array
@@ -92,19 +90,13 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
 
     def __init__(
         self,
-        C: Annotated[
-            float,
-            parameter("Inverse of the strength of the penalty", gt=0.0, infinite=True),
-        ] = 1.0,
+        C: Annotated[float, parameter(gt=0.0, infinite=True)] = 1.0,
         *,
-        fit_intercept: FitIntercept = True,
-        class_weight: Annotated[
-            Mapping[Any, float] | Literal["balanced"] | None,
-            parameter("Weights of the classes"),
-        ] = None,
+        fit_intercept: bool = True,
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
         tol: GradientTolerance = 1e-4,
         max_iter: MaxIter = 1000,
-        warm_start: WarmStart = False,
+        warm_start: bool = False,
         verbose: Verbose = 0,
         engine: EngineOrNone = None,
         workers: WorkersOrNone = None,

@@ -35,39 +35,14 @@ from asyncqn.types import Array, Engine
 Estimator = TypeVar("Estimator", bound="LinearEstimator")
 Numbers = npt.NDArray[Any]
 
-Penalty = Annotated[
-    float, parameter("Strength of the penalty on the coefficients", ge=0.0)
-]
-FitIntercept = Annotated[
-    bool, parameter("Whether to fit an intercept, which is not penalised")
-]
-GradientTolerance = Annotated[
-    float, parameter("Size of the gradient at which a fit ends", gt=0.0)
-]
-MaxIter = Annotated[
-    int | None, parameter("Largest number of versions; None: until convergence", ge=1)
-]
-WarmStart = Annotated[
-    bool, parameter("Whether to start from the coefficients of the last fit")
-]
-Verbose = Annotated[
-    int, parameter("Whether to print a line per evaluation, if positive", ge=0)
-]
+Penalty = Annotated[float, parameter(ge=0.0)]
+GradientTolerance = Annotated[float, parameter(gt=0.0)]
+MaxIter = Annotated[int | None, parameter(ge=1)]
+Verbose = Annotated[int, parameter(ge=0)]
 EngineOrNone = Annotated[
-    Engine | None,
-    parameter(
-        "Where the workers run; None: threads",
-        words="an engine, such as Threads(2), or None",
-    ),
+    Engine | None, parameter(words="an engine, such as Threads(2), or None")
 ]
-WorkersOrNone = Annotated[
-    int | None,
-    parameter(
-        "Number of threads; None: one for small data, else one per processor",
-        ge=1,
-        le=1_000_000,
-    ),
-]
+WorkersOrNone = Annotated[int | None, parameter(ge=1, le=1_000_000)]
 
 _ENTRIES_PER_THREAD = 1_000_000
 """Entries of X from which a second thread saves more than its start and its messages cost."""

@@ -7,46 +7,19 @@ from typing import Annotated, Any, Literal
 
 from asyncqn.parameters import Kind, RealArray, Refused, Seed, parameter
 
-Users = Annotated[
-    RealArray, parameter("The user of each rating, from 0 to n_users - 1")
-]
-Items = Annotated[
-    RealArray, parameter("The item of each rating, from 0 to n_items - 1")
-]
-Values = Annotated[RealArray, parameter("The ratings, or how often a user clicked")]
-Count = Annotated[int, parameter("Number of users, or of items", ge=1, le=2**31 - 1)]
-Rank = Annotated[
-    int, parameter("K: number of factors of a user or an item", ge=1, le=10_000)
-]
-Ridge = Annotated[
-    float, parameter("The ridge of a row is prior + alpha times its ratings", gt=0.0)
-]
-Alpha = Annotated[
-    float, parameter("The ridge of a row is prior + alpha times its ratings", ge=0.0)
-]
-Confidence = Annotated[
-    float, parameter("A click of strength r counts 1 + r times it", gt=0.0)
-]
-Shuffling = Annotated[
-    Seed | None, parameter("Seed of the order in which rows are stored; None: as given")
-]
-Source = Annotated[
-    str | Mapping[str, Any] | None,
-    parameter("Where the ratings come from, as JSON data"),
-]
-Columns = Annotated[
-    RealArray | None, parameter("A factor on the ridge of each column; None: 1")
-]
-ListLength = Annotated[int, parameter("Length of a list of items", ge=1)]
-ExcludeSeen = Annotated[
-    bool, parameter("Whether to leave out items that the user has rated")
-]
-Policy = Annotated[
-    Literal["error", "last", "first", "mean", "sum"] | None,
-    parameter(
-        "How several ratings of one item by one user are resolved; None: error, or sum for clicks"
-    ),
-]
+Users = RealArray
+Items = RealArray
+Values = RealArray
+Count = Annotated[int, parameter(ge=1, le=2**31 - 1)]
+Rank = Annotated[int, parameter(ge=1, le=10_000)]
+Ridge = Annotated[float, parameter(gt=0.0)]
+Alpha = Annotated[float, parameter(ge=0.0)]
+Confidence = Annotated[float, parameter(gt=0.0)]
+Shuffling = Seed | None
+Source = str | Mapping[str, Any] | None
+Columns = RealArray | None
+ListLength = Annotated[int, parameter(ge=1)]
+Policy = Literal["error", "last", "first", "mean", "sum"] | None
 
 
 def _test_ratings(value: Any) -> Any:
@@ -67,5 +40,4 @@ TestRatings = Annotated[
         _test_ratings,
         None,
     ),
-    parameter("Held-out ratings, for the metric test_rmse"),
 ]

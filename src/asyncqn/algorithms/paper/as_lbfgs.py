@@ -157,11 +157,8 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
     True
     """
 
-    h: Annotated[float, parameter("Step size h'", unit="1 / (curvature H^2)", gt=0.0)]
-    gamma: Annotated[
-        float,
-        parameter("Friction gamma': 1 - the momentum coefficient", ge=0.0, lt=2.0),
-    ]
+    h: Annotated[float, parameter(unit="1 / (curvature H^2)", gt=0.0)]
+    gamma: Annotated[float, parameter(ge=0.0, lt=2.0)]
     beta: Beta
     memory: MemorySize
     batch: BatchSize
@@ -171,10 +168,7 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
     initial_scale: InitialScale = "pair"
     cosine_floor: CosineFloor = 0.0
     sampling: Sampling = "replacement"
-    integrator: Annotated[
-        Literal["explicit", "modified"],
-        parameter("Whether theta moves by the momentum received or by the new one"),
-    ] = "explicit"
+    integrator: Literal["explicit", "modified"] = "explicit"
 
     stages = ASYNCHRONOUS
 

@@ -117,41 +117,20 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
     True
     """
 
-    h: Annotated[float, parameter("Step size, of H g", gt=0.0)]
+    h: Annotated[float, parameter(gt=0.0)]
     memory: MemorySize
     batch: BatchSize
     overlap: Overlap
     timeout: Annotated[
-        float,
-        parameter(
-            "Time from the hand-out after which a round may close without everyone",
-            unit="of the run's clock",
-            ge=0.0,
-            infinite=True,
-        ),
+        float, parameter(unit="of the run's clock", ge=0.0, infinite=True)
     ] = math.inf
-    quorum: Annotated[
-        float,
-        parameter(
-            "Share of the workers that a round needs after the timeout", gt=0.0, le=1.0
-        ),
-    ] = 0.5
+    quorum: Annotated[float, parameter(gt=0.0, le=1.0)] = 0.5
     epsilon: Epsilon = 1e-4
-    initial_scale: Annotated[
-        Literal["pair"] | Scale,
-        parameter(
-            "H0, of the newest pair or c I: the memory is the master's, which has no data"
-        ),
-    ] = "pair"
+    initial_scale: Literal["pair"] | Scale = "pair"
     cosine_floor: CosineFloor = 0.0
     rho: Rho = 0.0
     sampling: Sampling = "replacement"
-    reuse_overlap: Annotated[
-        bool,
-        parameter(
-            "Whether the gradient on the rows kept from the round before enters g, too"
-        ),
-    ] = False
+    reuse_overlap: bool = False
 
     sent = ("theta",)
 

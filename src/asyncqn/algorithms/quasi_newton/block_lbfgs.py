@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Literal
 
 from asyncqn.algorithms.parameters import BackupAfter, Blocks, PairedMemorySize, Pieces
 from asyncqn.algorithms.quasi_newton.composition import QuasiNewton
@@ -22,16 +22,10 @@ from asyncqn.algorithms.quasi_newton.initial_inverse import (
 )
 from asyncqn.algorithms.quasi_newton.samples import ALL_ROWS, Samples
 from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
-from asyncqn.parameters import parameter
 from asyncqn.types import Problem
 
 # The kinds of H0 that need nothing of the problem beyond gradients; `GrowingLBFGS` offers the same two.
-H0 = Annotated[
-    Literal["pairs", "scatter"],
-    parameter(
-        "What H0 is made of: stored pairs, or the scatter of the pieces' gradients"
-    ),
-]
+H0 = Literal["pairs", "scatter"]
 INITIAL_INVERSES: dict[str, type[ScalarInverse]] = {
     "pairs": LearnedDiagonal,
     "scatter": ScatterInverse,

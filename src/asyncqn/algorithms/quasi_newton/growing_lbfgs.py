@@ -66,14 +66,9 @@ class GrowingLBFGS(QuasiNewton):
 
     blocks: Blocks
     # 4^15 is a thousand million: no data set leaves the first of 15 samples more than a few rows.
-    levels: Annotated[
-        int, parameter("J: how often the sample grows fourfold", ge=1, le=15)
-    ]
+    levels: Annotated[int, parameter(ge=1, le=15)]
     # At least two: the first version on a larger sample only evaluates the accepted point again.
-    versions: Annotated[
-        int,
-        parameter("How many versions the largest sample serves", ge=2, le=2**31 - 1),
-    ] = 10
+    versions: Annotated[int, parameter(ge=2, le=2**31 - 1)] = 10
     memory: PairedMemorySize = 50
     pieces: Pieces = 1
     backup_after: BackupAfter | None = None

@@ -204,21 +204,13 @@ class MetricLBFGS(QuasiNewton):
     blocks: Blocks
     curvature: CurvatureSize
     # The largest stride is 4^(samples + 1), that of 15 levels of `GrowingLBFGS`.
-    samples: Annotated[
-        int, parameter("How many samples come before all rows", ge=0, le=14)
-    ] = 0
-    versions: Annotated[
-        int, parameter("How many versions the first sample serves", ge=2, le=2**31 - 1)
-    ] = 12
-    renewals: Annotated[
-        Versions, parameter("Versions of the first sample that renew the metric")
-    ] = (
+    samples: Annotated[int, parameter(ge=0, le=14)] = 0
+    versions: Annotated[int, parameter(ge=2, le=2**31 - 1)] = 12
+    renewals: Versions = (
         *(0, 1, 2, 3, 4),
         *(6, 8, 10),
     )
-    last_renewals: Annotated[
-        Versions, parameter("Versions on all rows that renew the metric")
-    ] = (0, 2)
+    last_renewals: Versions = (0, 2)
     memory: PairedMemorySize = 20
     pieces: Pieces = 1
     backup_after: BackupAfter | None = None

@@ -65,23 +65,14 @@ class StagedLBFGS(QuasiNewton):
     'converged'
     """
 
-    batches: Annotated[
-        int, parameter("Into how many batches the rows are cut in the warm-up", ge=1)
-    ]
-    warmup: Annotated[int, parameter("Commits of the warm-up", ge=0)]
+    batches: Annotated[int, parameter(ge=1)]
+    warmup: Annotated[int, parameter(ge=0)]
     blocks: Blocks
     curvature: CurvatureSize
-    delay: Annotated[
-        int, parameter("The staleness to reckon with: W - 1", unit="commits", ge=0)
-    ] = 0
+    delay: Annotated[int, parameter(unit="commits", ge=0)] = 0
     memory: PairedMemorySize = 3
-    in_step: Annotated[
-        bool, parameter("Whether the warm-up waits for all blocks of a batch")
-    ] = False
-    batch_blocks: Annotated[
-        Blocks | None,
-        parameter("Blocks of a batch in step; None: as many as of a pass"),
-    ] = None
+    in_step: bool = False
+    batch_blocks: Blocks | None = None
     backup_after: BackupAfter = 5.0
 
     # Workers apply H0, so that its state travels with theta.
@@ -123,9 +114,7 @@ class StagedLBFGS(QuasiNewton):
         )
 
     @checked
-    def commits_for(
-        self, epochs: Annotated[float, parameter("Passes over the data", gt=0.0)]
-    ) -> int:
+    def commits_for(self, epochs: Annotated[float, parameter(gt=0.0)]) -> int:
         """Return how many commits make `epochs` passes over the data: batches first, then whole passes."""
         # During the warm-up a commit is a batch, afterwards a whole pass.  1e-9 keeps the rounding of the
         # quotient from adding a pass.

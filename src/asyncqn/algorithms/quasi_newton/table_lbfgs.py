@@ -77,14 +77,10 @@ class TableLBFGS(QuasiNewton):
     """
 
     parts: Parts
-    first: Annotated[int, parameter("How many parts are active at the start", ge=1)]
+    first: Annotated[int, parameter(ge=1)]
     memory: PairedMemorySize = 20
-    stochastic: Annotated[
-        bool, parameter("Whether the run begins with stochastic steps")
-    ] = False
-    every: Annotated[
-        int, parameter("Updates from one step of the master to the next", ge=1)
-    ] = 1
+    stochastic: bool = False
+    every: Annotated[int, parameter(ge=1)] = 1
 
     # Only the state of H0 comes from here: `centred_table.initial_of` sets the belief and the caution.
     initial_inverse = ScatterInverse
@@ -142,12 +138,8 @@ MIN_PARTS, PARTS_PER_WORKER = 64, 4
 worker: with fewer, updates are older than a quarter of a pass.  A table has `PARTS_PER_WORKER` parts per
 worker even where messages ask for fewer and longer ones.  In the laboratory with messages of 1000 rows (draw
 0, W = 40), linear and logistic models reach 5 % with four parts per worker, and do not with one."""
-MessageCost = Annotated[
-    float, parameter("Of a message there and back", unit="row gradients", ge=0.0)
-]
-MasterCost = Annotated[
-    float, parameter("Of an update at the master", unit="row gradients", ge=0.0)
-]
+MessageCost = Annotated[float, parameter(unit="row gradients", ge=0.0)]
+MasterCost = Annotated[float, parameter(unit="row gradients", ge=0.0)]
 
 
 def worthwhile_parts(n_data: int, workers: int, message: float, master: float) -> int:
@@ -166,7 +158,7 @@ def enough_parts(parts: int, workers: int) -> bool:
 
 @checked
 def table_algorithm(
-    problem: Annotated[Problem, parameter("What is minimised")],
+    problem: Problem,
     workers: Workers,
     message: MessageCost = 10.0,
     master: MasterCost = 0.1,

@@ -14,18 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.parameters import ByScatter, Parts, StepSize
+from asyncqn.algorithms.parameters import Parts, StepSize
 from asyncqn.algorithms.parts import rows_of_parts
 from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_update
 from asyncqn.algorithms.stochastic_gradient import StochasticGradient
 from asyncqn.core.stages import Order, Stages, batches
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import add_scaled
-from asyncqn.parameters import parameter
 from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
 ORDERS = {"random": Order.AT_RANDOM, "age": Order.BY_AGE, "turn": Order.IN_TURN}
@@ -89,11 +88,8 @@ class AsyncSAGA(StochasticGradient):
 
     h: StepSize
     parts: Parts
-    order: Annotated[
-        Literal["random", "age", "turn"],
-        parameter("Order in which parts are handed out"),
-    ] = "random"
-    scatter: ByScatter = False
+    order: Literal["random", "age", "turn"] = "random"
+    scatter: bool = False
 
     sent = ("theta",)
 

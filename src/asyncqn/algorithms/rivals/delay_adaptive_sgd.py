@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from asyncqn.algorithms.parameters import BatchSize, ByScatter, Sampling, StepSize
+from asyncqn.algorithms.parameters import BatchSize, Sampling, StepSize
 from asyncqn.algorithms.stochastic_gradient import ScatterGradient
 from asyncqn.parameters import parameter
 from asyncqn.types import Problem
@@ -53,13 +53,8 @@ class DelayAdaptiveSGD(ScatterGradient):
 
     h: StepSize
     batch: BatchSize
-    tau: Annotated[
-        int,
-        parameter(
-            "Staleness up to which a step keeps its length", unit="commits", ge=1
-        ),
-    ]
-    scatter: ByScatter = False
+    tau: Annotated[int, parameter(unit="commits", ge=1)]
+    scatter: bool = False
     sampling: Sampling = "replacement"
 
     @classmethod

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import numpy as np
 
-from asyncqn.algorithms.parameters import BatchSize, ByScatter, Sampling, StepSize
+from asyncqn.algorithms.parameters import BatchSize, Sampling, StepSize
 from asyncqn.algorithms.scatter import add_step, note_update
 from asyncqn.algorithms.stochastic_gradient import (
     ScatterGradient,
@@ -59,8 +59,8 @@ class Rennala(ScatterGradient):
 
     h: StepSize
     batch: BatchSize
-    collect: Annotated[int, parameter("B: number of updates that make a step", ge=1)]
-    scatter: ByScatter = False
+    collect: Annotated[int, parameter(ge=1)]
+    scatter: bool = False
     sampling: Sampling = "replacement"
 
     @classmethod

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from asyncqn.algorithms.parameters import BatchSize, ByScatter, Sampling, StepSize
+from asyncqn.algorithms.parameters import BatchSize, Sampling, StepSize
 from asyncqn.algorithms.stochastic_gradient import ScatterGradient
 from asyncqn.core.stages import Stages, not_older_than
 from asyncqn.parameters import parameter
@@ -53,13 +53,8 @@ class Ringmaster(ScatterGradient):
 
     h: StepSize
     batch: BatchSize
-    max_delay: Annotated[
-        int,
-        parameter(
-            "Largest staleness of an update that is added: R - 1", unit="commits", ge=0
-        ),
-    ]
-    scatter: ByScatter = False
+    max_delay: Annotated[int, parameter(unit="commits", ge=0)]
+    scatter: bool = False
     sampling: Sampling = "replacement"
 
     @classmethod

@@ -54,9 +54,7 @@ class SGD(StochasticGradient):
 
     h: StepSize
     batch: BatchSize
-    momentum: Annotated[
-        float, parameter("Coefficient of the heavy-ball momentum", ge=0.0, lt=1.0)
-    ] = 0.0
+    momentum: Annotated[float, parameter(ge=0.0, lt=1.0)] = 0.0
     sampling: Sampling = "replacement"
 
     sent = ("theta",)

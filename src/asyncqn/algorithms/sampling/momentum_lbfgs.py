@@ -103,10 +103,8 @@ class MomentumLBFGS(OverlappingBatches, CompactMemories):
     True
     """
 
-    h: Annotated[float, parameter("Step size, of H g", gt=0.0)]
-    gamma: Annotated[
-        float, parameter("Friction: 1 - the momentum coefficient", gt=0.0, le=1.0)
-    ]
+    h: Annotated[float, parameter(gt=0.0)]
+    gamma: Annotated[float, parameter(gt=0.0, le=1.0)]
     memory: MemorySize
     batch: BatchSize
     overlap: Overlap

@@ -42,26 +42,11 @@ from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.parameters import Checked, parameter
 from asyncqn.types import Array, Commit, Counters, Problem, Task
 
-DrawCount = Annotated[
-    int, parameter("Draws after the warm-up, of all chains together", ge=1, le=2**30)
-]
-ChainCount = Annotated[
-    int, parameter("Chains of all workers together", ge=1, le=10_000)
-]
-PerWorker = Annotated[
-    int, parameter("Chains of each worker, moved in turn", ge=1, le=10_000)
-]
-WarmUp = Annotated[
-    int | None,
-    parameter(
-        "Commits before the metric is frozen; None: by chains and dim",
-        ge=1,
-        le=10_000_000,
-    ),
-]
-Acceptance = Annotated[
-    float, parameter("The mean acceptance at which the step is set", gt=0.0, lt=1.0)
-]
+DrawCount = Annotated[int, parameter(ge=1, le=2**30)]
+ChainCount = Annotated[int, parameter(ge=1, le=10_000)]
+PerWorker = Annotated[int, parameter(ge=1, le=10_000)]
+WarmUp = Annotated[int | None, parameter(ge=1, le=10_000_000)]
+Acceptance = Annotated[float, parameter(gt=0.0, lt=1.0)]
 
 PREPARATIONS, BURN_IN = 2, 50
 """Steps of a chain before its first draw, one for its start and one for its search; and draws that do not

@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from asyncqn.algorithms import algorithm_to_json
 from asyncqn.core.request import Request
@@ -32,7 +32,6 @@ from asyncqn.engines.mpi.worker import Worker
 from asyncqn.engines.real import RealEngine
 from asyncqn.engines.round_trip import round_trip_seconds
 from asyncqn.errors import AsyncqnError, BadInput, MissingExtra, require
-from asyncqn.parameters import parameter
 from asyncqn.runs.checkpoint import Checkpoints
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Array
@@ -81,15 +80,8 @@ class MPI(RealEngine):
     converged
     """
 
-    wire: Annotated[
-        Literal["exact", "float32"], parameter("Precision of the messages")
-    ] = "exact"
-    shared: Annotated[
-        bool,
-        parameter(
-            "Whether ranks on the master's machine use shared memory for their messages"
-        ),
-    ] = True
+    wire: Literal["exact", "float32"] = "exact"
+    shared: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

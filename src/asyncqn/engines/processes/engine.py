@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from asyncqn.core.problem import read_only
 from asyncqn.core.request import Request
@@ -25,7 +25,7 @@ from asyncqn.engines.processes.packing import pack
 from asyncqn.engines.processes.worker import WorkerSetup, life_of
 from asyncqn.engines.thread_pools import one_thread_pools
 from asyncqn.errors import WorkerFailed, require
-from asyncqn.parameters import Workers, parameter
+from asyncqn.parameters import Workers
 from asyncqn.runs.run import Run
 
 
@@ -65,10 +65,7 @@ class Processes(ElasticEngine):
     """
 
     workers: Workers
-    start_method: Annotated[
-        Literal["fork", "spawn"] | None,
-        parameter("How workers start; None: forked where that is safe"),
-    ] = None
+    start_method: Literal["fork", "spawn"] | None = None
     start_timeout: StartTimeout = 120.0
 
     def __post_init__(self) -> None:

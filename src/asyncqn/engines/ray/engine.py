@@ -76,16 +76,9 @@ class Ray(ElasticEngine):
     """
 
     workers: Workers
-    address: Annotated[
-        str | None, parameter("Address of a Ray cluster; None: one on this machine")
-    ] = None
-    restarts: Annotated[
-        int, parameter("Number of lost workers that are replaced", ge=0)
-    ] = 10
-    cpus: Annotated[
-        float | None,
-        parameter("CPUs of a worker; None: half of the cluster is shared out", ge=0.0),
-    ] = None
+    address: str | None = None
+    restarts: Annotated[int, parameter(ge=0)] = 10
+    cpus: Annotated[float | None, parameter(ge=0.0)] = None
     start_timeout: StartTimeout = 120.0
 
     def __post_init__(self) -> None:

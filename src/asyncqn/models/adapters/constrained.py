@@ -50,19 +50,10 @@ class Bounded(Checked):
     (['beta[0]', 'beta[1]'], ['sigma'])
     """
 
-    name: Annotated[
-        str, parameter("The name in tables and in ArviZ", pattern="^[^\\[\\]]+$")
-    ]
-    size: Annotated[
-        int | None,
-        parameter("Number of entries; None: a single number", ge=1, le=2**31 - 1),
-    ] = None
-    low: Annotated[
-        float, parameter("The lower bound, or -inf", infinite=True)
-    ] = -math.inf
-    high: Annotated[float, parameter("The upper bound, or inf", infinite=True)] = (
-        math.inf
-    )
+    name: Annotated[str, parameter(pattern="^[^\\[\\]]+$")]
+    size: Annotated[int | None, parameter(ge=1, le=2**31 - 1)] = None
+    low: Annotated[float, parameter(infinite=True)] = -math.inf
+    high: Annotated[float, parameter(infinite=True)] = math.inf
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -116,10 +107,8 @@ class Constrained:
     @checked
     def __init__(
         self,
-        problem: Annotated[Problem, parameter("U as a function of phi")],
-        parameters: Annotated[
-            Sequence[Bounded], parameter("All parameters, in the order of phi")
-        ],
+        problem: Problem,
+        parameters: Sequence[Bounded],
     ) -> None:
         self.names: list[str] = [name for one in parameters for name in one.names]
         require(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from asyncqn.errors import BadInput, require
 from asyncqn.models.adapters.row_sums import RowSums
 from asyncqn.models.parameters import Dim, Prior, Size
-from asyncqn.parameters import Precision, RealArray, checked, parameter
+from asyncqn.parameters import Precision, RealArray, checked
 from asyncqn.types import Array, Rows
 
 
@@ -59,19 +59,13 @@ class FiniteSum(RowSums):
     @checked
     def __init__(
         self,
-        value: Annotated[
-            Callable[[Array, Rows], Any], parameter("Sum of f_i over rows")
-        ],
-        grad: Annotated[
-            Callable[[Array, Rows], Any], parameter("Gradient of that sum")
-        ],
+        value: Callable[[Array, Rows], Any],
+        grad: Callable[[Array, Rows], Any],
         n_data: Size,
         dim: Dim,
         *,
         prior: Prior = 0.0,
-        start: Annotated[
-            RealArray | None, parameter("Default starting point; None: zeros")
-        ] = None,
+        start: RealArray | None = None,
         dtype: Precision = np.float64,
     ) -> None:
         kind = np.dtype(dtype)

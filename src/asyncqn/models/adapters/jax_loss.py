@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from asyncqn.errors import MissingExtra, require
 from asyncqn.models.adapters.row_sums import RowSumsWithValue
 from asyncqn.models.parameters import Prior
 from asyncqn.models.validation import chosen
-from asyncqn.parameters import checked, parameter
+from asyncqn.parameters import checked
 from asyncqn.types import Array, Rows
 
 MIN_BATCH, MAX_BATCH = 64, 4096
@@ -26,11 +26,9 @@ MIN_BATCH, MAX_BATCH = 64, 4096
 
 @checked
 def from_jax(
-    loss: Annotated[
-        Callable[[Any, Any], Any], parameter("One number per row of a batch")
-    ],
-    params: Annotated[Any, parameter("A pytree of arrays: the start")],
-    data: Annotated[Any, parameter("A pytree of arrays with one row per data point")],
+    loss: Callable[[Any, Any], Any],
+    params: Any,
+    data: Any,
     *,
     prior: Prior = 0.0,
 ) -> JaxSum:

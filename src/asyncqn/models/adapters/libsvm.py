@@ -14,16 +14,9 @@ from asyncqn.storage import check_input
 
 @checked
 def read_libsvm(
-    path: Annotated[File, parameter("File in the libsvm format")],
+    path: File,
     *,
-    n_features: Annotated[
-        int | None,
-        parameter(
-            "Number of columns; None: the largest that the file names",
-            ge=1,
-            le=2**31 - 1,
-        ),
-    ] = None,
+    n_features: Annotated[int | None, parameter(ge=1, le=2**31 - 1)] = None,
     dtype: Precision = np.float64,
 ) -> tuple[Any, npt.NDArray[np.float64]]:
     """Read rows and labels of a file in the libsvm format, plain or compressed by gzip or bzip2.

@@ -23,7 +23,7 @@ from asyncqn.errors import AsyncqnError, BadInput, MissingExtra, require
 from asyncqn.models.adapters.row_sums import RowSumsWithValue
 from asyncqn.models.parameters import Features, Prior
 from asyncqn.models.validation import chosen
-from asyncqn.parameters import ARRAY, checked, parameter
+from asyncqn.parameters import ARRAY, checked
 from asyncqn.types import Array, Rows
 
 CHUNK = 4096
@@ -32,17 +32,10 @@ CHUNK = 4096
 
 @checked
 def from_torch(
-    module: Annotated[Any, parameter("A torch.nn.Module")],
-    loss: Annotated[
-        Any,
-        parameter(
-            "Loss of output and y: one of torch's, or a function that returns a number per row"
-        ),
-    ],
-    X: Annotated[Features, parameter("Rows, or a Dataset of pairs (x, y)")],
-    y: Annotated[
-        Annotated[Any, ARRAY] | None, parameter("One per row; None: X is a Dataset")
-    ] = None,
+    module: Any,
+    loss: Any,
+    X: Features,
+    y: Annotated[Any, ARRAY] | None = None,
     *,
     prior: Prior = 0.0,
 ) -> TorchSum:
