@@ -16,14 +16,14 @@ from asyncqn import (
     LogisticRegression,
     simulate,
 )
-from asyncqn.algorithms.pair_memory import PairMemory, PairRule
+from asyncqn.algorithms.pair_memory import CompactMemory, PairRule
 from asyncqn.algorithms.paper.as_lbfgs import Update
 from asyncqn.core.execute import execute
 from asyncqn.core.request import Request
 from asyncqn.core.stages import ASYNCHRONOUS, blocks
 from asyncqn.core.stopping import Stopping
 from asyncqn.core.streams import Stream
-from asyncqn.kernels.memory import Langevin, langevin_update
+from asyncqn.kernels.compact_memory import Langevin, langevin_update
 from asyncqn.kernels.random import NOISE, fill_normals
 from benchmarks.speed.compiled_as_lbfgs import compiled_as_lbfgs
 from benchmarks.timing import mover, seconds, side_by_side
@@ -58,7 +58,7 @@ class Case:
         rng = np.random.default_rng(0)
         self.d, self.M = d, M
         draw = lambda: rng.standard_normal(d).astype(dtype)  # noqa: E731
-        self.memory = PairMemory.compact(M, draw(), "pair")
+        self.memory = CompactMemory.empty(M, draw(), "pair")
         zero = np.zeros(d, dtype)
         # One more than fits, so that the ring has wrapped around.
         for _ in range(M + 1):
@@ -67,19 +67,17 @@ class Case:
             self.memory.consider(PairRule(1e-8), True, s, zero, s + 0.3 * draw(), zero)
         self.u, self.g_O, self.g_S = draw(), draw(), draw()
         self.out = Update(draw(), draw())
-        newest = self.memory.newest
+        newest = self.memory.ring.newest
         order = [(newest - a) % M for a in range(M)]  # newest first
         self.S = [self.memory.pairs[0, j] for j in order]
         self.Y = [self.memory.pairs[1, j] for j in order]
         self.rho = [1.0 / float(s @ y) for s, y in zip(self.S, self.Y)]
 
     def fused(self, noise: float = 0.0) -> None:
-        numbers, stream = tuple(Langevin(0.0, 1e-3, 0.1, noise)), tuple(Stream(1, 3, 2))
+        numbers = tuple(Langevin(0.0, 1e-3, 0.1, noise, 1 / 3))
+        stream, work = tuple(Stream(1, 3, 2)), np.empty(8 * self.M)
         H, out = self.memory.matrix, tuple(self.out)
-        work = np.empty(8 * self.M)
-        langevin_update(
-            H, numbers, self.u, self.g_O, self.g_S, 1 / 3, stream, out, work
-        )
+        langevin_update(H, numbers, self.u, self.g_O, self.g_S, stream, out, work)
 
     def two_loop(self, v: np.ndarray) -> np.ndarray:
         q = v.copy()

@@ -14,10 +14,9 @@ import numpy as np
 from asyncqn import ASLBFGS, LinearGaussian, Schedule
 from asyncqn.algorithms.paper.as_lbfgs import Update
 from asyncqn.core.streams import Stream
+from asyncqn.kernels import compact_memory as kernels
 from asyncqn.kernels.jit import kernel
 from asyncqn.kernels.linear_gaussian import gradient
-from asyncqn.kernels.memory import Langevin, langevin_update
-from asyncqn.kernels.pairs import add_pair, factor, pair_products
 from asyncqn.kernels.random import fill_rows
 
 
@@ -57,7 +56,8 @@ def _loop(
     g_S = np.zeros(d)
     empty = np.zeros(0)
     share = overlap / batch
-    work, square, slots = np.empty(8 * M), np.empty((2, M, M)), np.empty(M, np.int64)
+    work = np.empty(8 * M)
+    room = np.empty((2, M, M)), np.empty(M, np.int64)
     begun = 0
     for version in range(worker.size + 1):
         if version > 0:
@@ -74,18 +74,21 @@ def _loop(
             gradient(A, y, noise_var, theta, rows[:overlap], g_O[w, now])
             gradient(A, y, noise_var, theta, rows[overlap:], g_S)
             H = (memory[w], gram[w], middle[w], scale[w : w + 1], empty, count)
-            numbers, stream = Langevin(0.0, h, gamma, noise), Stream(seed, w, k[w])
+            numbers = kernels.Langevin(0.0, h, gamma, noise, share)
+            stream = Stream(seed, w, k[w])
             update = Update(d_theta[w], d_u[w])
-            langevin_update(
-                H, numbers, u, g_O[w, now], g_S, share, stream, update, work
+            kernels.langevin_update(
+                H, numbers, u, g_O[w, now], g_S, stream, update, work
             )
             if k[w] > 0:
                 before = omega[w, 1 - now][:overlap]
                 gradient(A, y, noise_var, theta, before, g_S)
-                ss, sy, yy = pair_products(theta, theta_old[w], g_S, g_O[w, 1 - now])
+                ss, sy, yy = kernels.pair_products(
+                    theta, theta_old[w], g_S, g_O[w, 1 - now]
+                )
                 if ss > 0.0 and sy >= epsilon * ss:
                     slot = (newest[w] + 1) % M
-                    add_pair(
+                    kernels.add_pair(
                         memory[w],
                         gram[w],
                         slot,
@@ -98,7 +101,7 @@ def _loop(
                     count[w] = min(count[w] + 1, M)
                     newest[w] = slot
                     scale[w] = sy / yy
-                    factor(gram[w], count[w], slot, scale[w], middle[w], square, slots)
+                    kernels.factor(gram[w], count[w], slot, scale[w], middle[w], room)
             theta_old[w, :] = theta
             k[w] += 1
     return theta

@@ -18,7 +18,6 @@ from .algorithms.rivals.lbfgs import LBFGS
 from .algorithms.rivals.rennala import Rennala
 from .algorithms.rivals.ringmaster import Ringmaster
 from .algorithms.rivals.sgd import SGD
-from .algorithms.sampling.momentum_lbfgs import MomentumLBFGS
 from .algorithms.sampling.sgld import SGLD
 from .algorithms.sampling.shared_metric_hmc import SharedMetricHMC
 from .cluster.cluster import Cluster
@@ -104,7 +103,6 @@ __all__ = [
     "LogisticRegression",
     "MetricLBFGS",
     "Mixture",
-    "MomentumLBFGS",
     "Outcome",
     "Pareto",
     "Patience",

@@ -7,12 +7,12 @@ the experiments run through them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from asyncqn import ASLBFGS, MBLBFGS, AsyncSGD, Cluster
 from asyncqn.algorithms import make_algorithm
-from asyncqn.types import Algorithm
+from asyncqn.types import Algorithm, Commit
 
 Given = tuple[tuple[str, Any], ...]
 """Parameters as jobs carry them: in one order, and hashable."""
@@ -46,24 +46,23 @@ N_O = N_Omega / 3 makes N_S = 2 N_O, although the paper's text asks for N_S >> N
 """
 
 MESSAGE = Cluster.from_paper().message
-_ROUND = Cluster.from_paper(algorithm="mb-lbfgs").master
-MASTER = {"mb-lbfgs": _ROUND, "block-lbfgs": _ROUND}
-"""mu_m of the paper's table, and what we charge Block L-BFGS."""
+MASTER = {"mb-lbfgs": Cluster.from_paper(algorithm="mb-lbfgs").master}
+"""mu_m of the paper's table."""
 _TWO_PRODUCTS = float(
     Cluster.from_paper().means()[0]
     - Cluster.from_paper(algorithm="async-sgd").means()[0]
 )
-PRODUCTS = {"as-lbfgs": _TWO_PRODUCTS, "momentum-lbfgs": _TWO_PRODUCTS / 2}
+NO_MOMENTUM = "momentum-lbfgs"
+"""The name of `StaleNewton` in the published tables: heavy-ball L-BFGS with friction 1 was the same."""
+PRODUCTS = {"as-lbfgs": _TWO_PRODUCTS, NO_MOMENTUM: _TWO_PRODUCTS / 2}
 """The 60 units that the table grants as-L-BFGS for its two products, and half of them for one."""
 
 
 # The published tables name these settings, so the texts stay as they are: "answers" are the workers' updates.
-NOBODY, EVERYONE, UPDATES_ONLY, TREE = (
-    "nobody",
-    "every exchange",
-    "answers only",
-    "broadcasts by a tree",
-)
+NOBODY = "nobody"
+EVERYONE = "every exchange"
+UPDATES_ONLY = "answers only"
+TREE = "broadcasts by a tree"
 PAYERS: dict[str, tuple[float, Literal["each", "tree", "free"]]] = {
     NOBODY: (0.0, "each"),
     EVERYONE: (1.0, "each"),
@@ -102,6 +101,18 @@ def given(parameters: Mapping[str, Any], **changes: Any) -> Given:
     return tuple(sorted({**parameters, **changes}.items()))
 
 
+class StaleNewton(ASLBFGS):
+    """theta - h H g with the pairs of as-L-BFGS, a single product with H and no momentum."""
+
+    def apply(self, iterate: Any, updates: Sequence[Any], commit: Commit) -> Any:
+        # u stays 0, so that d_u of equation (6) is -h H g where there is no noise.
+        for update in updates:
+            iterate.theta[:] += update.d_u
+        return iterate
+
+
 def algorithm(kind: str, parameters: Mapping[str, Any] | Given) -> Algorithm:
     """Return the algorithm with these parameters."""
+    if kind == NO_MOMENTUM:
+        return StaleNewton(beta=math.inf, **dict(parameters))
     return make_algorithm(kind, dict(parameters))

@@ -93,9 +93,9 @@ def test_windows_without_harm_take_a_halving_back() -> None:
     it = it._replace(course=it.course._replace(progress=Progress(turns=3)))
     turns, windows = [3], 0
     for version in range(1, 120):
-        pairs = it.memory.accepted
+        pairs = it.memory.ring.accepted
         it = quadratic(algorithm, it, version, (version - 1) % PARTS)
-        windows += it.memory.accepted > pairs
+        windows += it.memory.ring.accepted > pairs
         turns.append(it.course.progress.turns)
         if it.course.hold.since >= 0:
             break

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
-from asyncqn.algorithms.pair_memory import PairMemory, PairRule
+from asyncqn.algorithms.pair_memory import PairRule, RecursiveMemory
 from asyncqn.algorithms.quasi_newton.initial_inverse import (
     COSINE,
     InverseHessian,
@@ -23,7 +23,7 @@ def untaught(size: int, theta0: Any) -> InverseHessian:
     """H without pairs on a diagonal that they are to teach."""
     initial = LearnedDiagonal(LearnedDiagonal.empty(theta0, 0))
     return InverseHessian(
-        PairMemory.recursive(size, theta0), initial, PairRule(0.0, COSINE)
+        RecursiveMemory.empty(size, theta0), initial, PairRule(0.0, COSINE)
     )
 
 
@@ -137,7 +137,9 @@ def test_a_pair_with_hardly_any_curvature_is_not_admitted(
 ) -> None:
     pairs = untaught(2, np.zeros(2))
     assert pairs.learn(np.array([1.0, 0.0]), np.array([[cosine, 1.0]])) == admitted
-    assert tuple(pairs.memory.ring) == ((1, 0, 1, 0) if admitted else (0, -1, 0, 1))
+    assert tuple(pairs.memory.ring.counts) == (
+        (1, 0, 1, 0) if admitted else (0, -1, 0, 1)
+    )
 
 
 def test_forgetting_leaves_nothing_but_the_counts() -> None:
@@ -148,7 +150,7 @@ def test_forgetting_leaves_nothing_but_the_counts() -> None:
     kept = [*memory._replace(ring=fresh.memory.ring), *pairs.initial.state]
     for left, new in zip(kept, [*fresh.memory, *fresh.initial.state], strict=True):
         np.testing.assert_array_equal(left, new)
-    assert (memory.stored, memory.accepted, memory.rejected) == (0, 5, 0)
+    assert (memory.stored, memory.ring.accepted, memory.ring.rejected) == (0, 5, 0)
 
 
 @pytest.mark.parametrize(("skew", "fitting"), [(0.5e-3, True), (2e-3, False)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
-from asyncqn.algorithms.pair_memory import PairMemory, PairRule
+from asyncqn.algorithms.pair_memory import PairRule, RecursiveMemory
 from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, InverseHessian
 from asyncqn.algorithms.quasi_newton.metric_lbfgs import (
     RENEWAL_PERIOD,
@@ -25,7 +25,7 @@ def over_metric(problem, summary, theta0):
     state = Summary(np.zeros(problem.curvature_size))
     initial = SampledMetric(state, summary, problem.inverse_metric_from)
     return InverseHessian(
-        PairMemory.recursive(3, theta0), initial, PairRule(0.0, COSINE)
+        RecursiveMemory.empty(3, theta0), initial, PairRule(0.0, COSINE)
     )
 
 

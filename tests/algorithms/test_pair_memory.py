@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from asyncqn.algorithms.pair_memory import PairMemory, PairRule
+from asyncqn.algorithms.pair_memory import CompactMemory, PairRule
 
 
 def test_the_curvature_of_a_pair_is_what_the_cautious_rule_compares_with_epsilon() -> (
     None
 ):
-    memory = PairMemory.compact(3, np.zeros(4), "pair")
+    memory = CompactMemory.empty(3, np.zeros(4), "pair")
     assert memory.curvatures().size == 0
     zero = np.zeros(4)
     for number, curvature in enumerate((2.0, 5.0, 0.5), 1):

@@ -9,12 +9,13 @@ import pytest
 
 import asyncqn as aq
 from asyncqn.algorithms.fit import check_fit
-from asyncqn.algorithms.pair_memory import PairMemory, PairRule
+from asyncqn.algorithms.pair_memory import PairRule
 from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import (
     StagedLBFGS,
     default_factorization_algorithm,
 )
+from asyncqn.algorithms.quasi_newton.stochastic_start import ImageMemory
 from asyncqn.core.master import Master
 from asyncqn.core.request import Request
 from asyncqn.core.streams import Stream
@@ -167,7 +168,7 @@ def test_the_product_with_images_equals_the_dense_recursion_at_every_ring_offset
     d, M = 7, 3
     root = rng.standard_normal((d, d))
     H0, B = root @ root.T + np.eye(d), np.diag(np.linspace(1.0, 3.0, d))
-    memory = PairMemory.compact(M, np.zeros(d))
+    memory = ImageMemory.empty(M, np.zeros(d))
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     for _ in range(2 * M + 1):
         s = rng.standard_normal(d)
@@ -179,7 +180,8 @@ def test_the_product_with_images_equals_the_dense_recursion_at_every_ring_offset
             V = np.eye(d) - np.outer(y, s) / (s @ y)
             H = V.T @ H @ V + np.outer(s, s) / (s @ y)
         v = rng.standard_normal(d)
-        found = memory.product(v, np.empty(d), image=H0 @ v)
+        found = np.empty(d)
+        memory.product(v, H0 @ v, found)
         # d = 7 and condition numbers below 1e3: 1e4 eps.
         np.testing.assert_allclose(
             found, H @ v, rtol=1e-11, atol=1e-11 * np.abs(H @ v).max()

@@ -42,7 +42,7 @@ def test_stale_gradients_of_a_quadratic_give_its_minimum_once_the_curvature_is_k
             0.0 if version <= 8 else float(rng.standard_normal()),
         )
         it = _send(algorithm, it, part, [3.0 * (z - minima[part])], [z], version)
-    assert it.memory.accepted == 1
+    assert it.memory.ring.accepted == 1
     assert abs(it.theta[0] - minima.mean()) < 1e-12
     assert len(set(it.course.table.z[:3, 0])) == 3
 
@@ -144,7 +144,7 @@ def test_a_pair_is_of_a_quarter_of_the_parts_or_of_half_as_many_updates_as_numbe
             else 0.3 + 0.05 * rng.standard_normal(length)
         )
         it = _send(algorithm, it, (version - 1) % 40, 2.0 * z - 1.0, z, version)
-        pairs.append(it.memory.accepted)
+        pairs.append(it.memory.ring.accepted)
     assert pairs.index(2) - pairs.index(1) == moved
 
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import dense_bfgs, two_loop
 
-from asyncqn.algorithms.pair_memory import PairMemory, PairRule
+from asyncqn.algorithms.pair_memory import CompactMemory, PairRule
 from asyncqn.core.streams import Stream
-from asyncqn.kernels.memory import Langevin, langevin_update
+from asyncqn.kernels.compact_memory import Langevin, langevin_update
 
 RULE = PairRule(1e-4)
 
@@ -29,7 +29,7 @@ def filled(M, count, d, seed, scale="pair", dtype=np.float64, rule=RULE):
     """A memory after `count` accepted pairs, with the list of those pairs and the dense H0."""
     rng = np.random.default_rng(seed)
     curvature = rng.uniform(0.5, 2.0, d)
-    memory = PairMemory.compact(M, np.zeros(d, dtype), scale, Diagonal(curvature))
+    memory = CompactMemory.empty(M, np.zeros(d, dtype), scale, Diagonal(curvature))
     root = rng.standard_normal((d, min(d, 12))) / np.sqrt(min(d, 12))
     pairs = []
     for _ in range(count):
@@ -110,12 +110,10 @@ def test_the_fused_update_is_both_equations_of_the_paper(
     h, gamma, share = 0.2, 0.1, 1 / 3
     d_theta, d_u = np.full(d, np.nan, dtype), np.full(d, np.nan, dtype)
     before = (u.tobytes(), g_O.tobytes(), g_S.tobytes(), memory.pairs.tobytes())
-    numbers = Langevin(rho, h, gamma, noise)
+    numbers = Langevin(rho, h, gamma, noise, share)
     stream = tuple(Stream(5, 2, 7))
     update, work = (d_theta, d_u), np.empty(8 * M)
-    langevin_update(
-        memory.matrix, tuple(numbers), u, g_O, g_S, share, stream, update, work
-    )
+    langevin_update(memory.matrix, tuple(numbers), u, g_O, g_S, stream, update, work)
     assert (u.tobytes(), g_O.tobytes(), g_S.tobytes(), memory.pairs.tobytes()) == before
     g = share * g_O.astype(float) + (1 - share) * g_S
     Z = Stream(5, 2, 7).normals(np.empty(d))
@@ -163,17 +161,17 @@ def test_the_matrix_is_symmetric_and_positive_definite_after_every_pair(
 @pytest.mark.parametrize("slot", range(5))
 def test_the_ring_gives_the_oldest_slot_to_the_newest_pair(slot):
     memory, pairs, _ = filled(5, 5 + slot + 1, 6, 1)
-    assert memory.ring.tolist() == [5, slot, 5 + slot + 1, 0]
+    assert memory.ring.counts.tolist() == [5, slot, 5 + slot + 1, 0]
     assert memory.pairs[0, slot].tobytes() == pairs[-1][0].tobytes()
     assert memory.pairs[0, (slot + 1) % 5].tobytes() == pairs[0][0].tobytes()
 
 
 def consider(s, y, rule, size=2):
     s, y = np.asarray(s, float), np.asarray(y, float)
-    memory = PairMemory.compact(size, s, "pair")
+    memory = CompactMemory.empty(size, s, "pair")
     accepted = memory.consider(rule, True, s, np.zeros_like(s), y, np.zeros_like(y))
-    assert memory.accepted + memory.rejected == 1
-    assert memory.stored == memory.accepted == int(accepted)
+    assert memory.ring.accepted + memory.ring.rejected == 1
+    assert memory.stored == memory.ring.accepted == int(accepted)
     return accepted
 
 
@@ -231,8 +229,8 @@ def test_a_cleared_memory_is_a_new_one_that_keeps_its_counts(scale):
     )
     np.testing.assert_allclose(memory.product(v, np.empty(6)), h0 * v, rtol=1e-15)
     assert memory.stored == 0
-    assert memory.newest == -1
-    assert memory.accepted == 7
+    assert memory.ring.newest == -1
+    assert memory.ring.accepted == 7
 
 
 def test_a_rejected_pair_leaves_the_matrix_as_it_was():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import asyncqn as aq
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.simulate import simulate
 from asyncqn_paper.measuring import commits_within
 from asyncqn_paper.problems import STANDARD
-from asyncqn_paper.settings import NAMES, PAPER, algorithm, cluster
+from asyncqn_paper.settings import NAMES, NO_MOMENTUM, PAPER, algorithm, cluster
 
 
 @pytest.mark.parametrize("kind", list(NAMES))
@@ -40,3 +42,17 @@ def test_the_standard_problem_has_a_strongly_correlated_posterior() -> None:
     correlation = STANDARD.model().posterior_correlation()
     assert correlation["largest"] > 0.8
     assert correlation["multiple"] > 0.8
+
+
+def test_without_momentum_a_worker_moves_theta_by_h_H_g_alone() -> None:
+    # Both draw the same rows, and without pairs H = I.
+    problem = aq.LinearGaussian.random(dim=4, n_data=20, seed=0)
+    rule = {"memory": 0, "batch": 3, "overlap": 1, "initial_scale": 1.0}
+    method = algorithm(NO_MOMENTUM, {"h": 1e-3, "gamma": 1.0, **rule})
+    engine, start = aq.Simulator(aq.Cluster(1)), np.ones(4)
+    ours, plain = (
+        aq.minimize(problem, one, engine=engine, commits=50, theta0=start)
+        for one in (method, aq.AsyncSGD(h=1e-3, batch=3))
+    )
+    # The blend of two equal gradients rounds once more per step.
+    np.testing.assert_allclose(ours.theta, plain.theta, rtol=0, atol=1e-12)

@@ -280,7 +280,7 @@ def test_a_leaf_of_another_shape_or_type_never_reaches_a_kernel() -> None:
         [0, -2, 0, 0],
     ):
         with pytest.raises(aq.DamagedFile, match="impossible numbers"):
-            unflatten("s", local, {**good, "s.0.5": np.array(ring)})
+            unflatten("s", local, {**good, "s.0.5.0": np.array(ring)})
 
 
 def test_recorded_rows_and_fingerprints_take_at_most_24_bytes_a_commit() -> None:

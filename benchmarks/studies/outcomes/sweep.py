@@ -77,7 +77,6 @@ def algorithms(step: float) -> dict[str, Any]:
         "async-saga": aq.AsyncSAGA(step, parts=10),
         "sgld": aq.SGLD(step, BETA, BATCH),
         "as-lbfgs": aq.ASLBFGS(h=0.1 * step, gamma=0.1, beta=BETA, **pairs),
-        "momentum-lbfgs": aq.MomentumLBFGS(h=0.3 * step, gamma=0.3, **pairs),
         "mb-lbfgs": aq.MBLBFGS(h=step, **pairs),
     }
 

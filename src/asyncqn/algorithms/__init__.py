@@ -41,7 +41,6 @@ ALGORITHMS = Registry(
         "lbfgs": "asyncqn.algorithms.rivals.lbfgs:LBFGS",
         "block-lbfgs": "asyncqn.algorithms.quasi_newton.block_lbfgs:BlockLBFGS",
         "growing-lbfgs": "asyncqn.algorithms.quasi_newton.growing_lbfgs:GrowingLBFGS",
-        "momentum-lbfgs": "asyncqn.algorithms.sampling.momentum_lbfgs:MomentumLBFGS",
         "staged-lbfgs": "asyncqn.algorithms.quasi_newton.staged_lbfgs:StagedLBFGS",
         "metric-lbfgs": "asyncqn.algorithms.quasi_newton.metric_lbfgs:MetricLBFGS",
         "table-lbfgs": "asyncqn.algorithms.quasi_newton.table_lbfgs:TableLBFGS",

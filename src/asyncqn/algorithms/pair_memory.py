@@ -3,19 +3,16 @@
 A pair is a difference of points and of gradients, s = theta - theta' and y = g - g'.  The BFGS matrix H of
 the stored pairs on top of an initial inverse H0 approximates the inverse Hessian; H v costs O(M d).
 
-Every quasi-Newton method of the package stores its pairs in `PairMemory`.  It has two forms, because two
-needs exclude each other:
+There are two forms, a class each, because two needs exclude each other:
 
-compact
-    H v from inner products and one small matrix (`kernels.memory`).  One pass over the pairs serves two
-    vectors at once, but the small matrix must be made anew with every pair, and H0 must be a scalar, a
-    diagonal, or a linear map whose image of every y is known when the pair arrives.
-recursive
-    H v by the two-loop recursion (`kernels.recursion`).  H0 may be any map and may change at any time,
-    because only (s, y) is stored.
+`CompactMemory`, of the paper's methods
+    H v from inner products and one small matrix.  One pass over the pairs serves two vectors at once, but the
+    small matrix must be made anew with every pair, and H0 must be a scalar or a diagonal that stays.
+`RecursiveMemory`, of our own methods, at the coordinator
+    H v by the two-loop recursion.  H0 may be any map and may change at any time, because only (s, y) is
+    stored.
 
-The forms are algebraically equal.  They add in different orders, and so does each of the compact products
-below; all are kept, because replays of earlier runs must agree in every bit.
+The forms are algebraically equal, but they add in different orders.
 """
 
 from __future__ import annotations
@@ -23,25 +20,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from asyncqn.algorithms.parameters import InitialScale
 from asyncqn.errors import require
-from asyncqn.kernels import memory as kernels
-from asyncqn.kernels import pairs as pair_kernels
-from asyncqn.kernels import recursion
-from asyncqn.kernels.ring import (
+from asyncqn.kernels import compact_memory, two_loop
+from asyncqn.kernels.compact_memory import (
     ACCEPTED,
     COUNT,
     NEWEST,
     REJECTED,
-    empty_ring,
-    forget_slots,
+    admissible,
     next_slot,
 )
-from asyncqn.kernels.vectors import add_scaled, dot
+from asyncqn.kernels.vectors import dot
 from asyncqn.parameters import Checked
 from asyncqn.types import Array, Counters, Problem, extra
 
@@ -49,8 +43,7 @@ MAX_ASYMMETRY = 1e-3
 """Largest asymmetry |s_i'y - y_i's| of two pairs, relative to their curvature, at which U counts as a
 quadratic: there the slopes at both ends of a step give the change of U.  Our own choice."""
 
-
-Apply = Callable[[Array], None]
+Apply: TypeAlias = Callable[[Array], None]
 """Replaces a vector by H0 times it."""
 
 
@@ -78,26 +71,70 @@ class PairRule(NamedTuple):
     cosine: float = 0.0
 
 
-class PairMemory(NamedTuple):
-    """The last M curvature pairs, in the slots of a ring; all arrays are written in place.
+class Ring(NamedTuple):
+    """The slots in which a memory stores its pairs: a new pair takes the slot of the oldest."""
+
+    counts: Counters
+    """Shape (4,): pairs stored, the slot of the newest, and all pairs ever admitted and refused."""
+
+    @classmethod
+    def empty(cls) -> Ring:
+        """Return the ring of a memory without pairs."""
+        # The newest is -1, so that the next slot is 0.
+        return cls(np.array([0, -1, 0, 0], np.int64))
+
+    @property
+    def stored(self) -> int:
+        """How many pairs are stored."""
+        return int(self.counts[COUNT])
+
+    @property
+    def newest(self) -> int:
+        """The slot of the newest pair; -1 where there is none."""
+        return int(self.counts[NEWEST])
+
+    @property
+    def accepted(self) -> int:
+        """How many pairs were ever admitted."""
+        return int(self.counts[ACCEPTED])
+
+    @property
+    def rejected(self) -> int:
+        """How many pairs were ever refused."""
+        return int(self.counts[REJECTED])
+
+    def refuse(self) -> None:
+        """Count a pair that was not admitted."""
+        self.counts[REJECTED] += 1
+
+    def forget(self) -> None:
+        """Empty all slots, but keep the totals of admitted and refused pairs."""
+        self.counts[COUNT] = 0
+        self.counts[NEWEST] = -1
+
+    def indexes(self, slots: int) -> bool:
+        """Return whether the counts of a loaded ring index this number of slots, on which kernels rely."""
+        least = 0 if self.stored else -1
+        return 0 <= self.stored <= slots and least <= self.newest < slots
+
+
+class CompactMemory(NamedTuple):
+    """Pairs with their inner products, for an H0 that is a scalar or a diagonal; written in place.
 
     Attributes
     ----------
     pairs : array, shape (2, M, d)
-        s_i, and y_i; in a compact memory with a diagonal or a mapped H0, H0 y_i in the place of y_i.
+        s_i, and y_i; with a diagonal H0, H0 y_i in the place of y_i.
     gram : array, shape (2, M, M), float64
-        Compact form: s_i'y_j for i not younger than j, and y_i'H0 y_j (H0 = I where it is a scalar).
-        Recursive form: shape (2, 0, 0).
+        s_i'y_j for i not younger than j, and y_i'H0 y_j (H0 = I where it is a scalar).
     middle : array, shape (2 M, 2 M), float64
-        Compact form: the small matrix N of `kernels.memory`.  Recursive form: shape (0, 0).
+        The small matrix N of `kernels.compact_memory`.
     scale : array, shape (1,), float64
-        The factor c of H0.
+        c of H0 = c I.
     diagonal : array, shape (d,) or (0,)
-        The diagonal H0 of a compact memory; empty where H0 is c I or lives elsewhere.
-    ring : array of int64, shape (4,)
-        The counters that `stored`, `newest`, `accepted` and `rejected` read.
-    products : array, shape (3, M), float64
-        Recursive form: s'y, s's and y'y of every slot, 0 in empty ones.  Compact form: shape (3, 0).
+        H0, if it is a diagonal; then c is not used.
+    ring : Ring
+        The slots.
     """
 
     pairs: Array
@@ -105,70 +142,43 @@ class PairMemory(NamedTuple):
     middle: Array
     scale: Array
     diagonal: Array
-    ring: Counters
-    products: Array
+    ring: Ring
 
     @classmethod
-    def compact(
+    def empty(
         cls,
         size: int,
         theta0: Array,
         scale: InitialScale = 1.0,
         problem: Problem | None = None,
-    ) -> PairMemory:
-        """Return an empty memory for `size` pairs in the compact form; only `"diagonal"` asks the problem."""
+    ) -> CompactMemory:
+        """Return a memory for `size` pairs; only `"diagonal"` asks the problem."""
+        diagonal = theta0[:0].copy()
+        if scale == "diagonal":
+            diagonal = _initial_diagonal(problem, theta0)
         return cls(
             # Pairs in the precision of theta; all that is small, and divided by, in float64.
             pairs=np.zeros((2, size, theta0.size), theta0.dtype),
             gram=np.zeros((2, size, size)),
             middle=np.zeros((2 * size, 2 * size)),
             scale=np.array([1.0 if isinstance(scale, str) else float(scale)]),
-            diagonal=_initial_diagonal(problem, theta0)
-            if scale == "diagonal"
-            else theta0[:0].copy(),
-            ring=empty_ring(),
-            products=np.zeros((3, 0)),
+            diagonal=diagonal,
+            ring=Ring.empty(),
         )
-
-    @classmethod
-    def recursive(cls, size: int, theta0: Array) -> PairMemory:
-        """Return an empty memory for `size` pairs in the recursive form."""
-        # The compact fields exist but are empty, so that both forms are one type in checkpoints and kernels.
-        return cls.compact(0, theta0)._replace(
-            pairs=np.zeros((2, size, theta0.size), theta0.dtype),
-            products=np.zeros((3, size)),
-        )
-
-    @property
-    def stored(self) -> int:
-        """Return how many pairs are stored."""
-        return int(self.ring[COUNT])
-
-    @property
-    def newest(self) -> int:
-        """The slot of the newest pair; -1 where there is none."""
-        return int(self.ring[NEWEST])
-
-    @property
-    def accepted(self) -> int:
-        """Return how many pairs were ever admitted."""
-        return int(self.ring[ACCEPTED])
-
-    @property
-    def rejected(self) -> int:
-        """Return how many pairs were ever refused."""
-        return int(self.ring[REJECTED])
 
     @property
     def matrix(self) -> tuple[Any, ...]:
-        """The compact form as kernels take it: numba recognises a plain tuple faster than a named one."""
-        return self[:6]
+        """The memory as kernels take it: numba recognises a plain tuple faster than a named one."""
+        return (*self[:5], self.ring.counts)
+
+    @property
+    def stored(self) -> int:
+        """How many pairs are stored."""
+        return self.ring.stored
 
     def sound(self) -> bool:
-        """Return whether the counters of a loaded memory index valid slots, on which kernels rely."""
-        size = self.pairs.shape[1]
-        stored, newest = self.stored, self.newest
-        return bool(0 <= stored <= size and (0 if stored else -1) <= newest < size)
+        """Return whether kernels can work with a loaded memory."""
+        return self.ring.indexes(self.pairs.shape[1])
 
     def consider(
         self,
@@ -179,7 +189,7 @@ class PairMemory(NamedTuple):
         g: Array,
         g_old: Array,
     ) -> bool:
-        """Admit the pair (theta - theta_old, g - g_old) to a compact memory if the rule allows it.
+        """Admit the pair (theta - theta_old, g - g_old) if the rule allows it.
 
         Nothing but the slot of the pair is written, so that neither difference needs an array of its own.
         The oldest pair makes room.
@@ -195,128 +205,119 @@ class PairMemory(NamedTuple):
             Whether the pair was admitted.
         """
         # Allocated for each pair: a pair costs two passes over theta, and this is M^2 numbers.
-        work = pair_kernels.room(self.gram)
+        room = compact_memory.room_for(self.gram)
         return bool(
-            pair_kernels.consider(
-                self.matrix, rule, follow, theta, theta_old, g, g_old, *work
+            compact_memory.consider(
+                self.matrix, rule, follow, theta, theta_old, g, g_old, room
             )
         )
 
-    def admit(
-        self, rule: PairRule, s: Array, y: Array, image: Array | None = None
-    ) -> bool:
-        """Admit the pair (s, y) if the rule allows it; the oldest pair makes room.
-
-        Parameters
-        ----------
-        image : array, optional
-            H0 y, for a compact memory whose H0 is a linear map that only the workers can apply; y'H0 y must
-            then be positive and finite as well.
-
-        Returns
-        -------
-        bool
-            Whether the pair was admitted.
-        """
-        ss, sy, yy = dot(s, s), dot(s, y), dot(y, y)
-        # Rounding, or a map that is not quite linear, can make y'H0 y negative; such a pair would break H.
-        mapped = image is None or 0.0 < dot(y, image) < math.inf
-        if not (
-            mapped and pair_kernels.admissible(ss, sy, yy, rule.epsilon, rule.cosine)
-        ):
-            self.ring[REJECTED] += 1
-            return False
-        slot = next_slot(self.ring, self.pairs.shape[1])
-        self.pairs[0, slot], self.pairs[1, slot] = s, y if image is None else image
-        if image is None:
-            self.products[:, slot] = sy, ss, yy
-        else:
-            self._extend_gram(slot, y)
-        return True
-
-    def _extend_gram(self, slot: int, y: Array) -> None:
-        """Renew the Gram matrices and N for the pair in `slot`: `kernels.pairs.factor`, without compiling.
-
-        A pass over the data calls this once, so that the seconds of compiling the kernel would not pay.
-        `np.einsum` calls no BLAS, whose bits change with the number of its threads.
-        """
-        (S, images), (SY, YY), count, m = (
-            self.pairs,
-            self.gram,
-            self.stored,
-            self.pairs.shape[1],
+    def product(self, v: Array, out: Array) -> Array:
+        """Write H v into `out` and return it; out must not overlap v."""
+        work = np.empty(2 * len(self.middle))
+        compact_memory.product(
+            self.pairs, self.middle, self.scale[0], self.diagonal, v, out, work
         )
-        for j in range(m):
-            # R needs s_i'y of the newest y with every older s, which is column `slot`.
-            SY[j, slot] = dot(S[j], y)
-            YY[j, slot] = YY[slot, j] = dot(images[j], y)
-        # Slots in the order of age, the oldest first: R is upper triangular in that order.
-        slots = (slot - count + 1 + np.arange(count)) % m
-        R, inner = (gram[np.ix_(slots, slots)] for gram in self.gram)
-        inner += np.diag(R.diagonal())
-        inverse = np.zeros((count, count))  # R^-1, upper triangular
-        # Columns of R^-1 one by one, by back substitution.
-        for j in range(count):
-            inverse[j, j] = 1.0 / R[j, j]
-            inverse[:j, j] = -np.einsum("iq,q->i", inverse[:j, :j], R[:j, j]) / R[j, j]
-        corner = np.einsum("ia,ib->ab", inverse, np.einsum("iq,qb->ib", inner, inverse))
-        self.middle[:] = 0.0
-        self.middle[np.ix_(slots, slots)] = corner
-        self.middle[np.ix_(slots, m + slots)] = -inverse.T
-        self.middle[np.ix_(m + slots, slots)] = -inverse
-
-    def product(
-        self,
-        v: Array,
-        out: Array,
-        apply: Apply | None = None,
-        image: Array | None = None,
-    ) -> Array:
-        """Write H v into `out` and return it; out must not overlap v.
-
-        Parameters
-        ----------
-        apply : callable, optional
-            Replaces a vector by H0 times it; required by the recursive form, which computes in the precision
-            of `out`.
-        image : array, optional
-            H0 v, for a compact memory whose pairs were admitted with images.
-        """
-        if apply is not None:
-            return self._recursion(v, out, apply)
-        if image is None:
-            pairs, _, middle, scale, diagonal, _ = self.matrix
-            kernels.product(
-                pairs, middle, scale[0], diagonal, v, out, np.empty(2 * len(middle))
-            )
-            return out
-        vectors = self.pairs.reshape(-1, v.size)
-        # H v = H0 v + [S  H0 Y] N [S  H0 Y]'v, with H0 v given: the formula of `kernels.memory`.
-        shares = np.einsum(
-            "ij,j->i", self.middle, np.array([dot(x, v) for x in vectors])
-        )
-        out[:] = image
-        for x, share in zip(vectors, shares):
-            if share:
-                add_scaled(out, share, x)
         return out
 
-    def _recursion(self, v: Array, out: Array, apply: Apply) -> Array:
-        own, newest = self.products[0], self.newest
+    def curvatures(self) -> Array:
+        """Return s'y / |s|^2 of the pairs, which the cautious rule looks at."""
+        S = self.pairs[0]
+        lengths = np.einsum("ij,ij->i", S, S, dtype=np.float64)
+        known = lengths > 0.0
+        return np.asarray(np.diagonal(self.gram[0])[known] / lengths[known])
+
+    def forget(self) -> None:
+        """Remove all pairs; keep H0 and the counts of admitted and refused pairs."""
+        # Zeros everywhere: kernels then need no test for empty slots.
+        for part in (self.pairs, self.gram, self.middle):
+            part[...] = 0
+        self.ring.forget()
+
+
+class RecursiveMemory(NamedTuple):
+    """Pairs as they are, on top of any H0; written in place.
+
+    Attributes
+    ----------
+    pairs : array, shape (2, M, d)
+        s_i and y_i.
+    products : array, shape (3, M), float64
+        s'y, s's and y'y of every slot, 0 in empty ones.
+    scale : array, shape (1,), float64
+        c of H0, for the H0 to use.
+    ring : Ring
+        The slots.
+    """
+
+    pairs: Array
+    products: Array
+    scale: Array
+    ring: Ring
+
+    @classmethod
+    def empty(cls, size: int, theta0: Array) -> RecursiveMemory:
+        """Return a memory for `size` pairs."""
+        return cls(
+            pairs=np.zeros((2, size, theta0.size), theta0.dtype),
+            products=np.zeros((3, size)),
+            scale=np.ones(1),
+            ring=Ring.empty(),
+        )
+
+    @property
+    def stored(self) -> int:
+        """How many pairs are stored."""
+        return self.ring.stored
+
+    @property
+    def newest(self) -> int:
+        """The slot of the newest pair; -1 where there is none."""
+        return self.ring.newest
+
+    def sound(self) -> bool:
+        """Return whether kernels can work with a loaded memory."""
+        return self.ring.indexes(self.pairs.shape[1])
+
+    def admit(self, rule: PairRule, s: Array, y: Array) -> bool:
+        """Admit the pair (s, y) if the rule allows it and return whether; the oldest pair makes room."""
+        sy = dot(s, y)
+        ss = dot(s, s)
+        yy = dot(y, y)
+        if not admissible(ss, sy, yy, rule.epsilon, rule.cosine):
+            self.ring.refuse()
+            return False
+        slot = next_slot(self.ring.counts, self.pairs.shape[1])
+        self.pairs[0, slot] = s
+        self.pairs[1, slot] = y
+        self.products[:, slot] = (sy, ss, yy)
+        return True
+
+    def product(self, v: Array, out: Array, apply: Apply) -> Array:
+        """Write H v into `out`, in its precision, and return it; out must not overlap v.
+
+        Parameters
+        ----------
+        apply : callable
+            Replaces a vector by H0 times it.
+        """
+        own = self.products[0]
+        newest = self.newest
         shares = np.zeros(own.size)
         out[...] = v
         if newest >= 0:
-            recursion.first_loop(self.pairs, own, newest, out, shares)
+            two_loop.first_loop(self.pairs, own, newest, out, shares)
         # H0 between the two loops; without pairs it is all of H.
         apply(out)
         if newest >= 0:
-            recursion.second_loop(self.pairs, own, newest, shares, out)
+            two_loop.second_loop(self.pairs, own, newest, shares, out)
         return out
 
     def fits(self, s: Array, y: Array) -> bool:
-        """Return whether one quadratic fits (s, y) and all stored pairs, of which there must be at least
-        two."""
-        (S, Y), own, sy = self.pairs, self.products[0], dot(s, y)
+        """Return whether one quadratic fits (s, y) and all stored pairs, of which there are at least two."""
+        S, Y = self.pairs
+        own = self.products[0]
+        sy = dot(s, y)
         used = np.flatnonzero(own > 0.0)
         return used.size > 1 and all(
             # Symmetry of the Hessian: s_i'A s = s'A s_i on a quadratic.
@@ -328,27 +329,14 @@ class PairMemory(NamedTuple):
     def softness(self) -> float:
         """Return the largest s's / s'y in memory, one over the least curvature; infinite without any pair."""
         own, lengths = self.products[:2]
-        # A compact memory has s'y on the diagonal of its first Gram matrix.
-        if not own.size:
-            own, lengths = (
-                self.gram[0].diagonal(),
-                np.array([dot(s, s) for s in self.pairs[0]]),
-            )
         known = own > 0.0
         return float(np.max(lengths[known] / own[known], initial=0.0)) or math.inf
 
-    def curvatures(self) -> Array:
-        """Return s'y / |s|^2 of the pairs in a compact memory, which the cautious rule looks at."""
-        lengths = np.einsum("ij,ij->i", self.pairs[0], self.pairs[0], dtype=np.float64)
-        known = lengths > 0.0
-        return np.asarray(np.diagonal(self.gram[0])[known] / lengths[known])
-
     def forget(self) -> None:
-        """Remove all pairs; keep H0 and the counts of accepted and rejected pairs."""
-        # Zeros everywhere: kernels then need no test for empty slots.
-        for part in (self.pairs, self.gram, self.middle, self.products):
-            part[...] = 0
-        forget_slots(self.ring)
+        """Remove all pairs; keep c and the counts of admitted and refused pairs."""
+        self.pairs[...] = 0
+        self.products[...] = 0
+        self.ring.forget()
 
 
 def _initial_diagonal(problem: Problem | None, theta0: Array) -> Array:
@@ -364,15 +352,15 @@ def _initial_diagonal(problem: Problem | None, theta0: Array) -> Array:
     return 1.0 / diagonal
 
 
-def pair_totals(memories: Iterable[PairMemory]) -> dict[str, int]:
-    """Return how many pairs these memories admitted and refused in all: an algorithm's `counters`."""
-    counts = [(memory.accepted, memory.rejected) for memory in memories]
+def pair_totals(rings: Iterable[Ring]) -> dict[str, int]:
+    """Return how many pairs were admitted and refused in all: an algorithm's `counters`."""
+    counts = [(ring.accepted, ring.rejected) for ring in rings]
     accepted, rejected = (sum(column) for column in zip((0, 0), *counts))
     return {"pairs_accepted": accepted, "pairs_rejected": rejected}
 
 
 class CompactMemories(Checked):
-    """Base of the algorithms with compact memories: the paper's, momentum L-BFGS and the serial reference.
+    """Base of the algorithms with compact memories, those of the paper.
 
     A worker keeps its memory as `Worker.memory`; mb-L-BFGS keeps its one memory at the master.
     """
@@ -392,19 +380,25 @@ class CompactMemories(Checked):
         """Extras that the problem must offer."""
         return ("curvature_diagonal",) if self.initial_scale == "diagonal" else ()
 
-    def empty_memory(self, theta0: Array, problem: Problem | None = None) -> PairMemory:
+    def empty_memory(
+        self, theta0: Array, problem: Problem | None = None
+    ) -> CompactMemory:
         """Return a memory without pairs."""
-        return PairMemory.compact(self.memory, theta0, self.initial_scale, problem)
+        return CompactMemory.empty(self.memory, theta0, self.initial_scale, problem)
 
     def consider(
-        self, memory: PairMemory, theta: Array, theta_old: Array, g: Array, g_old: Array
+        self,
+        memory: CompactMemory,
+        theta: Array,
+        theta_old: Array,
+        g: Array,
+        g_old: Array,
     ) -> bool:
         """Offer the pair (theta - theta_old, g - g_old); return whether it was admitted."""
-        return memory.consider(
-            self.rule, self.initial_scale == "pair", theta, theta_old, g, g_old
-        )
+        follow = self.initial_scale == "pair"
+        return memory.consider(self.rule, follow, theta, theta_old, g, g_old)
 
-    def clear(self, memory: PairMemory) -> None:
+    def clear(self, memory: CompactMemory) -> None:
         """Remove all pairs, and with them the H0 that follows the newest."""
         memory.forget()
         if self.initial_scale == "pair":
@@ -420,4 +414,4 @@ class CompactMemories(Checked):
 
     def counters(self, iterate: Any, locals_: Sequence[Any]) -> dict[str, int]:
         """Return the totals of all workers' memories."""
-        return pair_totals(local.memory for local in locals_)
+        return pair_totals(local.memory.ring for local in locals_)

@@ -102,8 +102,6 @@ DEFAULT_PARAMETERS: dict[str, dict[str, Any]] = {
     "sgld": {"h": 2e-5, "beta": 500.0, "batch": 6},
     "lbfgs": {"memory": 10},
     "block-lbfgs": {"blocks": 40},
-    "momentum-lbfgs": {"h": 4e-4, "gamma": 0.2, "memory": 5, "batch": 15, "overlap": 12}
-    | {"initial_scale": 0.007, "cosine_floor": 0.3},
 }
 """These parameters suit the default problem with 40 simulated workers and nothing else; the paper's own are
 in `asyncqn.published`.  as-lbfgs has h, gamma, beta and M of the paper's table; its batches, overlap, H0 and

@@ -1,6 +1,6 @@
 """Compiled free functions, arrays in and arrays out, and the decorators that compile them.
 
-Reading order: `jit` (the decorators); `memory`, `pairs` and `recursion` (L-BFGS); `random` and `shuffling`
+Reading order: `jit` (the decorators); `compact_memory` and `two_loop` (L-BFGS); `random` and `shuffling`
 (random numbers); `events`, `blocks` and the rules of assignment, `part_order` and `block_rule` (the simulated
 cluster); then the kernels of the models.
 

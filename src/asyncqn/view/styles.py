@@ -22,7 +22,6 @@ ALGORITHM_STYLES = {
     "mb-lbfgs": STYLES[2],
     "staged-lbfgs": STYLES[3],
     "block-lbfgs": STYLES[4],
-    "momentum-lbfgs": STYLES[5],
 }
 
 

@@ -40,7 +40,7 @@ from asyncqn_paper.movielens import (
 )
 from asyncqn_paper.records import Record
 from asyncqn_paper.rules import Estimate, Outcome, above
-from asyncqn_paper.settings import MEMORY, PAPER, algorithm, given
+from asyncqn_paper.settings import MEMORY, NO_MOMENTUM, PAPER, algorithm, given
 
 PROBLEMS = ("rows-alike-8", "five-directions-8", "five-weak-10")
 RATES = (0.002, 0.005, 0.0125, 0.03, 0.08)
@@ -66,7 +66,7 @@ def momentum_cell(
     rule = {"initial_scale": scale, "epsilon": epsilon}
     if gamma is None:  # friction 1 keeps nothing of u
         own = {**MEMORY, **rule, "gamma": 1.0, "h": rate / (scale * top)}
-        return Curve(problem, "momentum-lbfgs", given(own), 200.0, seeds)
+        return Curve(problem, NO_MOMENTUM, given(own), 200.0, seeds)
     # Solved for h from q = h c^2 lambda / gamma.
     own = {
         **PAPER["as-lbfgs"],

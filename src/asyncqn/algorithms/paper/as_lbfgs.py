@@ -40,7 +40,7 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.annealing import Beta, beta_at
-from asyncqn.algorithms.pair_memory import CompactMemories, PairMemory
+from asyncqn.algorithms.pair_memory import CompactMemories, CompactMemory
 from asyncqn.algorithms.parameters import (
     BatchSize,
     CosineFloor,
@@ -54,7 +54,7 @@ from asyncqn.algorithms.parameters import (
 )
 from asyncqn.algorithms.stability import delay_limit, largest_curvature, loop_delay
 from asyncqn.core.stages import ASYNCHRONOUS
-from asyncqn.kernels.memory import langevin_update
+from asyncqn.kernels.compact_memory import langevin_update
 from asyncqn.kernels.vectors import add_two
 from asyncqn.parameters import checked, parameter
 from asyncqn.published import SETTINGS, PaperName, PaperRows
@@ -83,7 +83,7 @@ class Worker(NamedTuple):
     The first N_O rows of Omega are O, the others S.
     """
 
-    memory: PairMemory
+    memory: CompactMemory
     update: Update
     theta_old: Array
     """theta~: the theta of the previous step."""
@@ -258,22 +258,16 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         # Line 4: draw Omega; its first N_O rows are O.
         Omega = stream.rows(problem.n_data, local.Omega[now], self.sampling)
         # Line 5: both parts of the gradient; the kernel blends them by their shares of Omega.
-        g_O, g_S, share = local.g_O[now], local.g_S, self.overlap / self.batch
+        g_O, g_S = local.g_O[now], local.g_S
         problem.grad(theta, Omega[: self.overlap], g_O)
         problem.grad(theta, Omega[self.overlap :], g_S)
         # Line 6: d_u by (6) and d_theta by (7), written into the worker's message.
-        numbers = (
-            self.rho,
-            self.h,
-            self.gamma,
-            self.noise(stream.k),
-        )  # a plain `kernels.memory.Langevin`
-        H, out, work = (
-            local.memory.matrix,
-            tuple(local.update),
-            np.empty(8 * self.memory),
-        )
-        langevin_update(H, numbers, u, g_O, g_S, share, tuple(stream), out, work)
+        share = self.overlap / self.batch
+        # A plain tuple, as numba likes it, of `kernels.compact_memory.Langevin`.
+        numbers = (self.rho, self.h, self.gamma, self.noise(stream.k), share)
+        H, out = local.memory.matrix, tuple(local.update)
+        work = np.empty(8 * self.memory)
+        langevin_update(H, numbers, u, g_O, g_S, tuple(stream), out, work)
         if self.integrator == "modified":
             # The modified Euler step overwrites d_theta of (7) with H (u + d_u).
             self._times_H(local, u + local.update.d_u, local.update.d_theta)

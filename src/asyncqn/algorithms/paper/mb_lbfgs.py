@@ -21,7 +21,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.pair_memory import CompactMemories, PairMemory, pair_totals
+from asyncqn.algorithms.pair_memory import CompactMemories, CompactMemory, pair_totals
 from asyncqn.algorithms.parameters import (
     BatchSize,
     CosineFloor,
@@ -45,7 +45,7 @@ class Iterate(NamedTuple):
 
     theta: Array
     theta_old: Array
-    memory: PairMemory
+    memory: CompactMemory
     work: Array  # (3, d): mean gradient, mean difference, product
     senders: frozenset[int]
 
@@ -263,4 +263,4 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
         return iterate._replace(senders=frozenset(update.worker for update in updates))
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return pair_totals([iterate.memory])
+        return pair_totals([iterate.memory.ring])

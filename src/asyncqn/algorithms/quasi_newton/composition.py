@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from asyncqn.algorithms.pair_memory import PairMemory, PairRule, pair_totals
+from asyncqn.algorithms.pair_memory import PairRule, RecursiveMemory, pair_totals
 from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, ScalarInverse
 from asyncqn.algorithms.safeguard import Trial
 from asyncqn.algorithms.safeguard import standing as safeguard_standing
@@ -55,7 +55,7 @@ class Iterate(NamedTuple):
     """Shape (k, d): the gradient at base and what else H0 needs of it."""
     anchor: Array
     """Shape (1 + k, d): see `safeguard.Walk`."""
-    memory: PairMemory
+    memory: RecursiveMemory
     initial: Any
     """The state of H0, as its kind defines it."""
     trial: Trial
@@ -196,4 +196,4 @@ class QuasiNewton(Checked, ABC):
         return self.plan.rows_of(n_data, read, part)
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return pair_totals([iterate.memory])
+        return pair_totals([iterate.memory.ring])

@@ -23,9 +23,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from asyncqn.algorithms.pair_memory import PairMemory, PairRule
+from asyncqn.algorithms.pair_memory import PairRule, RecursiveMemory
 from asyncqn.errors import require
-from asyncqn.kernels.recursion import fit_diagonal, weighed
+from asyncqn.kernels.two_loop import fit_diagonal, weighed
 from asyncqn.kernels.vectors import dot, sum_of_squares
 from asyncqn.types import Array, Commit, Rows, extra
 
@@ -89,9 +89,9 @@ class ScalarInverse:
         return NoState()
 
     @classmethod
-    def empty_memory(cls, size: int, theta0: Array) -> PairMemory:
+    def empty_memory(cls, size: int, theta0: Array) -> RecursiveMemory:
         """Return a memory without pairs, in the form that this kind needs."""
-        return PairMemory.recursive(size, theta0)
+        return RecursiveMemory.empty(size, theta0)
 
     @classmethod
     def check(cls, problem: Any, summary_size: int) -> None:
@@ -136,37 +136,37 @@ class ScalarInverse:
         """
         return share_of(problem, theta, at.rows, at.share)
 
-    def known(self, memory: PairMemory) -> bool:
+    def known(self, memory: RecursiveMemory) -> bool:
         """Return whether H has a scale, so that H g is a step."""
         return memory.stored > 0
 
-    def apply(self, memory: PairMemory, v: Array) -> None:
+    def apply(self, memory: RecursiveMemory, v: Array) -> None:
         """Replace v by H0 v."""
         # In the precision of theta: `scale` is float64.
         v *= v.dtype.type(memory.scale[0])
 
-    def product(self, memory: PairMemory, at: Array, out: Array) -> None:
+    def product(self, memory: RecursiveMemory, at: Array, out: Array) -> None:
         """Write H g into `out`; at: the gradient, and what else the kind needs of the point, row by row."""
         # The recursive form of the memory applies H0 between its two loops.
         memory.product(at[0], out, lambda v: self.apply(memory, v))
 
-    def offer(self, memory: PairMemory, s: Array, y: Array) -> bool:
+    def offer(self, memory: RecursiveMemory, s: Array, y: Array) -> bool:
         """Look at a pair before it is judged; return whether pairs are of any use now."""
         return True
 
-    def follow(self, memory: PairMemory) -> None:
+    def follow(self, memory: RecursiveMemory) -> None:
         """Take account of the newest pair, which has just been admitted."""
         # An admitted pair has s'y > 0, and so y'y > 0.
         sy, _, yy = memory.products[:, memory.newest].tolist()
         memory.scale[0] = sy / yy
 
-    def accept(self, memory: PairMemory) -> None:
+    def accept(self, memory: RecursiveMemory) -> None:
         """The trial was accepted: the moment to change H0."""
 
-    def grow(self, memory: PairMemory) -> None:
+    def grow(self, memory: RecursiveMemory) -> None:
         """The sample has grown: drop what does not serve on a larger one."""
 
-    def forget(self, memory: PairMemory) -> None:
+    def forget(self, memory: RecursiveMemory) -> None:
         """The steps kept failing and the pairs were removed: drop what may have been at fault."""
 
 
@@ -214,11 +214,11 @@ class LearnedDiagonal(ScalarInverse):
         # D is fitted whether it is in use or not: otherwise it could never win the lead.
         return bool(self.state.lead[0] > MIN_LEAD)
 
-    def apply(self, memory: PairMemory, v: Array) -> None:
+    def apply(self, memory: RecursiveMemory, v: Array) -> None:
         scale = v.dtype.type(memory.scale[0])
         v *= scale * self.state.D if self._in_use else scale
 
-    def offer(self, memory: PairMemory, s: Array, y: Array) -> bool:
+    def offer(self, memory: RecursiveMemory, s: Array, y: Array) -> bool:
         """Test whether D of the pairs so far fits this one better than I does."""
         # Before the first pair D says nothing that could be tested.
         if memory.stored > 0:
@@ -236,7 +236,7 @@ class LearnedDiagonal(ScalarInverse):
                 self.state.lead[0] = LEAD_DECAY * self.state.lead[0] + math.log(gain)
         return True
 
-    def follow(self, memory: PairMemory) -> None:
+    def follow(self, memory: RecursiveMemory) -> None:
         D, (sy, _, yy) = self.state.D, memory.products[:, memory.newest].tolist()
         # From all stored pairs anew, because the oldest may just have made room.  The two arrays of zeros are
         # room for sums.
@@ -253,7 +253,7 @@ class LearnedDiagonal(ScalarInverse):
             weighed(memory.pairs[1, memory.newest], D)[0] if self._in_use else yy
         )
 
-    def forget(self, memory: PairMemory) -> None:
+    def forget(self, memory: RecursiveMemory) -> None:
         # D with its lead: it was fitted to the pairs that were just removed.
         self.state.D[...], self.state.lead[0], memory.scale[0] = 1.0, 0.0, 1.0
 
@@ -262,7 +262,7 @@ class LearnedDiagonal(ScalarInverse):
 class InverseHessian:
     """H, the BFGS matrix of the stored pairs on top of H0: a `safeguard.Metric`."""
 
-    memory: PairMemory
+    memory: RecursiveMemory
     initial: ScalarInverse
     rule: PairRule
 

@@ -30,7 +30,7 @@ from typing import Annotated, Any, NamedTuple, Self
 import msgspec
 import numpy as np
 
-from asyncqn.algorithms.pair_memory import PairMemory
+from asyncqn.algorithms.pair_memory import RecursiveMemory
 from asyncqn.algorithms.parameters import (
     BackupAfter,
     Blocks,
@@ -125,10 +125,10 @@ class SampledMetric(ScalarInverse):
         # The last entry counts rows, so that 0 means that there is none.
         return bool(self.state.summary[-1] > 0.0)
 
-    def known(self, memory: PairMemory) -> bool:
+    def known(self, memory: RecursiveMemory) -> bool:
         return self._from_summary or memory.stored > 0
 
-    def apply(self, memory: PairMemory, v: Array) -> None:
+    def apply(self, memory: RecursiveMemory, v: Array) -> None:
         if not self._from_summary:
             super().apply(memory, v)
             return
@@ -137,18 +137,18 @@ class SampledMetric(ScalarInverse):
         self.make(self.state.summary).apply(v, image)
         v[...] = image
 
-    def accept(self, memory: PairMemory) -> None:
+    def accept(self, memory: RecursiveMemory) -> None:
         # Not earlier: the summary belongs to the trial, and after a failure the base needs its own H0.
         if self.fresh is not None:
             self.state.summary[...] = self.fresh
 
-    def grow(self, memory: PairMemory) -> None:
+    def grow(self, memory: RecursiveMemory) -> None:
         """Remove the pairs: over an H0 that is nearly right, those of a smaller sample do harm."""
         # Without an H0 of summaries the pairs are all that is known, and they stay, as in `GrowingLBFGS`.
         if self.fresh is not None or self._from_summary:
             memory.forget()
 
-    def forget(self, memory: PairMemory) -> None:
+    def forget(self, memory: RecursiveMemory) -> None:
         # H0 may have been at fault; until the next summary the pairs build on a scalar.
         self.state.summary[...] = 0.0
 

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.algorithms.pair_memory import PairMemory
+from asyncqn.algorithms.pair_memory import RecursiveMemory
 from asyncqn.algorithms.quasi_newton.initial_inverse import ScalarInverse, Updates
 from asyncqn.kernels.gram import cholesky, solve
 from asyncqn.kernels.scatter import (
@@ -207,10 +207,10 @@ class ScatterInverse(ScalarInverse):
             )
         return cls(state)
 
-    def product(self, memory: PairMemory, at: Array, out: Array) -> None:
+    def product(self, memory: RecursiveMemory, at: Array, out: Array) -> None:
         out[...] = self.times(memory, at[0])
 
-    def times(self, memory: PairMemory, v: Array) -> npt.NDArray[np.float64]:
+    def times(self, memory: RecursiveMemory, v: Array) -> npt.NDArray[np.float64]:
         """Return H v in double precision."""
         # Another F asks for another c.  The cautious table keeps c until the next pair: see `follow`.
         if (
@@ -223,7 +223,7 @@ class ScatterInverse(ScalarInverse):
         memory.product(v, product, lambda rest: self.apply(memory, rest))
         return product
 
-    def apply(self, memory: PairMemory, v: Array) -> None:
+    def apply(self, memory: RecursiveMemory, v: Array) -> None:
         if self.trusted:
             self.state.solve(v)
         v *= memory.scale[0]
@@ -242,7 +242,7 @@ class ScatterInverse(ScalarInverse):
         sFs, yHy, plain = self.state.size(s), dot(y, image), dot(s, s) * dot(y, y)
         return math.log(plain / (sFs * yHy)) if sFs * yHy > 0.0 and plain > 0.0 else 0.0
 
-    def follow(self, memory: PairMemory) -> None:
+    def follow(self, memory: RecursiveMemory) -> None:
         """Set c by the newest pair."""
         newest = memory.newest
         if newest < 0:
@@ -261,7 +261,7 @@ class ScatterInverse(ScalarInverse):
             # Two roots: the product of two large numbers may overflow.
             memory.scale[0] = math.sqrt(before) * math.sqrt(said) if rises else said
 
-    def forget(self, memory: PairMemory) -> None:
+    def forget(self, memory: RecursiveMemory) -> None:
         """Keep c until the next pair sets it, and the scatter, unless it may be at fault."""
         if self.at_fault:
             self.state.drop()

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.algorithms.pair_memory import PairMemory
+from asyncqn.algorithms.pair_memory import PairRule, RecursiveMemory
 from asyncqn.algorithms.parts import rows_of_parts
 from asyncqn.algorithms.quasi_newton.composition import Iterate, Plan
 from asyncqn.algorithms.quasi_newton.initial_inverse import (
@@ -63,17 +63,73 @@ class Structured(NamedTuple):
     """Shape (1,): the image of base's gradient belongs to another H0, so that two images make no pair."""
 
 
+class ImageMemory(NamedTuple):
+    """Pairs on top of an H0 that only workers can apply: every pair brings the image H0 y."""
+
+    pairs: RecursiveMemory
+    images: Array
+    """Shape (M, d): H0 y of every slot."""
+
+    @classmethod
+    def empty(cls, size: int, theta0: Array) -> ImageMemory:
+        """Return a memory for `size` pairs."""
+        images = np.zeros((size, theta0.size), theta0.dtype)
+        return cls(RecursiveMemory.empty(size, theta0), images)
+
+    @property
+    def stored(self) -> int:
+        """How many pairs are stored."""
+        return self.pairs.stored
+
+    @property
+    def ring(self) -> Any:
+        """The slots of the pairs."""
+        return self.pairs.ring
+
+    def admit(self, rule: PairRule, s: Array, y: Array, image: Array) -> bool:
+        """Admit the pair (s, y) with H0 y if the rule allows it; return whether it was admitted."""
+        # Rounding, or a map that is not quite linear, can make y'H0 y negative; such a pair would break H.
+        if not 0.0 < dot(y, image) < math.inf:
+            self.ring.refuse()
+            return False
+        if not self.pairs.admit(rule, s, y):
+            return False
+        self.images[self.pairs.newest] = image
+        return True
+
+    def product(self, v: Array, image: Array, out: Array) -> None:
+        """Write H v into `out`; image: H0 v.
+
+        The two-loop recursion, with the images of all that the first loop subtracts from v.
+        """
+        S, Y = self.pairs.pairs
+        own, size = self.pairs.products[0], len(self.images)
+        slots = [(self.pairs.newest - age) % size for age in range(self.stored)]
+        rest, shares = v.copy(), {}
+        out[...] = image
+        for i in slots:
+            shares[i] = dot(S[i], rest) / own[i]
+            add_scaled(rest, -shares[i], Y[i])
+            add_scaled(out, -shares[i], self.images[i])
+        for i in reversed(slots):
+            add_scaled(out, shares[i] - dot(Y[i], out) / own[i], S[i])
+
+    def softness(self) -> float:
+        """Return the largest s's / s'y in memory; infinite without any pair."""
+        return self.pairs.softness()
+
+    def forget(self) -> None:
+        """Remove all pairs."""
+        self.pairs.forget()
+
+
 @dataclass
 class StructuredMetric(ScalarInverse):
     """H0 of a factorization, which only the workers can apply: `at` has two rows, g and its image H0 g.
 
-    H0 is linear: images add up as gradients do, and H0 y is the difference of two images.  The compact memory
-    stores H0 y in the place of y, as it does with a diagonal H0, and
-
-        H v = H0 v + [S, H0 Y] N [S, H0 Y]'v
-
-    with the small matrix N of `kernels.memory`.  What H0 is made of, a short summary of the curvature, comes
-    with every update; it is kept until it has changed much, because pairs are only comparable under one H0.
+    H0 is linear: images add up as gradients do, and H0 y is the difference of two images.  What H0 is made
+    of, a short summary of the curvature, comes with every update; it is kept until it has changed much,
+    because pairs are only comparable under one H0.
 
     Parameters
     ----------
@@ -100,18 +156,16 @@ class StructuredMetric(ScalarInverse):
         return Structured(np.zeros(summary_size, theta0.dtype), np.zeros(1, np.bool_))
 
     @classmethod
-    def empty_memory(cls, size: int, theta0: Array) -> PairMemory:
-        # The compact form needs only H0 v and the stored H0 y; the recursion would apply H0 between its two
-        # loops, at the coordinator.
-        return PairMemory.compact(size, theta0)
+    def empty_memory(cls, size: int, theta0: Array) -> Any:
+        return ImageMemory.empty(size, theta0)
 
-    def known(self, memory: PairMemory) -> bool:
+    def known(self, memory: Any) -> bool:
         # The image H0 g comes with every gradient.
         return True
 
-    def product(self, memory: PairMemory, at: Array, out: Array) -> None:
+    def product(self, memory: Any, at: Array, out: Array) -> None:
         g, image = at
-        memory.product(g, out, image=image)
+        memory.product(g, image, out)
         if not dot(g, out) > 0.0:  # the blocks' own metrics disagreed
             # Down the gradient, as far as the image is long: the sum of images under different H0 need not
             # be a direction of descent.
@@ -120,13 +174,13 @@ class StructuredMetric(ScalarInverse):
                 math.sqrt(sum_of_squares(image)) / norm if norm > 0.0 else 0.0
             )
 
-    def offer(self, memory: PairMemory, s: Array, y: Array) -> bool:
+    def offer(self, memory: Any, s: Array, y: Array) -> bool:
         return not self.state.blind[0]
 
-    def follow(self, memory: PairMemory) -> None:
+    def follow(self, memory: Any) -> None:
         """Nothing: H0 has no factor of its own."""
 
-    def accept(self, memory: PairMemory) -> None:
+    def accept(self, memory: Any) -> None:
         """Start again with a new H0 where the curvature has changed much."""
         curvature, blind = self.state
         # The trial becomes the base, and its image the one with which the next pair is formed.

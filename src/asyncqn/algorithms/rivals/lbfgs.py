@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.pair_memory import CompactMemories, PairMemory
+from asyncqn.algorithms.pair_memory import CompactMemories, CompactMemory
 from asyncqn.algorithms.parameters import Epsilon, InitialScale, MemorySize
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.vectors import add_one, dot
@@ -57,13 +57,19 @@ class Update(NamedTuple):
 class Worker(NamedTuple):
     """The memory, and the point and gradient of the previous step."""
 
-    memory: PairMemory
+    memory: CompactMemory
     theta_old: Array
     g: Array
     g_old: Array
     d_theta: Array
     rows: Rows
     steps: Counters  # (1,)
+
+
+def _softness(memory: CompactMemory) -> float:
+    """Return the largest s's / s'y of the pairs in use."""
+    curvatures = memory.curvatures()
+    return 1.0 / float(curvatures.min()) if curvatures.size else math.inf
 
 
 @dataclass(frozen=True)
@@ -139,7 +145,7 @@ class LBFGS(CompactMemories):
         start, norm, soft = (
             float(problem.value(theta)),
             math.sqrt(dot(g, g)),
-            local.memory.softness(),
+            _softness(local.memory),
         )
         # H is positive definite except for rounding, so the gradient is zero as far as the arithmetic can
         # tell.

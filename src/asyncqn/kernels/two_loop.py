@@ -1,4 +1,4 @@
-"""H v by the two-loop recursion (Nocedal 1980), for an H0 that changes with every pair.
+"""H v by the two-loop recursion (Nocedal 1980), for an H0 that changes with every pair, and its diagonal.
 
 `pairs` is (2, M, d): S and Y in ring slots.  `own` is (M,): s'y of each slot, 0 where it is empty.
 
