@@ -18,7 +18,7 @@ PIP := $(BIN)/python $(INSTALL)
 .PHONY: help demo test test-processors lint docs browser dist bench reproduce clean
 
 help:
-	@echo "make demo       install the basics and run a short comparison of the algorithms"
+	@echo "make demo       install the basics and run a tour: a figure of the paper, a replay, a recommender"
 	@echo "make test       install everything the tests need (MPI and Ray included) and run them"
 	@echo "make test-processors  the numerical tests again, with kernels compiled for other processors"
 	@echo "make lint       ruff, mypy --strict, and the prose of README, docs and docstrings"
@@ -48,8 +48,7 @@ $(VENV)/.everything: pyproject.toml constraints.txt | $(VENV)/.python
 	@touch $@ $(VENV)/.basics
 
 demo: $(VENV)/.basics
-	@$(BIN)/asyncqn recommender demo --output $(DEMO_DIR)
-	@echo "== the report is in $(DEMO_DIR)"
+	@$(BIN)/python examples/demo.py $(DEMO_DIR)
 
 test: $(VENV)/.everything
 	@echo "== pytest, $(JOBS) processes"

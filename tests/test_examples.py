@@ -16,6 +16,7 @@ import pytest
 from conftest import child_environment
 from recommender_cases import TRAIN
 
+import asyncqn as aq
 from asyncqn_recommender.estimator import Recommender
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -161,3 +162,44 @@ def test_the_script_for_slurm_runs_a_job_and_goes_on_with_it(
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[0])["commits"] == 60
+
+
+def test_the_demo_shows_figure_two_a_replay_and_a_recommender(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = program("demo")
+    # On a busy machine four seconds may end a run on threads before its last commit.
+    monkeypatch.setattr(demo, "BUDGET", 60.0)
+    monkeypatch.setattr(demo, "DRAWS", 2)
+    numbers = demo.main(tmp_path / "out")
+    said = capsys.readouterr().out
+    assert said.rstrip().endswith(f"the report: {tmp_path / 'out' / 'report.html'}")
+    page = Path(numbers["report"]).read_text()
+    sources = set(re.findall(r'(?:src|href)="([^"]{0,22})', page))
+    assert sources == {"data:image/png;base64,", "runs.html"}, "it needs no other file"
+    assert (tmp_path / "out" / "runs.html").exists()
+    without_style = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    assert "{" not in without_style, "every place was filled in"
+    # What the report says of Fig. 2: as-L-BFGS is the fastest, and mb-L-BFGS alone becomes slower.
+    times = numbers["times"]
+    for name in ("async-sgd", "mb-lbfgs"):
+        assert (times[name] > 2.0 * times["as-lbfgs"]).all()
+    growth = {name: mean[-1] / mean[0] for name, mean in times.items()}
+    assert growth["mb-lbfgs"] > 1.3
+    assert max(growth["async-sgd"], growth["as-lbfgs"]) < 1.1
+    # The start predicts the mean, with an RMSE near 1.14.
+    last = {name: run.metrics["test_rmse"][-1] for name, run in numbers["runs"].items()}
+    assert max(last.values()) < 1.0
+    assert min(last, key=last.__getitem__) == "staged-lbfgs"
+    assert all(name in page for name in last)
+    assert numbers["same"] is True
+    replayed = aq.replay(tmp_path / "out" / "runs" / "staged-lbfgs")
+    assert (replayed.theta == numbers["runs"]["staged-lbfgs"].theta).all()
+    model = Recommender.load(tmp_path / "out" / "model")
+    assert all(item.title in page for item in model.recommend(numbers["user"]))
+
+
+def test_the_demo_refuses_a_file_in_place_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "out").touch()
+    with pytest.raises(SystemExit, match=r"out is a file: name a folder\."):
+        program("demo").main(tmp_path / "out")

@@ -81,7 +81,6 @@ BAD = {
     "one and a half processors": ["run", "--engine", "ray", "--cpus", "1.5"],
     "no name for ratings": ["recommender", "fit", ""],
     "cut gzip": ["recommender", "fit", "packed.csv.gz"],
-    "a demo in a file": ["recommender", "demo", "--output", "file.txt"],
     "more data than there are numbers": [
         "simulate",
         "--n-data",
@@ -123,7 +122,6 @@ BAD = {
             (["recommender", "evaluate"], ["file.txt"]),
             (["recommender", "recommend"], ["--user", "1"]),
             (["recommender", "data", "mine", "--from"], []),
-            (["recommender", "demo", "--output"], []),
             (["reproduce", "theory", "--output"], []),
         )
     },

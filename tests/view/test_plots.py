@@ -120,7 +120,7 @@ def test_an_empty_schedule_can_be_drawn() -> None:
 def test_without_matplotlib_the_sentence_names_the_extra() -> None:
     code = (
         "import sys; sys.modules['matplotlib'] = sys.modules['matplotlib.figure'] = None\n"
-        "from asyncqn.cli.main import main; main(['recommender', 'demo', '-q'])"
+        "from asyncqn.cli.main import main; main(['reproduce', '-q'])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=100
