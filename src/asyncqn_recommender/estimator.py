@@ -334,7 +334,8 @@ class Recommender:
         model = self._learned()
         if items is None:
             users, items = pairs(users)
-        u, m = model.user_index(users), model.item_index(items)
+        u = model.user_index(users)
+        m = model.item_index(items)
         try:
             # One user with many items, or the other way round.
             u, m = np.broadcast_arrays(u, m)
@@ -376,7 +377,8 @@ class Recommender:
         `users` users; `metrics` defines them.  All items of `ratings` are relevant, or those rated at least
         `threshold`.  A model of clicks has only lists, of 10 items without a k.
         """
-        model, test = self._learned(), self._table(ratings, y)
+        model = self._learned()
+        test = self._table(ratings, y)
         if self._of_clicks:
             return {"n": len(test)} | rank_quality(
                 model, test, LIST if k is None else k, threshold, self.workers
@@ -417,7 +419,8 @@ class Recommender:
 
         Each user gets the same list as from `recommend`.  `progress` is called with the number of users done.
         """
-        parts, done = [], 0
+        parts = []
+        done = 0
         for count, part in tables(
             self._learned(), users, n, exclude_seen, self.workers
         ):
@@ -480,7 +483,8 @@ class Recommender:
         loaded = cls(
             **{name: value for name, value in parameters.items() if name in known}
         )
-        loaded.model_, loaded.history_ = model, history
+        loaded.model_ = model
+        loaded.history_ = history
         for name in _FACTS:
             setattr(loaded, name, facts.get(name))
         return loaded

@@ -35,7 +35,8 @@ from asyncqn_recommender.problems.profiled_factorization import ProfiledFactoriz
 if TYPE_CHECKING:
     from asyncqn_recommender.estimator import Recommender
 
-PRIOR, ALPHA = 3.0, 0.035
+PRIOR = 3.0
+ALPHA = 0.035
 """The default ridge of ratings; docs/results/recommender.md says how it was chosen."""
 CLICK_RIDGE = 0.7
 """The default ridge of clicks, relative to the largest singular value of random clicks of the same size."""
@@ -77,11 +78,13 @@ class Noting(EliminatedUsers):
         if self._looked is not None and np.array_equal(theta, self._looked[0]):
             return self._looked
         # The blocks of a pass, so that the sums have the same bits as in the fit.
-        n, blocks = self.n_data, min(STEP_BLOCKS, self.n_data)
+        n = self.n_data
+        blocks = min(STEP_BLOCKS, self.n_data)
         cuts = [part * n // blocks for part in range(blocks + 1)]
 
         def look(part: int) -> tuple[float, Array]:
-            rows, out = np.arange(cuts[part], cuts[part + 1]), np.empty_like(theta)
+            rows = np.arange(cuts[part], cuts[part + 1])
+            out = np.empty_like(theta)
             value = self.grad_with_curvature(
                 theta, rows, out, np.empty(self.curvature_size, theta.dtype)
             )
@@ -162,7 +165,8 @@ class Feedback(ABC):
 
     def model(self, theta: Array) -> FactorModel:
         """Return the learned model."""
-        train, problem = self.train, self.problem
+        train = self.train
+        problem = self.problem
         return FactorModel(
             item_factors=theta.reshape(-1, problem.rank),
             user_factors=problem.user_factors(theta, self.p.workers),
@@ -218,7 +222,8 @@ class Explicit(Feedback):
         return self.problem.test_rmse(theta, self.p.workers)
 
     def _about_ratings(self) -> dict[str, Any]:
-        p, values = self.p, self.train.values
+        p = self.p
+        values = self.train.values
         return {
             "offsets": self.offsets,
             "lowest": float(values.min()),
@@ -238,7 +243,9 @@ class Implicit(Feedback):
     held_name = "validation_ndcg"
 
     def __init__(self, p: Recommender, train: Ratings, held: Ratings | None) -> None:
-        self.p, self.train, self.test = p, train, held
+        self.p = p
+        self.train = train
+        self.test = held
         self.prior = (
             click_ridge(train, p.confidence) if p.prior is None else float(p.prior)
         )
@@ -280,7 +287,8 @@ class Implicit(Feedback):
             "lowest": 0.0,
             "highest": 1.0,
         }
-        offsets, confidence = measure_popularity(self.train), float(self.p.confidence)
+        offsets = measure_popularity(self.train)
+        confidence = float(self.p.confidence)
         return {**told, "offsets": offsets, "confidence": confidence}
 
 

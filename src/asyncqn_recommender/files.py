@@ -173,8 +173,10 @@ def _read_model(
 
 def _check_seen(folder: str | Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
     """Check that the groups of items by user cover their list, and refer to items that exist."""
-    start, items = arrays["seen_start"], arrays["seen_items"]
-    users, n_items = len(arrays["user_ids"]), len(arrays["item_ids"])
+    start = arrays["seen_start"]
+    items = arrays["seen_items"]
+    users = len(arrays["user_ids"])
+    n_items = len(arrays["item_ids"])
     # Compiled loops rely on these ranges and do not check them, so that a wrong file could crash the process.
     tiled = len(start) == users + 1 and start[0] == 0 and start[-1] == len(items)
     inside = len(items) == 0 or (items.min() >= 0 and items.max() < n_items)

@@ -70,7 +70,8 @@ def learn(
         raise BadInput(
             f"the fit diverged ({run.message.rstrip('.')}): increase prior or alpha."
         )
-    model, history = task.model(watch.best.theta), Table.from_records(watch.records)
+    model = task.model(watch.best.theta)
+    history = Table.from_records(watch.records)
     return (
         model,
         history,
@@ -123,11 +124,13 @@ class Watch:
         self.tol = task.default_tol if p.tol is None else p.tol
         self.n_ratings = len(self.problem.by_user.values)
         self.holds, self.by_held = holds, holds and p.early_stopping
-        self.warm_up, self.blocks = algorithm.warmup, algorithm.blocks
+        self.warm_up = algorithm.warmup
+        self.blocks = algorithm.blocks
         self.begun = time.perf_counter()
         # `idle` counts the successive passes without a gain.
         self.passes = self.idle = 0
-        self.lowest, self.value = math.inf, math.inf
+        self.lowest = math.inf
+        self.value = math.inf
         self.errors: dict[str, float] = {}
         self.reason = ""
         self.records: list[dict[str, float]] = []
@@ -141,7 +144,8 @@ class Watch:
         self.passes += 1
         shown = self._shown(standing)
         metrics = {"fun": standing.value, **shown, "grad_norm": standing.grad_norm}
-        commit, passed = self.warm_up + self.passes, time.perf_counter() - self.begun
+        commit = self.warm_up + self.passes
+        passed = time.perf_counter() - self.begun
         # A copy, because the run overwrites the point in its next step.
         progress = Progress(
             commit, passed, standing.point.copy(), metrics, 0.0, self.p.workers
@@ -157,7 +161,8 @@ class Watch:
         """Return the errors at the last accepted point, computed again when its value has changed."""
         problem = self.problem
         if standing.value != self.value:
-            self.value, n = standing.value, problem.n_data
+            self.value = standing.value
+            n = problem.n_data
             first_rows = [part * n // self.blocks for part in range(self.blocks)]
             self.errors = problem.errors(standing.point, first_rows)
         return self.errors
@@ -176,7 +181,8 @@ class Watch:
         # The first point has nothing to improve on: inf - level is a gain.
         self.idle = 0 if self.lowest - level >= self.tol else self.idle + 1
         if level < self.lowest:
-            self.lowest, self.best = level, progress
+            self.lowest = level
+            self.best = progress
         if self.p.verbose:
             shown = (f"{name} {metrics[name]:.4f}" for name in SHOWN if name in metrics)
             print(

@@ -110,7 +110,8 @@ def _seen(model: FactorModel, test: Ratings) -> npt.NDArray[np.bool_]:
     users = model.user_index(test.user_ids)[test.users]
     items = model.item_index(test.item_ids)[test.items]
     asked = np.unique(users[users >= 0])
-    seen, n_items = groups_of(model.seen, asked), len(model.item_ids)
+    seen = groups_of(model.seen, asked)
+    n_items = len(model.item_ids)
     # Pairs of the users in question alone: the model may know millions of others.
     known = np.repeat(asked, np.diff(seen.start)) * n_items + seen.others
     return (users >= 0) & (items >= 0) & np.isin(users * n_items + items, known)

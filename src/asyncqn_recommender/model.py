@@ -140,7 +140,8 @@ class FactorModel:
         """Return the blend above for pairs of indices, without clipping."""
         out = np.empty(len(users))
         for part in _chunks(len(users)):
-            u, m = users[part], items[part]
+            u = users[part]
+            m = items[part]
             base = self.offsets.at(u, m)
             n = np.minimum(self.offsets.user_counts[u], self.offsets.item_counts[m])
             n = np.where((u >= 0) & (m >= 0), n, 0).astype(np.float64)
@@ -169,10 +170,8 @@ class FactorModel:
         require(
             len(ratings) > 0, "there are no ratings to compare with: give at least one."
         )
-        users, items = (
-            self.user_index(ratings.user_ids),
-            self.item_index(ratings.item_ids),
-        )
+        users = self.user_index(ratings.user_ids)
+        items = self.item_index(ratings.item_ids)
         squares = absolute = 0.0
         for part in _chunks(len(ratings)):
             predicted = self.predict(
@@ -231,7 +230,8 @@ class FactorModel:
         scores = np.divide(
             F @ (C @ F[m]), product, out=np.zeros_like(spread), where=product > 0
         )
-        scores[flat], scores[m] = -np.inf, -np.inf
+        scores[flat] = -np.inf
+        scores[m] = -np.inf
         # Ties fall to the lower index, so that equal models give equal lists.
         order = np.argsort(-scores, kind="stable")[
             : min(n, int(np.isfinite(scores).sum()))

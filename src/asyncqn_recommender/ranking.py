@@ -29,7 +29,8 @@ USERS_PER_CHUNK = 8192
 USERS_PER_TASK = 512
 """Number of users that a thread takes at a time."""
 
-FACTORS, BASELINE = "factors", "baseline"
+FACTORS = "factors"
+BASELINE = "baseline"
 """The basis of a list: the user's factors or, for users without ratings, the means of the items."""
 
 
@@ -77,7 +78,8 @@ def best_items(
 ) -> tuple[Rows, Floats]:
     """Return indices (-1: no further item) and scores, users x n, of the best items of users by index."""
     require_count("n", n)
-    items, n_items = model.catalogue, len(model.item_ids)
+    items = model.catalogue
+    n_items = len(model.item_ids)
     # A list cannot be longer than the catalogue.
     n = min(int(n), max(1, n_items))
     places = np.full((len(users), n), -1, np.int64)
@@ -126,7 +128,8 @@ def tables(
     `users` None means all users of the model.
     """
     if users is None:
-        indices, names = np.arange(len(model.user_ids)), model.user_ids
+        indices = np.arange(len(model.user_ids))
+        names = model.user_ids
     else:
         asked = id_array(users)
         require(

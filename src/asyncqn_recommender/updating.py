@@ -191,7 +191,8 @@ def _solved(model: FactorModel, side: Grouped, base: Floats, fixed: Array) -> Ar
     """Return rows of factors given those of the other side; `base` is the baseline of the ratings."""
     if model.residual:
         side = side._replace(values=(side.values - base).astype(np.float32))
-    rank, counts = fixed.shape[1], np.diff(side.start)
+    rank = fixed.shape[1]
+    counts = np.diff(side.start)
     if model.confidence is not None:
         c = (1.0 + model.confidence * side.values.astype(np.float64)).astype(np.float32)
         white = whiten(np.ascontiguousarray(fixed).ravel(), np.full(rank, model.prior))

@@ -44,7 +44,8 @@ def store_set(
 ) -> dict[str, Any]:
     """Store `name` unless it is stored, and describe it; `reading` holds arguments of `read_ratings`."""
     path = fetch(name, source, **reading, say=out.say)
-    ratings, origin = open_ratings(path), read_header(path).origin
+    ratings = open_ratings(path)
+    origin = read_header(path).origin
     summary = {
         "name": name,
         "path": str(path),

@@ -90,7 +90,8 @@ class SplitOptions:
 
     def check(self) -> None:
         """Raise `BadInput` for an unknown split, a missing share, or a test file without a test."""
-        split, share = self.split, self.share
+        split = self.split
+        share = self.share
         require(
             split in SPLITS,
             f"--split must be one of {', '.join(SPLITS)}, not {split!r}.",

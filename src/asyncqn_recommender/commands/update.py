@@ -37,7 +37,8 @@ def update(
     loaded = Recommender.load(model)
     clicks = reading.clicks or loaded.feedback == "implicit"
     found = replace(reading, clicks=clicks).read(data, output)
-    users, items = len(loaded.user_ids_), len(loaded.item_ids_)
+    users = len(loaded.user_ids_)
+    items = len(loaded.item_ids_)
     # Before the update, so that the two numbers show what it gained.
     before = None if clicks else loaded.rmse(found.ratings)
     loaded.partial_fit(found.ratings, rounds=rounds)

@@ -35,7 +35,8 @@ def encode_column(column: Any, what: str, spelled: bool = False) -> tuple[Index,
         column = column.dictionary_encode()
     # Chunks may have dictionaries of their own; one code must mean one word.
     column = column.unify_dictionaries().combine_chunks()
-    codes, kind = column.indices.to_numpy(), column.type.value_type
+    codes = column.indices.to_numpy()
+    kind = column.type.value_type
     # A dictionary may list words that no row uses; only those in use become ids.
     used = np.flatnonzero(np.bincount(codes, minlength=len(column.dictionary)))
     if types.is_string(kind) or types.is_large_string(kind):
@@ -91,7 +92,8 @@ def rating_column(table: Any, name: str | None) -> Any:
 
 def time_column(column: Any) -> Times:
     """Return times from a column of numbers, dates or texts; a row without a time has NaN."""
-    lib, column = arrow(), _decoded(column)
+    lib = arrow()
+    column = _decoded(column)
     types = lib.types
     if types.is_string(column.type) or types.is_large_string(column.type):
         return np.array([time_of(word) for word in column.to_pylist()], np.float64)

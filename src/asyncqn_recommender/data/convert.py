@@ -91,7 +91,8 @@ def _from_sparse(matrix: Any) -> Ratings:
         entries.dtype.kind in "fiub",
         f"the sparse matrix holds {entries.dtype}, not real numbers: convert its entries.",
     )
-    rows, columns = entries.row.astype(np.int32), entries.col.astype(np.int32)
+    rows = entries.row.astype(np.int32)
+    columns = entries.col.astype(np.int32)
     tables = (np.arange(size) for size in entries.shape)
     return checked(
         Ratings(rows, columns, entries.data.astype(np.float32), *tables), "sum"

@@ -300,10 +300,8 @@ def checked(ratings: Ratings, duplicates: str = "error") -> Ratings:
     repeated = repeated_rows(ratings)
     if repeated.any():
         row = int(np.argmax(repeated))
-        user, item = (
-            ratings.user_ids[ratings.users[row]],
-            ratings.item_ids[ratings.items[row]],
-        )
+        user = ratings.user_ids[ratings.users[row]]
+        item = ratings.item_ids[ratings.items[row]]
         raise BadInput(
             f"row {row} rates item {item} by user {user} a second time: choose which one counts, for example "
             "with duplicates='last'."

@@ -186,7 +186,8 @@ def _read_text(
 def _read_parquet(
     source: Source, bad: BadRows, asked: Columns, clicks: bool
 ) -> tuple[Ratings, Numbers]:
-    lib, parquet = arrow(), arrow("pyarrow.parquet")
+    lib = arrow()
+    parquet = arrow("pyarrow.parquet")
     with _whole_parquet(source):
         file = parquet.ParquetFile(lib.BufferReader(source.read()))
     names = choose(file.schema_arrow.names, source.label, asked, clicks)
@@ -225,10 +226,8 @@ def _without_repeats(
         return resolve(ratings, str(duplicates))
     repeats: Faults = {}
     for row in np.flatnonzero(repeated_rows(ratings)).tolist():
-        user, item = (
-            ratings.user_ids[ratings.users[row]],
-            ratings.item_ids[ratings.items[row]],
-        )
+        user = ratings.user_ids[ratings.users[row]]
+        item = ratings.item_ids[ratings.items[row]]
         repeats[int(numbers[row])] = f"user {user} rates item {item} a second time"
     if duplicates == "error" and repeats:
         number = min(repeats)

@@ -39,11 +39,13 @@ MAX_TEXT_LENGTH = 1 << 12
 """Longest id or title, in characters."""
 MAX_MESSAGE_BYTES = 1 << 28
 """Largest message that a reader accepts, in bytes."""
-SMALL, MAX_EXPANSION = 1 << 26, 100
+SMALL = 1 << 26
+MAX_EXPANSION = 100
 """Columns up to this size pass; a larger one may have at most this ratio to the bytes that arrived."""
 _SHUTDOWN_TIMEOUT = 10.0
 _DTYPE = re.compile(r"<(i4|i8|f4|f8|U[0-9]{1,5})")
-_LOOPBACK, _EVERYWHERE = ("127.0.0.1", "localhost", "::1"), ("0.0.0.0", "::")
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_EVERYWHERE = ("0.0.0.0", "::")
 
 
 class Served(Header):
@@ -167,7 +169,8 @@ def _service(
                 values = columns_of(sets[name])[column]
             except (ValueError, TypeError, KeyError):
                 raise flight.FlightServerError("the column does not exist") from None
-            lib, kind = arrow(), _arrow_type(values.dtype)
+            lib = arrow()
+            kind = _arrow_type(values.dtype)
             schema = lib.schema([("values", kind)])
             # A generator: the next message is made only when the reader has taken the last one.
             parts = (values[i : i + ROWS] for i in range(0, len(values), ROWS))
@@ -217,9 +220,13 @@ def _place(address: str) -> tuple[str, str]:
     """Return HOST:PORT and NAME of an address."""
     try:
         parts = urlsplit(address)
-        host, port, name = parts.hostname, parts.port, parts.path.strip("/")
+        host = parts.hostname
+        port = parts.port
+        name = parts.path.strip("/")
     except ValueError:
-        host, port, name = None, None, ""
+        host = None
+        port = None
+        name = ""
     # One set per address; a deeper path has no meaning.
     if not host or not port or not name or "/" in name:
         raise BadInput(
@@ -276,9 +283,12 @@ def _gathered(
     Short texts in a wide column take many times the bytes that arrived, so this ratio is bounded, as it is
     for compressed files.
     """
-    parts, rows, received = [], 0, 0
+    parts = []
+    rows = 0
+    received = 0
     for batch in stream:
-        rows, received = rows + batch.num_rows, received + batch.nbytes
+        rows = rows + batch.num_rows
+        received = received + batch.nbytes
         if batch.num_rows > ROWS or rows > size:
             raise ValueError("more rows than announced")
         # Texts have a fixed width in NumPy: one long id in a header would make every short one as wide.
@@ -324,7 +334,8 @@ def _understood(answer: bytes, wanted: str) -> Served:
 @contextmanager
 def _telling(address: str, where: str) -> Iterator[None]:
     """Turn failures of the network into one sentence each."""
-    flight, lib = arrow("pyarrow.flight"), arrow()
+    flight = arrow("pyarrow.flight")
+    lib = arrow()
     odd = (
         *(
             lib.ArrowException,

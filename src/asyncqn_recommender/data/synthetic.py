@@ -18,10 +18,15 @@ from asyncqn_recommender.data.ratings import Ratings
 from asyncqn_recommender.data.titles import invent_titles
 from asyncqn_recommender.kernels.ratings import draw_items, rate
 
-_MEAN, _USER_SD, _ITEM_SD, _TASTE_SD = 3.6, 0.42, 0.48, 0.52
+_MEAN = 3.6
+_USER_SD = 0.42
+_ITEM_SD = 0.48
+_TASTE_SD = 0.52
 # Correlation between popularity and quality.
 _POPULAR_IS_LIKED = 0.5
-_ACTIVITY_SIGMA, _POPULARITY_SIGMA, _SATURATION = 1.15, 1.9, 60.0
+_ACTIVITY_SIGMA = 1.15
+_POPULARITY_SIGMA = 1.9
+_SATURATION = 60.0
 # No user rates more than this share of all items.
 _MAX_ITEM_SHARE = 0.6
 # MovieLens has only users with at least 20 ratings.
@@ -179,7 +184,8 @@ def _alias_table(
     small = np.flatnonzero(accept < 1.0).tolist()
     large = np.flatnonzero(accept >= 1.0).tolist()
     while small and large:
-        low, high = small.pop(), large[-1]
+        low = small.pop()
+        high = large[-1]
         alias[low] = high
         accept[high] -= 1.0 - accept[low]
         # A cell that gave away so much becomes a small one itself.

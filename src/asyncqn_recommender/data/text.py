@@ -210,7 +210,8 @@ def _valid_text(data: bytes) -> bytes:
 def _parse(
     data: bytes, layout: Layout, types: dict[Any, Any], on_invalid: Any = None
 ) -> Any:
-    lib, reader = arrow(), arrow("pyarrow.csv")
+    lib = arrow()
+    reader = arrow("pyarrow.csv")
     colons = layout.delimiter == "::"
     return reader.read_csv(
         lib.BufferReader(single_bytes(data) if colons else data),

@@ -99,7 +99,8 @@ def solve_side(
     # Equal shares of ratings, not of rows: a few rows have most ratings.
     cuts = np.searchsorted(side.start, np.linspace(0, side.start[-1], threads + 1))
     # Rows without ratings at either end belong to the first and the last share.
-    cuts[0], cuts[-1] = 0, n_rows
+    cuts[0] = 0
+    cuts[-1] = n_rows
 
     # Padded once for all threads, which only read them.
     rows = profiled.padded_rows(fixed, rank)

@@ -47,11 +47,9 @@ class VectorRow:
         start: Any,
         rank: int,
     ) -> None:
-        self.builder, self.align, self.rank = (
-            builder,
-            array_type.dtype.bitwidth // 8,
-            rank,
-        )
+        self.builder = builder
+        self.align = array_type.dtype.bitwidth // 8
+        self.rank = rank
         self.first = builder.gep(
             context.make_array(array_type)(context, builder, array).data, [start]
         )
@@ -161,7 +159,8 @@ def operation(
 
 def pieces(row: Any, place: int, start: Any, width: Any) -> Iterator[VectorRow]:
     """Yield the row as vectors of 2^j numbers, largest first, because masked stores are far slower."""
-    done, rank = 0, len(width)
+    done = 0
+    rank = len(width)
     builder = row(place, start).builder
     while done < rank:
         lanes = 1 << ((rank - done).bit_length() - 1)
@@ -180,7 +179,8 @@ def sums_of_four(vectors: list[Any], like: VectorRow) -> Any:
 
     def folded(vector: Any) -> Any:
         while (lanes := vector.type.count) > 4:
-            none, half = ir.Constant(vector.type, ir.Undefined), lanes // 2
+            none = ir.Constant(vector.type, ir.Undefined)
+            half = lanes // 2
             vector = like.plus(
                 shuffled(vector, none, list(range(half))),
                 shuffled(vector, none, list(range(half, lanes))),
@@ -192,13 +192,15 @@ def sums_of_four(vectors: list[Any], like: VectorRow) -> Any:
         lanes = a.type.count
         if lanes == 1:
             return shuffled(a, b, [0, 1])
-        even, odd = list(range(0, 2 * lanes, 2)), list(range(1, 2 * lanes, 2))
+        even = list(range(0, 2 * lanes, 2))
+        odd = list(range(1, 2 * lanes, 2))
         return like.plus(shuffled(a, b, even), shuffled(a, b, odd))
 
     a, b, c, d = (folded(vector) for vector in vectors)
     if a.type.count == 4:
         return added(added(a, b), added(c, d))
-    ab, cd = added(a, b), added(c, d)
+    ab = added(a, b)
+    cd = added(c, d)
     return shuffled(ab, cd, [0, 1, 2, 3])
 
 
@@ -212,7 +214,8 @@ def _dot(_, a, i, b, j, width):
         return total
 
     def emit(row, args):
-        x, y = row(0, args[1]), row(2, args[3])
+        x = row(0, args[1])
+        y = row(2, args[3])
         return x.total(x.times(x.load(), y.load()))
 
     return operation(a.dtype, (a, i, b, j, width), loops, emit)
@@ -252,7 +255,8 @@ def _cross(_, out, i, j, scale, a, width):
                 for place, start in ((0, i), (0, j), (4, i), (4, j))
             )
         ):
-            f, g = at_i.load(), at_j.load()
+            f = at_i.load()
+            g = at_j.load()
             new_i = to_i.plus(to_i.load(), to_i.scaled(scale, g))
             new_j = to_j.plus(to_j.load(), to_j.scaled(scale, f))
             to_i.store(new_i)
@@ -272,7 +276,8 @@ def gradient_range(ratings, start, stop, theta, first_user, scale, out, width):
 
     theta holds the item rows and, from `first_user` on, the user rows.
     """
-    rank, users = np.uintp(len(width)), np.uintp(first_user)
+    rank = np.uintp(len(width))
+    users = np.uintp(first_user)
     squares = 0.0
     for row in range(np.uintp(start), np.uintp(stop)):
         rating = ratings[row]
@@ -303,7 +308,8 @@ def gather(ratings, rows, start, stop, buffer):
     A loop of loads alone keeps many cache misses in flight, which the dependences in the gradient would
     prevent; this makes random rows affordable.
     """
-    n_data, valid = np.uint64(len(ratings)), True
+    n_data = np.uint64(len(ratings))
+    valid = True
     for place in range(np.uintp(stop - start)):
         # Unsigned, so that one comparison finds negative rows, too.
         row = np.uint64(rows[np.uintp(start) + place])
@@ -317,7 +323,8 @@ def gather(ratings, rows, start, stop, buffer):
 @kernel
 def gradient_rows(ratings, rows, theta, first_user, scale, out, buffer, width):
     """Do `gradient_range` over any rows, through `buffer`; return False if a row does not exist."""
-    valid, block = True, len(buffer)
+    valid = True
+    block = len(buffer)
     for start in range(0, len(rows), block):
         stop = min(start + block, len(rows))
         # All blocks are processed even after a wrong row; the caller raises and discards the result.
@@ -329,7 +336,8 @@ def gradient_rows(ratings, rows, theta, first_user, scale, out, buffer, width):
 @reducing_kernel
 def squared_error(ratings, theta, first_user, width):
     """Return the sum of (f.g - y)^2 over all of `ratings`."""
-    rank, users = np.uintp(len(width)), np.uintp(first_user)
+    rank = np.uintp(len(width))
+    users = np.uintp(first_user)
     squares = 0.0
     for row in range(np.uintp(len(ratings))):
         rating = ratings[row]
@@ -358,7 +366,8 @@ def square_norms(theta, rank, weights):
 def add_curvature(ratings, theta, first_user, rank, out):
     """Add the diagonal of the Gauss-Newton matrix: sum over ratings of g_k^2 for items, f_k^2 for users."""
     for rating in ratings:
-        item, user = rating.item * rank, first_user + rating.user * rank
+        item = rating.item * rank
+        user = first_user + rating.user * rank
         for k in range(rank):
             out[item + k] += theta[user + k] * theta[user + k]
             out[user + k] += theta[item + k] * theta[item + k]

@@ -82,7 +82,8 @@ def _set_across(others, values, weights, begin, count, n, fixed, size, work):
 
     With weights they are f sqrt(w) and y / sqrt(w).
     """
-    real, nothing = fixed.dtype.type, fixed.dtype.type(0.0)
+    real = fixed.dtype.type
+    nothing = fixed.dtype.type(0.0)
     lead = n - count
     for i in range(lead):
         for k in range(size):
@@ -101,7 +102,9 @@ def _set_across(others, values, weights, begin, count, n, fixed, size, work):
 @reducing_piece
 def fit_row(others, values, weights, begin, end, fixed, size, ridge, work):
     """Solve the ridge problem of the ratings begin:end; the solution is work.goal, padding included."""
-    eights, zero, real = np.uintp(SIDE), np.uintp(0), work.matrix.dtype.type
+    eights = np.uintp(SIDE)
+    zero = np.uintp(0)
+    real = work.matrix.dtype.type
     count = end - begin
     # With few ratings the system of n unknowns is smaller than that of K unknowns.
     few = count + eights <= size
@@ -196,14 +199,15 @@ def _add_errors(others, values, weights, begin, end, fixed, size, scale, goal, s
     e = f.g - y, and e^2 is summed.  With weights, where y = 1 + w, e = w f.g - y and the term is y (1 -
     f.g)^2 - (f.g)^2.
     """
-    zero, one, four, eights = np.uintp(0), np.uintp(1), np.uintp(4), np.uintp(SIDE)
+    zero = np.uintp(0)
+    one = np.uintp(1)
+    four = np.uintp(4)
+    eights = np.uintp(SIDE)
     real = fixed.dtype.type
     squares = 0.0
-    rows, dots, shares = (
-        stack_array(4, zero),
-        stack_array(4, real(0.0)),
-        stack_array(4, real(0.0)),
-    )
+    rows = stack_array(4, zero)
+    dots = stack_array(4, real(0.0))
+    shares = stack_array(4, real(0.0))
     place = begin
     # Four ratings at a time share each load of g.
     while place + four <= end:
@@ -257,17 +261,23 @@ def solve_rows(
     g'. `sums` and `out` may be empty; their results are then not computed.  Returns whether all rows exist,
     the sum of `_add_errors`, sum_r lambda_r |g|^2, and sum_r n_r (with weights, the number of rows).
     """
-    size, n_rows = np.uintp(len(work.goal)), np.uint64(len(start) - 1)
-    zero, eights = np.uintp(0), np.uintp(SIDE)
+    size = np.uintp(len(work.goal))
+    n_rows = np.uint64(len(start) - 1)
+    zero = np.uintp(0)
+    eights = np.uintp(SIDE)
     real = work.goal.dtype.type
-    valid, squares, penalty, counted = True, 0.0, 0.0, 0
+    valid = True
+    squares = 0.0
+    penalty = 0.0
+    counted = 0
     for position in range(len(rows)):
         place = np.uint64(rows[position])
         if place >= n_rows:
             valid = False
             continue
         row = np.uint64(order[place])
-        begin, end = np.uintp(start[row]), np.uintp(start[row + np.uint64(1)])
+        begin = np.uintp(start[row])
+        end = np.uintp(start[row + np.uint64(1)])
         fit_row(others, values, weights, begin, end, fixed, size, ridges[row], work)
         if len(out):
             for k in range(out.shape[1]):
@@ -298,7 +308,8 @@ def squared_error(ratings, fixed, solved):
     K."""
     squares = 0.0
     for row in range(len(ratings)):
-        f, g = fixed[ratings[row].item], solved[ratings[row].user]
+        f = fixed[ratings[row].item]
+        g = solved[ratings[row].user]
         error = -float(ratings[row].value)
         for k in range(len(f)):
             error += float(f[k]) * float(g[k])
@@ -309,7 +320,8 @@ def squared_error(ratings, fixed, solved):
 @reducing_piece
 def rows_to_columns(rows, first, here, step, work, columns):
     """Write rows first:first + here of `rows`, which are `step` numbers long, to eight columns."""
-    size, eights = np.uintp(len(work.goal)), np.uintp(SIDE)
+    size = np.uintp(len(work.goal))
+    eights = np.uintp(SIDE)
     missing = size - step  # nonzero for rows without padding
     for k in range(size):
         for i in range(eights):
@@ -324,12 +336,10 @@ def rows_to_columns(rows, first, here, step, work, columns):
 @reducing_piece
 def add_turned(columns, matrix, work, out):
     """out += M' columns for eight columns; M is padded in front of its rows and of each row."""
-    size, zero, eights, four = (
-        np.uintp(len(work.goal)),
-        np.uintp(0),
-        np.uintp(SIDE),
-        np.uintp(4),
-    )
+    size = np.uintp(len(work.goal))
+    zero = np.uintp(0)
+    eights = np.uintp(SIDE)
+    four = np.uintp(4)
     for top in range(zero, size, four):
         add_tile(
             out, top * eights, eights, matrix, top, size, columns, work.lead * eights, eights, work.identity,
@@ -344,10 +354,14 @@ def apply_metric(v, basis, transposed, spectrum, counts, base, out, work):
     Q is in `basis` and Q' in `transposed`, padded; eight items are processed at a time, one per column of
     `work`.
     """
-    rank, size = np.uintp(len(spectrum)), np.uintp(len(work.goal))
-    zero, eights, n_items = np.uintp(0), np.uintp(SIDE), np.uintp(len(counts))
+    rank = np.uintp(len(spectrum))
+    size = np.uintp(len(work.goal))
+    zero = np.uintp(0)
+    eights = np.uintp(SIDE)
+    n_items = np.uintp(len(counts))
     real = out.dtype.type
-    columns, shares = work.across, work.matrix
+    columns = work.across
+    shares = work.matrix
     for first in range(zero, n_items, eights):
         here = min(eights, n_items - first)
         rows_to_columns(v, first, here, rank, work, columns)

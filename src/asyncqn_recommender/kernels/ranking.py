@@ -22,17 +22,31 @@ def _products(g, h, tile, of_g, of_h):
     of_h[:] = 0
     k = 0
     while k + 4 <= rank:
-        a, b, c, d = g[k], g[k + 1], g[k + 2], g[k + 3]
-        e, f, i, j = h[k], h[k + 1], h[k + 2], h[k + 3]
-        first, second, third, fourth = tile[k], tile[k + 1], tile[k + 2], tile[k + 3]
+        a = g[k]
+        b = g[k + 1]
+        c = g[k + 2]
+        d = g[k + 3]
+        e = h[k]
+        f = h[k + 1]
+        i = h[k + 2]
+        j = h[k + 3]
+        first = tile[k]
+        second = tile[k + 1]
+        third = tile[k + 2]
+        fourth = tile[k + 3]
         for m in range(TILE):
-            w, x, y, z = first[m], second[m], third[m], fourth[m]
+            w = first[m]
+            x = second[m]
+            y = third[m]
+            z = fourth[m]
             # The parentheses fix the order of the sum, which must not depend on the compiler.
             of_g[m] += (a * w + b * x) + (c * y + d * z)
             of_h[m] += (e * w + f * x) + (i * y + j * z)
         k += 4
     while k < rank:
-        a, e, first = g[k], h[k], tile[k]
+        a = g[k]
+        e = h[k]
+        first = tile[k]
         for m in range(TILE):
             of_g[m] += a * first[m]
             of_h[m] += e * first[m]
@@ -43,7 +57,8 @@ def _products(g, h, tile, of_g, of_h):
 def _blend(products, w_user, b_user, w_items, b_items, add, row):
     """row = w p + (1 - w) b, with w the smaller weight, b the sum of bases, p the product plus add b."""
     for m in range(row.size):
-        w, b = min(w_user, w_items[m]), b_user + b_items[m]
+        w = min(w_user, w_items[m])
+        b = b_user + b_items[m]
         row[m] = w * (products[m] + add * b) + (1.0 - w) * b
 
 
@@ -51,7 +66,8 @@ def _blend(products, w_user, b_user, w_items, b_items, add, row):
 def _sift_down(scores, items, size):
     """Restore the heap below its root, which holds the worst: lowest score, then highest item."""
     at = 0
-    score, item = scores[0], items[0]
+    score = scores[0]
+    item = items[0]
     while True:
         child = 2 * at + 1
         if child >= size:
@@ -66,9 +82,11 @@ def _sift_down(scores, items, size):
             scores[child] < score or (scores[child] == score and items[child] > item)
         ):
             break
-        scores[at], items[at] = scores[child], items[child]
+        scores[at] = scores[child]
+        items[at] = items[child]
         at = child
-    scores[at], items[at] = score, item
+    scores[at] = score
+    items[at] = item
 
 
 @kernel
@@ -79,21 +97,23 @@ def select(row, places, tops):
     """
     n = places.size
     for k in range(n):
-        tops[k], places[k] = (
-            -np.inf,
-            row.size + k,
-        )  # worse than any item of the same score
+        tops[k] = -np.inf
+        places[k] = row.size + k  # worse than any item of the same score
     for m in range(row.size):
         # The root is the worst of the best so far; an equal score does not replace it, so ties go to lower
         # items.
         if row[m] > tops[0]:
-            tops[0], places[0] = row[m], m
+            tops[0] = row[m]
+            places[0] = m
             _sift_down(tops, places, n)
     # Heapsort: the worst goes to the end, and the heap shrinks by one.
     for size in range(n - 1, 0, -1):
-        worst, item = tops[0], places[0]
-        tops[0], places[0] = tops[size], places[size]
-        tops[size], places[size] = worst, item
+        worst = tops[0]
+        item = places[0]
+        tops[0] = tops[size]
+        places[0] = places[size]
+        tops[size] = worst
+        places[size] = item
         _sift_down(tops, places, size)
     for k in range(n):
         if tops[k] == -np.inf:
@@ -120,10 +140,12 @@ def best_items(
     for first in range(0, users.size, scores.shape[0]):
         block = users[first : first + scores.shape[0]]
         for t in range(tiles.shape[0]):
-            left, right = t * TILE, min(t * TILE + TILE, n_items)
+            left = t * TILE
+            right = min(t * TILE + TILE, n_items)
             for j in range(0, block.size, 2):
                 # Users in pairs; an odd last one is paired with nobody.
-                u, v = block[j], block[j + 1] if j + 1 < block.size else -1
+                u = block[j]
+                v = block[j + 1] if j + 1 < block.size else -1
                 g = user_factors[u] if u >= 0 else nobody
                 h = user_factors[v] if v >= 0 else nobody
                 _products(g, h, tiles[t], products[0], products[1])
@@ -133,7 +155,8 @@ def best_items(
                         (user_weights[u], user_base[u]) if u >= 0 else (0.0, 0.0)
                     )
                     row = scores[j + side]
-                    w_items, b_items = item_weights[left:right], item_base[left:right]
+                    w_items = item_weights[left:right]
+                    b_items = item_base[left:right]
                     _blend(
                         products[side],
                         w_user,
@@ -144,7 +167,8 @@ def best_items(
                         row[left:right],
                     )
         for j in range(block.size):
-            row, u = scores[j], block[j]
+            row = scores[j]
+            u = block[j]
             for m in range(n_items):
                 if not usable[m]:
                     row[m] = -np.inf

@@ -5,11 +5,15 @@ import numpy as np
 from asyncqn.kernels import kernel, strict_piece
 
 # The constants of SplitMix64.
-_SHIFT_1, _SHIFT_2, _SHIFT_3 = np.uint64(30), np.uint64(27), np.uint64(31)
+_SHIFT_1 = np.uint64(30)
+_SHIFT_2 = np.uint64(27)
+_SHIFT_3 = np.uint64(31)
 _STEP = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
 # A float64 has 53 significant bits, so that the lower 11 of 64 are dropped.
-_TO_UNIT, _LOW_BITS = 1.0 / (1 << 53), np.uint64(11)
+_TO_UNIT = 1.0 / (1 << 53)
+_LOW_BITS = np.uint64(11)
 
 
 @strict_piece
@@ -51,7 +55,8 @@ def rate(users, items, user_offset, item_offset, taste, trait, noise, values):
     """Compute user offset + item offset + taste . trait + noise, rounded to half stars in 0.5 ... 5."""
     rank = taste.shape[1]
     for row in range(len(users)):
-        u, m = users[row], items[row]
+        u = users[row]
+        m = items[row]
         x = user_offset[u] + item_offset[m] + noise[row]
         for k in range(rank):
             x += taste[u, k] * trait[m, k]

@@ -36,7 +36,9 @@ EIGHT = (0,) * SIDE
 """`width` of a row of a tile, for the row operations of `kernels.factorization`."""
 SIXTEEN = (0,) * (2 * SIDE)
 """Two pieces side by side, which share each loaded number."""
-FOUR, TWO, ONE = (0,) * 4, (0,) * 2, (0,)
+FOUR = (0,) * 4
+TWO = (0,) * 2
+ONE = (0,)
 """Numbers of rows of a tile."""
 
 
@@ -79,7 +81,8 @@ def _add_tile(
         at, step, left, a_step, right, b_step, begin, count = (
             args[i] for i in (1, 2, 4, 5, 7, 8, 10, 11)
         )
-        word, lanes = at.type, len(sig.args[15])
+        word = at.type
+        lanes = len(sig.args[15])
         numbers = context.make_array(sig.args[9])(context, builder, args[9]).data
 
         def row(place: int, start: Any, length: int = lanes) -> VectorRow:
@@ -134,7 +137,8 @@ def _add_sum(_, out, at, b, right, b_step, index, begin, count, weights, columns
 
     def generate(context, builder, sig, args):
         at, right, b_step, begin, count = (args[i] for i in (1, 3, 4, 6, 7))
-        word, lanes = at.type, len(sig.args[9])
+        word = at.type
+        lanes = len(sig.args[9])
         target = VectorRow(context, builder, sig.args[0], args[0], at, lanes)
         index, weights = (
             context.make_array(sig.args[i])(context, builder, args[i]).data
@@ -170,7 +174,8 @@ def _four_dots(_, a, starts, goal, size, out):
     signature = types.void(a, starts, goal, size, out)
 
     def generate(context, builder, sig, args):
-        size, word = args[3], args[3].type
+        size = args[3]
+        word = args[3].type
         like = VectorRow(
             context, builder, sig.args[2], args[2], ir.Constant(word, 0), SIDE
         )
@@ -245,8 +250,11 @@ def add_panel(out, top, lead, size, rows, index, begin, count, scale, weights):
     The rows begin at `top`, but not before `lead`; columns begin with their diagonal tile.  The f are the
     rows index[begin:begin + count], of length `size`; w comes from `weights` at the same positions, or is 1.
     """
-    zero, two, four = np.uintp(0), np.uintp(2), np.uintp(4)
-    row, end = max(top, lead), top + np.uintp(SIDE)
+    zero = np.uintp(0)
+    two = np.uintp(2)
+    four = np.uintp(4)
+    row = max(top, lead)
+    end = top + np.uintp(SIDE)
     # One row, then two, then fours: together any number from 1 to 8, without a masked tile.
     if (end - row) % two > zero:
         _add_rows(out, size, rows, row, top, index, begin, count, scale, weights, ONE)
@@ -268,8 +276,11 @@ def solve(matrix, lead, size, ridge, goal, pivots, identity):
     The first `lead` rows and columns are padding, zeros.  `pivots` has room for `size` numbers; `identity` is
     0, 1, 2, ..., of at least that length.
     """
-    zero, one, eights = np.uintp(0), np.uintp(1), np.uintp(SIDE)
-    unit, nothing = matrix.dtype.type(1.0), matrix.dtype.type(0.0)
+    zero = np.uintp(0)
+    one = np.uintp(1)
+    eights = np.uintp(SIDE)
+    unit = matrix.dtype.type(1.0)
+    nothing = matrix.dtype.type(0.0)
     for top in range(zero, size, eights):
         # The rows above this panel are final: their contribution, a sum of outer products, is subtracted at
         # once.

@@ -25,10 +25,14 @@ from asyncqn_recommender.kernels.tiles import SIDE
 @reducing_kernel
 def turned_rows(rows, rank, matrix, out, work):
     """out[m] = M' rows[m]; `rows` have `rank` numbers, and those of `out` are padded like M."""
-    length, size = np.uintp(rank), np.uintp(len(work.goal))
-    zero, eights, n = np.uintp(0), np.uintp(SIDE), np.uintp(len(rows)) // np.uintp(rank)
+    length = np.uintp(rank)
+    size = np.uintp(len(work.goal))
+    zero = np.uintp(0)
+    eights = np.uintp(SIDE)
+    n = np.uintp(len(rows)) // np.uintp(rank)
     # Both are free here: the scratch space serves every kernel of a thread in turn.
-    columns, turned = work.across, work.matrix
+    columns = work.across
+    turned = work.matrix
     for first in range(zero, n, eights):
         here = min(eights, n - first)
         rows_to_columns(rows, first, here, length, work, columns)
@@ -43,13 +47,13 @@ def turned_rows(rows, rank, matrix, out, work):
 @reducing_kernel
 def finish(theta, ridges, columns, white, second, inverse, sums, out, work):
     """out[m] = ridges[m] columns theta[m] + L^-T (S~ white[m] + sums[m]); all but theta and out padded."""
-    rank, size, n = (
-        np.uintp(len(columns)),
-        np.uintp(len(work.goal)),
-        np.uintp(len(ridges)),
-    )
-    zero, eights = np.uintp(0), np.uintp(SIDE)
-    before, after = work.across, work.matrix
+    rank = np.uintp(len(columns))
+    size = np.uintp(len(work.goal))
+    n = np.uintp(len(ridges))
+    zero = np.uintp(0)
+    eights = np.uintp(SIDE)
+    before = work.across
+    after = work.matrix
     for first in range(zero, n, eights):
         here = min(eights, n - first)
         rows_to_columns(white, first, here, size, work, before)

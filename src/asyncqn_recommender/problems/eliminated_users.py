@@ -120,13 +120,13 @@ class EliminatedUsers(ABC):
     ) -> None:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.columns = _check_columns(columns, int(rank)).astype(self.dtype)
-        self.n_users, self.n_items, self.rank = int(n_users), int(n_items), int(rank)
-        self.prior, self.alpha, self.seed, self.source = (
-            float(prior),
-            float(alpha),
-            seed,
-            source,
-        )
+        self.n_users = int(n_users)
+        self.n_items = int(n_items)
+        self.rank = int(rank)
+        self.prior = float(prior)
+        self.alpha = float(alpha)
+        self.seed = seed
+        self.source = source
         self.mean = float(np.add.reduce(triples.values, dtype=np.float64)) / len(
             triples.values
         )
@@ -203,10 +203,8 @@ class EliminatedUsers(ABC):
 
     def metric(self, theta: Array, threads: int = 1) -> Metric:
         """Return the curvature shared by all items, from the solved rows of all users."""
-        G, weights = (
-            self.user_factors(theta, threads).astype(np.float64),
-            self.user_weights,
-        )
+        G = self.user_factors(theta, threads).astype(np.float64)
+        weights = self.user_weights
         # einsum without optimisation does not call BLAS, whose bits change with its threads.
         sums = np.einsum("uk,ul->kl", G * weights[:, None], G)
         return metric_of(

@@ -84,7 +84,8 @@ def solve_white(
     side: sides.Grouped, white: White, weights: Array, rank: int, threads: int = 1
 ) -> Array:
     """Solve for the rows of one side, given the other side and the clicks; return them as one flat vector."""
-    n_rows, dtype = len(side.start) - 1, white.rows.dtype
+    n_rows = len(side.start) - 1
+    dtype = white.rows.dtype
     solved = np.empty(n_rows * rank, dtype)
     size = len(profiled.workspace(rank, dtype).goal)
     # `solve_side` pads its rows itself.
@@ -186,10 +187,8 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
         )
         self.confidence = float(confidence)
         c = (1.0 + self.confidence * strengths.astype(np.float64)).astype(np.float32)
-        self.by_user, self.weights = (
-            self.by_user._replace(values=c),
-            c.astype(self.dtype) - 1,
-        )
+        self.by_user = self.by_user._replace(values=c)
+        self.weights = c.astype(self.dtype) - 1
         self.user_ridges = np.full(self.n_users, self.prior, self.dtype)
         # Every user contributes 1 to every item, and a click w more.
         heavier = np.bincount(self.by_user.others, self.weights, self.n_items)
@@ -220,8 +219,10 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
         """Return sums over the rows: c (1 - f.g)^2 - (f.g)^2 of the clicks, |g~|^2, and the number of
         users."""
         joint.check_vectors(self.dim, self.dtype, theta, out)
-        white, rank = self._whitened(theta), self.rank
-        sums, work = np.zeros_like(white.rows), profiled.workspace(rank, self.dtype)
+        white = self._whitened(theta)
+        rank = self.rank
+        sums = np.zeros_like(white.rows)
+        work = profiled.workspace(rank, self.dtype)
         products = np.zeros((rank, rank), self.dtype)
         valid, squares, norms, users = profiled.solve_rows(
             *self.by_user, self.weights, self.order, rows, white.rows, np.ones(self.n_users, self.dtype),
@@ -259,7 +260,8 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
 
     def metrics(self, theta: Array) -> dict[str, float]:
         """Return `loss`, V per click, and `grad_norm` of the gradient of V."""
-        out, unused = np.empty_like(theta), np.empty(self.curvature_size, self.dtype)
+        out = np.empty_like(theta)
+        unused = np.empty(self.curvature_size, self.dtype)
         value = self.grad_with_curvature(theta, np.arange(self.n_users), out, unused)
         norm = np.sqrt(np.square(out, dtype=np.float64).sum())
         return {"loss": value / len(self.by_user.values), "grad_norm": float(norm)}

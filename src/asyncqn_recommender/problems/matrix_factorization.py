@@ -64,7 +64,8 @@ def check_ratings(
             ids.ndim == 1 and ids.dtype.kind in "iu",
             f"{what}: {name} must be a vector of integers, not {ids.dtype} of shape {ids.shape}.",
         )
-        low, high = int(ids.min()), int(ids.max())
+        low = int(ids.min())
+        high = int(ids.max())
         require(
             low >= 0 and high < count,
             f"{what}: {name} must lie in 0..{count - 1}, but they span {low}..{high}.",
@@ -208,13 +209,13 @@ class MatrixFactorization(OfRatings):
     ) -> None:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         triples = check_ratings(users, items, values, n_users, n_items, "ratings")
-        self.n_users, self.n_items, self.rank = int(n_users), int(n_items), int(rank)
-        self.prior, self.alpha, self.seed, self.source = (
-            float(prior),
-            float(alpha),
-            seed,
-            source,
-        )
+        self.n_users = int(n_users)
+        self.n_items = int(n_items)
+        self.rank = int(rank)
+        self.prior = float(prior)
+        self.alpha = float(alpha)
+        self.seed = seed
+        self.source = source
         self.ratings = pack(triples)
         if seed is not None:
             self.ratings = shuffled(self.ratings, np.random.default_rng(seed))

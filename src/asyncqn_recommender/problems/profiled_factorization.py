@@ -120,7 +120,8 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
         self.user_ridges = (self.prior + self.alpha * self.user_counts).astype(
             self.dtype
         )
-        self.metric_counts, self.user_weights = self.item_counts, self.user_counts
+        self.metric_counts = self.item_counts
+        self.user_weights = self.user_counts
         self._prepared: Prepared | None = None
         self.test = (
             None
@@ -154,7 +155,8 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
         """Return sums over the rows: squared errors, lambda_u |g_u|^2, and ratings, the weights n_u of g_u
         g_u'."""
         joint.check_vectors(self.dim, self.dtype, theta, out)
-        rank, fixed = self.rank, self._prepare(theta).rows
+        rank = self.rank
+        fixed = self._prepare(theta).rows
         sums = np.zeros_like(fixed)
         if second is None:
             second = np.zeros(rank * rank, self.dtype)
@@ -242,12 +244,12 @@ def als(
     by_item = sides.grouped(items, users, values, problem.n_items)
     # F and G are views of it, which the sweeps fill in turn.
     theta = theta.copy()
-    cut, rank = problem.n_items * problem.rank, problem.rank
-    F, G = theta[:cut], theta[cut:]
-    item_ridges, user_ridges = (
-        problem.ridges[: problem.n_items],
-        problem.ridges[problem.n_items :],
-    )
+    cut = problem.n_items * problem.rank
+    rank = problem.rank
+    F = theta[:cut]
+    G = theta[cut:]
+    item_ridges = problem.ridges[: problem.n_items]
+    user_ridges = problem.ridges[problem.n_items :]
     history = [problem.value(theta)] if track else []
     for _ in range(sweeps):
         for side, fixed, ridges, out in (

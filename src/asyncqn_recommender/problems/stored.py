@@ -73,7 +73,8 @@ class Stored:
                 f"the run does not name its ratings ({source!r}): pass the problem itself."
             )
         # The split is a function of fraction and seed, so that a saved run finds the same test ratings.
-        ratings, test = load(origin["ratings"]), None
+        ratings = load(origin["ratings"])
+        test = None
         if origin.get("test_fraction"):
             ratings, test = ratings.split(
                 float(origin["test_fraction"]), int(origin["seed"])
