@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import closing
 from pathlib import Path
 
-from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
+import numpy as np
+
+from asyncqn.algorithms import algorithm_to_json
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput, DamagedFile, require
 from asyncqn.minimize import showing
 from asyncqn.parameters import CheckpointEvery, Folder, checked
-from asyncqn.runs.checkpoint import Checkpoints, Saved
+from asyncqn.runs.checkpoint import Checkpoints, Saved, with_prefix
 from asyncqn.runs.checkpoint_reading import load_checkpoint
+from asyncqn.runs.data_digest import data_digest, is_reliable
 from asyncqn.runs.manifest import problem_entry, rebuild_inputs, request_again
-from asyncqn.runs.replay import needs_algorithm, needs_problem
+from asyncqn.runs.replay import needs_algorithm, needs_problem, value_at_start
 from asyncqn.runs.run import Run
-from asyncqn.runs.segments import check_change, differences
 from asyncqn.storage.serialise import to_json
+from asyncqn.table import Table
 from asyncqn.types import Algorithm, Callback, Engine, Problem
 
 
@@ -32,7 +36,6 @@ def resume(
     callback: Callback | None = None,
     checkpoint_every: CheckpointEvery = 30.0,
     allow_imports: bool = False,
-    change: bool = False,
     progress: bool | None = None,
     verbose: bool = False,
 ) -> Run:
@@ -56,10 +59,6 @@ def resume(
     allow_imports : bool, default False
         Whether a user's own classes, which the run names as "module:Class", are imported. This runs their
         code.
-    change : bool, default False
-        Whether `problem` and `algorithm` may differ from the checkpoint's: the run then continues with
-        another problem, or with other parameters of the same algorithm. The run records from which commit on
-        it had which inputs, and its replay follows this record.
     progress : bool, optional
         Whether to show a progress bar on stderr; by default on a terminal or in a notebook, after half a
         second of work.
@@ -88,9 +87,7 @@ def resume(
     """
     saved = load_checkpoint(folder)
     about, theta0 = saved.document["manifest"], saved.arrays["theta0"]
-    problem, algorithm = _inputs(
-        folder, saved, problem, algorithm, allow_imports, change
-    )
+    problem, algorithm = _inputs(folder, saved, problem, algorithm, allow_imports)
     # A simulated schedule is drawn from its cluster; a real one is recorded as it happens.
     simulated = about["engine"]["kind"] == "simulator"
     chosen = engine if engine is not None else engine_from_json(about["engine"])
@@ -104,6 +101,12 @@ def resume(
         or to_json(chosen.cluster) == about["engine"].get("cluster"),
         "a simulated run can be resumed only on its own cluster, on which its schedule depends: leave engine "
         "out.",
+    )
+    wire = about["engine"].get("wire") or "exact"
+    require(
+        getattr(chosen, "wire", "exact") == wire,
+        f"the run sends its messages with wire = '{wire}', and its numbers depend on that: pass such an "
+        "engine, or none.",
     )
     # The manifest has this key only for a run whose number of commits is a bound that nobody chose.
     total = None if about.get("open_ended") else int(about["commits"])
@@ -124,7 +127,6 @@ def _inputs(
     problem: Problem | None,
     algorithm: Algorithm | None,
     allow_imports: bool,
-    change: bool,
 ) -> tuple[Problem, Algorithm]:
     """Return the problem and the algorithm, given or rebuilt, after a comparison with the checkpoint."""
     # Who supplied the inputs decides who is to blame if they do not fit.
@@ -154,19 +156,58 @@ def _inputs(
         if all_its_own:
             raise DamagedFile(f"{folder} cannot be used: {error}") from None
         raise
-    differs = differences(
-        saved, problem_entry(problem), algorithm_to_json(algorithm), theta0, given
-    )
-    if differs and not change and all_its_own:
+    differs = _differences(saved, problem, algorithm, given)
+    if differs and all_its_own:
         raise DamagedFile(
-            f"the checkpoint contradicts itself, or another version wrote it ({'; '.join(differs)}): "
-            f"change=True continues from commit {saved.commit} with what can be rebuilt."
-        )
-    if differs and not change:
-        raise BadInput(
-            f"the checkpoint belongs to another run ({'; '.join(differs)}): pass its own inputs, or "
-            f"change=True to continue with something else from commit {saved.commit} on."
+            f"the checkpoint contradicts itself, or another version wrote it ({'; '.join(differs)})."
         )
     if differs:
-        check_change(saved, problem, algorithm, algorithm_from_json(about["algorithm"]))
+        raise BadInput(
+            f"the checkpoint belongs to another run ({'; '.join(differs)}): pass its own inputs, or "
+            "begin another run where this one ended, with minimize(..., theta0=run.theta)."
+        )
     return problem, algorithm
+
+
+def _differences(
+    saved: Saved, problem: Problem, algorithm: Algorithm, given: Problem | None
+) -> list[str]:
+    """Return phrases about how the checkpoint's inputs differ from those it shall continue with.
+
+    A problem that the user passed may hold other data under the same description, so its data are compared
+    as well: by their digest for our own models, else by U at the start.
+    """
+    manifest, theta0 = saved.document["manifest"], saved.arrays["theta0"]
+    before, now = manifest["problem"], problem_entry(problem)
+    phrases = [
+        f"the problem's {name} was {before.get(name)!r}, not {now[name]!r}"
+        for name in ("name", "dim", "n_data", "reference")
+        if before.get(name) != now[name]
+    ]
+    old, new = manifest["algorithm"], algorithm_to_json(algorithm)
+    # Parameters of another kind of algorithm have other names, so comparing them would only add noise.
+    if old["kind"] != new["kind"]:
+        phrases.append(f"the algorithm was {old['kind']}, not {new['kind']}")
+    else:
+        a, b = old["parameters"] or {}, new["parameters"] or {}
+        phrases += [
+            f"the algorithm's {name} was {a.get(name)!r}, not {b.get(name)!r}"
+            for name in {**a, **b}
+            if a.get(name) != b.get(name)
+        ]
+    if phrases or given is None:
+        return phrases
+    # The digest of a user's class may depend on scratch arrays, so only our own are compared.
+    recorded = manifest.get("data")
+    if recorded and is_reliable(given) and data_digest(given) != recorded:
+        return ["the problem holds other data"]
+    start = value_at_start(Table(with_prefix("metrics.", saved.arrays)))
+    # U at the start is computed last and only if nothing else differs: it costs a pass over the data.
+    if start is None:
+        return []
+    value = float(given.value(theta0))
+    # Another processor sums in another order; real changes of the data are far larger.
+    rounding = 1e-9 if theta0.dtype == np.float64 else 1e-4
+    if math.isclose(value, start, rel_tol=rounding, abs_tol=1e-12):
+        return []
+    return [f"U at the start was {start:.12g}, not {value:.12g}"]

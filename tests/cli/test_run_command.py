@@ -9,10 +9,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from engines.runs import make_problem
 
 import asyncqn as aq
 from asyncqn.cli.main import main
@@ -107,36 +105,6 @@ def test_resume_finds_a_finished_run_finished(
         60,
         60,
     )
-
-
-def test_resume_with_a_change_goes_on_with_other_parameters_and_replays_both_segments(
-    job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "c"
-
-    def enough(progress: Any) -> None:
-        if progress.commit >= 30:
-            raise StopIteration
-
-    aq.minimize(
-        make_problem(), aq.AsyncSGD(h=1e-5, batch=10), engine=aq.Threads(2),
-        commits=60, evaluate=10, callback=enough, checkpoint=folder,
-    )  # fmt: skip
-    changed = ["-p", "h=2e-5", "--quiet", "--json", "--save", tmp_path / "r"]
-    assert call("resume", folder, *changed) == 2
-    assert "both --change and -p" in capsys.readouterr().err
-    assert call("resume", folder, "--change", "-p", "speed=3", "--quiet") == 2
-    assert "speed" in capsys.readouterr().err
-    assert call("resume", folder, "--change", *changed) == 0
-    assert json.loads(capsys.readouterr().out)["resumed_from"] == 30
-    segments = aq.load_run(tmp_path / "r").manifest["segments"]
-    assert [
-        (s["from_commit"], s["algorithm"]["parameters"]["h"]) for s in segments
-    ] == [
-        (0, 1e-5),
-        (30, 2e-5),
-    ]
-    aq.replay(tmp_path / "r")
 
 
 def test_a_second_ctrl_c_while_the_interpreter_ends_prints_no_traceback() -> None:

@@ -17,37 +17,15 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from asyncqn.core.algorithm import Algorithm, Task
+from asyncqn.core.algorithm import Task
 from asyncqn.core.master import KeptRows, Master, new_tuple, problem_stopped
 from asyncqn.core.outcome import Outcome
-from asyncqn.core.problem import Problem
 from asyncqn.core.request import Request
 from asyncqn.core.schedule import DROPPED, Schedule, rows_computed
 from asyncqn.core.stopping import Ended, EndedByCallback
 from asyncqn.core.streams import Stream
 from asyncqn.core.worker import Float32Wire, WorkerSteps
 from asyncqn.errors import DamagedFile
-
-
-class Segment(NamedTuple):
-    """A problem and an algorithm, and the commit and the schedule row from which they take over.
-
-    A run has several segments where it was resumed with another algorithm, problem or wire format.  In a real
-    run the first row that belongs to a segment is recorded as `from_row`.  It is None in the simulator, where
-    every computation that reads version `from_commit` or a later one belongs to the segment.
-    """
-
-    problem: Problem
-    algorithm: Algorithm
-    wire: str = "exact"
-    from_commit: int = 0
-    from_row: int | None = 0
-
-    def begins(self, version: int, row: int) -> bool:
-        """Return whether a computation of this version, in this row of the schedule, belongs to it."""
-        return version >= self.from_commit and (
-            self.from_row is None or row >= self.from_row
-        )
 
 
 class Finished(NamedTuple):
@@ -90,7 +68,7 @@ def execute(
     schedule: Schedule,
     *,
     workers: int = 0,
-    segments: Sequence[Segment] = (),
+    wire: str = "exact",
     kept: KeptRows | None = None,
     watch: Watch | None = None,
 ) -> Finished:
@@ -105,12 +83,13 @@ def execute(
         Who reads which version, and which commit delivers it.
     workers : int, default 0
         How many workers there were, where the schedule may lack some of them.
-    segments : sequence of Segment, optional
-        The segments of a run that was resumed with something else, in their order.
+    wire : {"exact", "float32"}, default "exact"
+        The precision of the messages between master and workers.
     kept : KeptRows, optional
         Where every `request.keep`-th iterate goes.
     watch : Watch, optional
         Follows the loop from commit to commit.
+
     Returns
     -------
     Finished
@@ -118,14 +97,10 @@ def execute(
     """
     schedule.check_parts(request.algorithm.stages)
     N = schedule.commits
-    segments = segments or [Segment(request.problem, request.algorithm)]
-    first = segments[0]
-    # A resumed run begins with the first segment's algorithm, whatever the request names for its last one.
-    begun = replace(
-        request, problem=first.problem, algorithm=first.algorithm, commits=N
+    master = Master(
+        replace(request, commits=N), max(schedule.workers, workers), kept=kept
     )
-    master = Master(begun, max(schedule.workers, workers), kept=kept)
-    loop = Loop(master, schedule, request.seed, segments)
+    loop = Loop(master, schedule, request.seed, wire)
     outcome, message, failure = Outcome.COMPLETED, f"{N} commits were made.", None
     if watch is not None:
         watch.begin(loop)
@@ -154,33 +129,21 @@ class Loop:
     """The numerical loop between two versions: the workers, and the updates that wait for their commit."""
 
     def __init__(
-        self, master: Master, schedule: Schedule, seed: int, segments: Sequence[Segment]
+        self, master: Master, schedule: Schedule, seed: int, wire: str = "exact"
     ) -> None:
         self.master, self.schedule, self.seed = master, schedule, seed
-        self.segments = list(segments)
         self.locals: dict[int, Any] = {}
         self.steps: dict[int, int] = {}
         self.pending: dict[int, Any] = {}
-        self._next_segment()
-
-    def _next_segment(self) -> WorkerSteps:
-        """Continue with the next algorithm and problem; returns the steps of the workers."""
-        segment = self.segments.pop(0)
-        self.master.go_on_with(segment.algorithm, segment.problem)
+        algorithm: Any = master.algorithm
         # A float32 wire rounded what the workers read and sent.
-        narrow = segment.wire == "float32"
-        algorithm: Any = Float32Wire(segment.algorithm) if narrow else segment.algorithm
-        self.worker = WorkerSteps(algorithm, segment.problem, self.master.limit)
-        return self.worker
+        if wire == "float32":
+            algorithm = Float32Wire(algorithm)
+        self.worker = WorkerSteps(algorithm, master.problem, master.limit)
 
     def run(self, watch: Watch | None = None) -> None:
         """Compute and commit to the end of the schedule; raises `Ended` where the run ends before."""
-        master, schedule, segments, seed = (
-            self.master,
-            self.schedule,
-            self.segments,
-            self.seed,
-        )
+        master, schedule, seed = self.master, self.schedule, self.seed
         locals_, steps, pending = self.locals, self.steps, self.pending
         # Plain lists: reading one element of a NumPy array costs more than the rest of a short step.
         worker, commit = schedule.worker.tolist(), schedule.commit.tolist()
@@ -220,8 +183,6 @@ class Loop:
                     watch.committed(self)
             # ... then run every computation that reads it, although the schedule lets it end later.
             for row in starts[begun[version - 1] if version else 0 : begun[version]]:
-                while segments and segments[0].begins(version, row):
-                    work = self._next_segment()
                 w = worker[row]
                 # Workers may join late: their state is created when they first compute.
                 if w not in locals_:
@@ -241,9 +202,6 @@ class Loop:
                 # A dropped computation still ran: its worker learned from it.
                 if commit[row] != DROPPED:
                     pending[row] = update
-            # A segment may begin without any computation that reads this version.
-            while segments and version >= segments[0].from_commit:
-                work = self._next_segment()
 
     def state(self) -> LoopState:
         """Return a copy of the state between two commits."""

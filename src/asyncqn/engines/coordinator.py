@@ -63,7 +63,6 @@ from asyncqn.runs.data_digest import data_digest
 from asyncqn.runs.draws import rows_to_keep
 from asyncqn.runs.manifest import EngineManifest, run_manifest
 from asyncqn.runs.run import Run
-from asyncqn.runs.segments import segments_after
 from asyncqn.runs.snapshot import restore_master
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Array, Rows
@@ -140,7 +139,6 @@ class Coordinator:
         self.silent: list[int] = []
         """Workers that did not respond after the end, and were given up."""
         self.resumed_from: int | None = None
-        self.segments: list[dict[str, Any]] = []
         self.time = 0.0
         """Of the last event."""
         self.measured = Measured()
@@ -193,9 +191,6 @@ class Coordinator:
             int(document["joined"]),
         )
         self.resumed_from = self.version
-        self.segments = segments_after(
-            start, self.manifest(), self.version, len(schedule)
-        )
         if self.stopping.max_passes is not None:
             self._add_rows(rows_computed(self.algorithm, schedule, self.problem.n_data))
         if self.version >= self.commits:
@@ -545,8 +540,7 @@ class Coordinator:
             "resumed_from": self.resumed_from,
             "measured": self.measured.to_json(),
         }
-        manifest = run_manifest(self.request, engine, self._data)
-        return {**manifest, "segments": self.segments} if self.segments else manifest
+        return run_manifest(self.request, engine, self._data)
 
     def under_way(self) -> list[tuple[int, int, int | None]]:
         """Return (worker, version, part) of every update that waits and of every computation under way."""

@@ -20,7 +20,7 @@ from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.parameters import Folder, checked
 from asyncqn.runs.checkpoint import metrics_of, with_prefix
 from asyncqn.runs.draws import Draws
-from asyncqn.runs.manifest import Manifest, read_with_manifest, rebuild_inputs
+from asyncqn.runs.manifest import Manifest, rebuild_inputs
 from asyncqn.runs.run import Run
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Algorithm, Problem
@@ -158,7 +158,7 @@ def _read_stored(
     folder: str | Path,
 ) -> tuple[RunDocument, dict[str, Any], dict[str, npt.NDArray[Any]], Draws | None]:
     """Return the document, its manifest as plain data, the arrays and the draws of a saved run."""
-    document = read_with_manifest(folder, RUN)
+    document = storage.read_document(folder, RUN)
     with storage.telling_damage(folder, RUN):
         said = document.typed(RunDocument)
         # The document states dim, and every array must have it.

@@ -28,7 +28,7 @@ from asyncqn.runs.checkpoint import (
     documents_in,
     metrics_of,
 )
-from asyncqn.runs.manifest import Count, Manifest, read_with_manifest
+from asyncqn.runs.manifest import Count, Manifest
 
 _NUMBERS = ("f", "i", "u", "b")
 
@@ -116,7 +116,7 @@ def _read_all(folder: Path) -> tuple[list[Saved], list[str]]:
 
 
 def _read(path: Path, seen: dict[str, str]) -> Saved:
-    document = read_with_manifest(path, CHECKPOINT)
+    document = storage.read_document(path, CHECKPOINT)
     with storage.telling_damage(path, CHECKPOINT):
         said = document.typed(CheckpointDocument)
         # All arrays named after `dim` must fit the problem of the manifest.

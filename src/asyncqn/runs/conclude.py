@@ -111,20 +111,15 @@ def judge(
     """Return the outcome and the message of a run that made all its commits and reports a U of `fun`.
 
     A stochastic run has diverged where U is above its start by more than its noise explains
-    (`core.outcome.risen`).  If a resumed run changed its problem, the start is judged by the new one.  A
-    run that missed its target or did not converge counts as stopped by its last commit.
+    (`core.outcome.risen`).  A run that missed its target or did not converge counts as stopped by its last
+    commit.
     """
     master, message = finished.master, finished.message
     standing, rule = master.standing(), master.stopping
     if standing is not None:
         message = f"{message[:-1]}; {slope_of(standing)}."
     if not manifest.get("exact"):
-        # A resumed run that changed its problem has a first row of another U.
-        known = (
-            bool(master.records)
-            and master.records[0]["commit"] == 0
-            and not manifest.get("segments")
-        )
+        known = bool(master.records) and master.records[0]["commit"] == 0
         start = master.records[0]["fun"] if known else master.value(master.theta0)
         eps = float(np.finfo(master.theta0.dtype).eps)
         if risen(start, fun, _noise(master), eps):

@@ -6,10 +6,9 @@ The simulator and the replay end here.  `core.execute` computes the numbers and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from asyncqn.core.execute import Loop, Segment, execute
+from asyncqn.core.execute import Loop, execute
 from asyncqn.core.request import Request
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.stopping import Ended
@@ -18,7 +17,6 @@ from asyncqn.runs.conclude import conclude
 from asyncqn.runs.draws import rows_to_keep
 from asyncqn.runs.manifest import EngineManifest, run_manifest
 from asyncqn.runs.run import Run
-from asyncqn.runs.segments import segments_after
 from asyncqn.runs.snapshot import restore_loop, save_loop
 
 
@@ -27,7 +25,6 @@ def run_schedule(
     schedule: Schedule,
     *,
     engine: EngineManifest,
-    segments: Sequence[Segment] = (),
 ) -> Run:
     """Execute a schedule and return the `Run`.
 
@@ -39,8 +36,6 @@ def run_schedule(
         Who reads which version, and which commit delivers it.
     engine : EngineManifest
         The manifest's entry for the engine; `workers` and `wire` affect the numbers.
-    segments : sequence of Segment, optional
-        The segments, in their order, of a run that was resumed with other inputs.
     """
     manifest, checkpoints = run_manifest(request, engine), request.checkpoints
     # The wire matters in a replay, too: float32 messages were rounded, and the numbers follow from that.
@@ -48,8 +43,7 @@ def run_schedule(
         request,
         schedule,
         workers=engine.get("workers", 0),
-        segments=segments
-        or [Segment(request.problem, request.algorithm, engine.get("wire") or "exact")],
+        wire=engine.get("wire") or "exact",
         kept=rows_to_keep(request),
         watch=None if checkpoints is None else CheckpointWriter(checkpoints, manifest),
     )
@@ -65,13 +59,8 @@ class CheckpointWriter:
     def begin(self, loop: Loop) -> None:
         """Prepare the folder, and restore the loop from its checkpoint, if there is one."""
         self.checkpoints.prepare()
-        start = self.checkpoints.start
-        if start is not None:
-            restore_loop(loop, start)
-            if changed := segments_after(
-                start, self.manifest, loop.master.version, None
-            ):
-                self.manifest["segments"] = changed
+        if self.checkpoints.start is not None:
+            restore_loop(loop, self.checkpoints.start)
 
     def committed(self, loop: Loop) -> None:
         """Write a checkpoint if one is due; after a signal, end the run with it."""

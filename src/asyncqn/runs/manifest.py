@@ -13,7 +13,6 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from asyncqn import storage
 from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
 from asyncqn.core.request import Request
 from asyncqn.core.stopping import Stopping
@@ -54,17 +53,6 @@ class EngineEntry(msgspec.Struct):
     wire: str | None = None
 
 
-class SegmentEntry(msgspec.Struct):
-    """The entry of a segment of the run; see `runs.segments`."""
-
-    from_commit: Count
-    from_row: Count | None
-    problem: ProblemEntry
-    algorithm: AlgorithmEntry
-    wire: str
-    data: Count
-
-
 class Manifest(msgspec.Struct):
     """The entries that a loaded manifest must have; further ones are ignored."""
 
@@ -76,7 +64,6 @@ class Manifest(msgspec.Struct):
     evaluate: Annotated[int, msgspec.Meta(ge=1, le=2**62)] | None
     versions: dict[str, Any]
     stopping: dict[str, Any] = {}
-    segments: list[SegmentEntry] = []
 
 
 def problem_entry(problem: Problem) -> dict[str, Any]:
@@ -130,20 +117,6 @@ def _plug_in_code(problem: Problem) -> dict[str, str]:
         if registered and package != "asyncqn"
         else {}
     )
-
-
-def read_with_manifest(folder: str | Path, kind: storage.Kind) -> storage.Document:
-    """Read a document that contains a manifest, and rename the entries of version 0.3 or earlier."""
-    document = storage.read_document(folder, kind)
-    manifest = document.plain.get("manifest")
-    entries = (
-        [manifest, *manifest.get("segments", [])] if isinstance(manifest, dict) else []
-    )
-    for entry in entries:
-        # Version 0.3 called a problem a potential.
-        if isinstance(entry, dict) and "potential" in entry:
-            entry.setdefault("problem", entry.pop("potential"))
-    return document
 
 
 def rebuild_inputs(

@@ -6,26 +6,22 @@ turn a difference into one sentence that names the commit and the probable reaso
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
 
-from asyncqn.algorithms import algorithm_from_json
 from asyncqn.algorithms.fit import check_fit
-from asyncqn.core.execute import Segment
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.problem import is_ours
 from asyncqn.errors import BadInput, ReplayMismatch, require
-from asyncqn.models import rebuild
 from asyncqn.parameters import Folder, checked, parameter
 from asyncqn.runs.archive import load_run
 from asyncqn.runs.execution import run_schedule
 from asyncqn.runs.manifest import request_again
 from asyncqn.runs.run import Run
-from asyncqn.runs.segments import value_at_start
 from asyncqn.storage.serialise import is_own
+from asyncqn.table import Table
 from asyncqn.types import Algorithm, Problem
 
 
@@ -36,7 +32,6 @@ def replay(
     algorithm: Algorithm | None = None,
     *,
     allow_imports: bool = False,
-    earlier: Sequence[tuple[Problem | None, Algorithm | None]] = (),
     keep: Annotated[int | None, parameter(ge=1)] = None,
 ) -> Run:
     """Compute a recorded run again from its schedule, bit for bit.
@@ -52,9 +47,6 @@ def replay(
     allow_imports : bool, default False
         Whether a user's own classes, which the run names as "module:Class", are imported. This runs their
         code.
-    earlier : sequence of (Problem or None, Algorithm or None), default ()
-        Problems and algorithms of the segments before the last, for a run that `resume(change=True)`
-        continued with others; None where they can be rebuilt.
     keep : int, optional
         Commits between two iterates that are stored in `Run.keep`; by default as in the recorded run.
 
@@ -111,17 +103,10 @@ def replay(
         else recorded.schedule.commits,
         keep=manifest.get("keep") if keep is None else keep,
     )
-    # A run that was resumed with other inputs is replayed segment by segment, from theta0 on.
-    segments = _segments(recorded, problem, algorithm, earlier, allow_imports)
-    again = run_schedule(
-        request, recorded.schedule, engine=manifest["engine"], segments=segments
-    )
+    again = run_schedule(request, recorded.schedule, engine=manifest["engine"])
     difference = first_difference(recorded, again)
     if difference is not None:
         raise ReplayMismatch(difference)
-    # The recording is older than the rule that a stochastic run must not end above its start.
-    if recorded.status is Outcome.COMPLETED and again.status is Outcome.DIVERGED:
-        return again
     # A user or a signal may have ended the recorded run, which a replay cannot know.
     return replace(again, status=recorded.status, message=recorded.message)
 
@@ -148,54 +133,6 @@ def needs_algorithm(what: str, call: str, manifest: dict[str, Any]) -> str:
 
 def _allow(call: str) -> str:
     return f"allow its import with --allow-imports (allow_imports=True), or pass it as {call}"
-
-
-def _segments(
-    recorded: Run,
-    problem: Problem,
-    algorithm: Algorithm,
-    given: Sequence[tuple[Problem | None, Algorithm | None]],
-    allow_imports: bool,
-) -> list[Segment]:
-    """Return the segments of a run that has several; the last one uses the given problem and algorithm."""
-    entries = recorded.manifest.get("segments") or []
-    segments = []
-    for i, entry in enumerate(entries):
-        last = entries[-1]
-        p, a = given[i] if entry is not last and i < len(given) else (None, None)
-        if p is None:
-            # The same description may have come with other data; the counter `data` tells.
-            same = entry["problem"] == last["problem"] and entry["data"] == last["data"]
-            p = (
-                problem
-                if same
-                else rebuild(entry["problem"]["reference"], allow_imports=allow_imports)
-            )
-        if a is None:
-            same = entry["algorithm"] == last["algorithm"]
-            a = (
-                algorithm
-                if same
-                else algorithm_from_json(
-                    entry["algorithm"], allow_imports=allow_imports
-                )
-            )
-        where = f"segment {i}, from commit {entry['from_commit']} on,"
-        hint = "pass it in replay(run, earlier=[(problem, algorithm), ...])."
-        if p is None:
-            name = entry["problem"]["name"]
-            raise BadInput(
-                f"the run does not say how to rebuild the problem of {where} ({name}): {hint}"
-            )
-        if a is None:
-            kind = entry["algorithm"]["kind"]
-            raise BadInput(
-                f"the algorithm of {where} ({kind}) is not one of asyncqn's: {hint}"
-            )
-        segments.append(
-            Segment(p, a, entry["wire"], entry["from_commit"], entry["from_row"])
-        )
-    return segments
 
 
 def first_difference(recorded: Run, again: Run) -> str | None:
@@ -262,3 +199,13 @@ def _cause(recorded: Run, again: Run) -> str:
     if is_ours(type(again.problem)):
         return f"{unchanged}: the run's files were altered, or this is a defect of asyncqn: please report it"
     return f"{unchanged}: the problem's gradient is not a function of its arguments, or its code changed"
+
+
+def value_at_start(metrics: Table) -> float | None:
+    """Return U at theta0, or None if the run did not evaluate it."""
+    evaluated = (
+        metrics.rows > 0
+        and {"commit", "fun"} <= set(metrics)
+        and metrics["commit"][0] == 0
+    )
+    return float(metrics["fun"][0]) if evaluated else None

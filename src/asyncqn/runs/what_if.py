@@ -45,10 +45,6 @@ def changed(run: Run, change: Change) -> Run:
         raise BadInput(
             needs_algorithm("run", "load_run(folder, algorithm=...)", manifest)
         )
-    require(
-        not manifest.get("segments"),
-        "what_if needs a run with one algorithm and one problem, and this run was resumed with others.",
-    )
     # Another algorithm may need members that this problem lacks.
     check_fit(algorithm, run.problem)
     seed = manifest["seed"] if change.seed is None else check_seed(change.seed)
