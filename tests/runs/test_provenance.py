@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from oracles import Quadratic
-from sealed import reseal
 
 import asyncqn
 import asyncqn_recommender
@@ -21,7 +20,6 @@ from asyncqn import AsyncSGD, Cluster, LinearGaussian, Run, Simulator, minimize
 from asyncqn.errors import ReplayMismatch
 from asyncqn.runs.provenance import code_digest
 from asyncqn.runs.replay import replay
-from asyncqn.types import Progress
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -154,38 +152,3 @@ def test_altered_records_of_our_own_problem_are_said_to_be_ours() -> None:
     run = altered(run_of(make_problem()))
     assert "a defect of asyncqn" in mismatch(run)
     assert np.array_equal(run.theta, run_of(make_problem()).theta)
-
-
-def test_runs_and_checkpoints_that_call_the_problem_a_potential_are_read(
-    tmp_path: Path,
-) -> None:
-    asked: dict[str, Any] = {
-        "engine": Simulator(Cluster(2)),
-        "commits": 40,
-        "evaluate": 10,
-        "seed": 1,
-    }
-
-    def stop(progress: Progress) -> None:
-        if progress.commit >= 20:
-            raise StopIteration
-
-    def in_old_words(document: dict[str, Any]) -> None:
-        document["manifest"]["potential"] = document["manifest"].pop("problem")
-
-    whole = minimize(make_problem(), AsyncSGD(1e-4, 6), **asked)
-    whole.save(tmp_path / "run")
-    folder = tmp_path / "checkpoint"
-    minimize(
-        make_problem(), AsyncSGD(1e-4, 6), callback=stop, checkpoint=folder, **asked
-    )
-    for place in (
-        tmp_path / "run",
-        *(path.parent for path in folder.glob("*/checkpoint.json")),
-    ):
-        reseal(place, in_old_words)
-    assert (
-        replay(asyncqn.load_run(tmp_path / "run")).theta.tobytes()
-        == whole.theta.tobytes()
-    )
-    assert asyncqn.resume(folder).theta.tobytes() == whole.theta.tobytes()
