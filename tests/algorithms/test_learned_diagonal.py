@@ -153,18 +153,6 @@ def test_forgetting_leaves_nothing_but_the_counts() -> None:
     assert (memory.stored, memory.ring.accepted, memory.ring.rejected) == (0, 5, 0)
 
 
-@pytest.mark.parametrize(("skew", "fitting"), [(0.5e-3, True), (2e-3, False)])
-def test_a_pair_fits_where_it_is_symmetric_with_two_stored_ones_to_a_thousandth(
-    skew: float, fitting: bool
-) -> None:
-    pairs = untaught(3, np.zeros(3))
-    e = np.eye(3)
-    pairs.learn(e[0].copy(), e[:1].copy())
-    assert not pairs.fits(e[2], e[2]), "one stored pair is no quadratic"
-    pairs.learn(e[1].copy(), e[1:2].copy())
-    assert pairs.fits(e[2], e[2] + skew * e[0]) == fitting
-
-
 def test_softness_is_one_over_the_least_curvature_seen() -> None:
     pairs = untaught(3, np.zeros(3))
     for k, curvature in enumerate((4.0, 0.5, 2.0)):

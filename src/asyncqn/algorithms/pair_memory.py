@@ -39,10 +39,6 @@ from asyncqn.kernels.vectors import dot
 from asyncqn.parameters import Checked
 from asyncqn.types import Array, Counters, Problem, extra
 
-MAX_ASYMMETRY = 1e-3
-"""Largest asymmetry |s_i'y - y_i's| of two pairs, relative to their curvature, at which U counts as a
-quadratic: there the slopes at both ends of a step give the change of U.  Our own choice."""
-
 Apply: TypeAlias = Callable[[Array], None]
 """Replaces a vector by H0 times it."""
 
@@ -312,19 +308,6 @@ class RecursiveMemory(NamedTuple):
         if newest >= 0:
             two_loop.second_loop(self.pairs, own, newest, shares, out)
         return out
-
-    def fits(self, s: Array, y: Array) -> bool:
-        """Return whether one quadratic fits (s, y) and all stored pairs, of which there are at least two."""
-        S, Y = self.pairs
-        own = self.products[0]
-        sy = dot(s, y)
-        used = np.flatnonzero(own > 0.0)
-        return used.size > 1 and all(
-            # Symmetry of the Hessian: s_i'A s = s'A s_i on a quadratic.
-            abs(dot(Y[i], s) - dot(S[i], y))
-            <= MAX_ASYMMETRY * math.sqrt(max(own[i] * sy, 0.0))
-            for i in used
-        )
 
     def softness(self) -> float:
         """Return the largest s's / s'y in memory, one over the least curvature; infinite without any pair."""

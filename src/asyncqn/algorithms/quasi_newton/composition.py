@@ -53,8 +53,6 @@ class Iterate(NamedTuple):
     """The last accepted point; the start before there is one."""
     at_base: Array
     """Shape (k, d): the gradient at base and what else H0 needs of it."""
-    anchor: Array
-    """Shape (1 + k, d): see `safeguard.Walk`."""
     memory: RecursiveMemory
     initial: Any
     """The state of H0, as its kind defines it."""
@@ -154,7 +152,6 @@ class QuasiNewton(Checked, ABC):
             theta=theta0.copy(),
             base=theta0.copy(),
             at_base=np.zeros((rows, theta0.size), theta0.dtype),
-            anchor=np.zeros((1 + rows, theta0.size), theta0.dtype),
             memory=self.initial_inverse.empty_memory(self.memory, theta0),
             initial=self.initial_inverse.empty(theta0, self.summary_size),
             # -inf is never the largest, so that empty places do not count in the non-monotone rule.

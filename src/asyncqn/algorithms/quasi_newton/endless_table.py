@@ -374,13 +374,7 @@ class EndlessTable(Plan):
         before = iterate.trial.kept
         trial = advance(iterate, _exact_inverse(iterate), at, value, commit.value)
         accepted = trial.kept > before
-        # unseen == 0: U of the base must be known, because that of the next held point is compared with it.
-        if (
-            accepted
-            and trial.kept >= hold.until
-            and trial.unseen == 0
-            and self.parts >= MIN_TABLE_PARTS
-        ):
+        if accepted and trial.kept >= hold.until and self.parts >= MIN_TABLE_PARTS:
             # S and Y hold the changes between trials, of which `advance` has made its own pairs.
             table.next_window()
             table.tally[UNPAIRED] = table.tally[UPDATES] = 0.0

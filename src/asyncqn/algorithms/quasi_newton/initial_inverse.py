@@ -80,8 +80,6 @@ class ScalarInverse:
     """Extras that the problem must offer."""
     vectors: ClassVar[int] = 1
     """How many vectors it needs of a point: the gradient, and perhaps its image."""
-    slopes_suffice: ClassVar[bool] = True
-    """Whether the safeguard may take the rise of U from the slopes where all pairs fit one quadratic."""
 
     @classmethod
     def empty(cls, theta0: Array, summary_size: int) -> Any:
@@ -284,10 +282,6 @@ class InverseHessian:
             return False
         self.initial.follow(self.memory)
         return True
-
-    def fits(self, s: Array, y: Array) -> bool:
-        """Return whether one quadratic fits this pair and all stored ones, at least two of them."""
-        return self.initial.slopes_suffice and self.memory.fits(s, y)
 
     def forget(self) -> None:
         """Remove the pairs, and of H0 what may have been at fault."""

@@ -88,7 +88,6 @@ class SampledMetric(ScalarInverse):
     # Without `sampled_metric` the summary of a sample would not serve for all rows: `StructuredMetric` is for
     # those problems.
     requires = (*SUMMARIES, "sampled_metric")
-    slopes_suffice = False
 
     @classmethod
     def empty(cls, theta0: Array, summary_size: int) -> Summary:

@@ -145,7 +145,6 @@ class StructuredMetric(ScalarInverse):
 
     requires = SUMMARIES
     vectors = 2
-    slopes_suffice = False
 
     def __post_init__(self) -> None:
         # `|=`, because base or trial alone suffices to spoil the pair.
