@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +22,6 @@ import asyncqn as aq
 from asyncqn.algorithms.paper.as_lbfgs import Iterate, Update
 from asyncqn.core.worker import rounded
 from asyncqn.engines.named import engine_from_json
-from asyncqn.engines.placed_update import PlacedUpdate
 from asyncqn.engines.wire import (
     Frame,
     arrays_from_bytes,
@@ -298,29 +297,6 @@ def test_a_narrow_frame_rounds_as_the_replay_does_and_only_once(a: np.ndarray) -
         rounded(Iterate(once, a), ("theta",)).theta, once, equal_nan=True
     )
     assert frame.buffer.size <= 64 + 4 * a.size + 63
-
-
-class Pair(NamedTuple):
-    """A worker's state of two vectors and a number."""
-
-    first: np.ndarray
-    second: np.ndarray
-    n: int
-
-
-def test_a_worker_s_update_lives_in_its_message_until_it_sends_other_arrays() -> None:
-    mine = Pair(np.arange(3.0), np.arange(3.0) + 10, 7)
-    placed = PlacedUpdate(Frame((mine.first,)))
-    slot = placed.frame.slots[0]
-    first = placed.pack((mine.first,), mine)
-    assert first.first is slot
-    assert first.second is mine.second
-    assert slot.tolist() == [0.0, 1.0, 2.0]
-    second = placed.pack((first.second,), first)
-    assert second.first is not slot
-    assert second.first.tolist() == [0.0, 1.0, 2.0]
-    assert slot.tolist() == [10.0, 11.0, 12.0]
-    assert second.n == 7
 
 
 def test_frames_in_a_shared_room_carry_headers_alone_and_do_not_overlap() -> None:

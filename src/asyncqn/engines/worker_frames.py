@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from asyncqn.engines.placed_update import PlacedUpdate
 from asyncqn.engines.shared_memory import Room
 from asyncqn.engines.wire import Frame, message_frames
 
@@ -38,9 +37,9 @@ class WorkerFrames:
     ) -> None:
         sent = tuple(getattr(iterate, name) for name in fields)
         self.outgoing, *self._incoming = message_frames(sent, update, narrow, room)
-        self._iterate, self._fields, self._turn = iterate, fields, 0
-        # A narrow message has another precision than the algorithm's arrays, so these cannot lie in it.
-        self._placed = None if narrow else PlacedUpdate(self.outgoing)
+        self._iterate = iterate
+        self._fields = fields
+        self._turn = 0
 
     @property
     def incoming(self) -> Frame:
@@ -56,10 +55,3 @@ class WorkerFrames:
         return self._iterate._make(
             [arrived.get(name) for name in self._iterate._fields]
         )
-
-    def pack(self, update: Any, local: Any) -> Any:
-        """Put an update into its message; return the worker's state, whose arrays may have moved."""
-        if self._placed is not None:
-            return self._placed.pack(update, local)
-        self.outgoing.pack(update)
-        return local

@@ -152,7 +152,7 @@ class Worker:
             return local
         outgoing = self.frames.outgoing
         outgoing.address(UPDATE, nanoseconds)
-        local = self.frames.pack(update, local)
+        outgoing.pack(update)
         self.sending = self.comm.Isend(outgoing.buffer, 0, UPDATES)
         return local
 

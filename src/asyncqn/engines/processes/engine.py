@@ -8,23 +8,18 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from asyncqn.core.problem import read_only
 from asyncqn.core.request import Request
-from asyncqn.core.worker import sample_update
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.elastic import ElasticEngine, StartTimeout
-from asyncqn.engines.failures import failure
 from asyncqn.engines.interrupts import listening_for_interrupts
-from asyncqn.engines.orders import Assign
-from asyncqn.engines.precompile import precompile
 from asyncqn.engines.processes.fork_server import ForkServer, forked, spawned
 from asyncqn.engines.processes.master import ProcessMaster
 from asyncqn.engines.processes.packing import pack
-from asyncqn.engines.processes.worker import WorkerSetup, life_of
-from asyncqn.engines.thread_pools import one_thread_pools
-from asyncqn.errors import WorkerFailed, require
+from asyncqn.engines.processes.worker import life
+from asyncqn.engines.worker_setup import WorkerSetup
+from asyncqn.errors import require
 from asyncqn.parameters import Workers
 from asyncqn.runs.run import Run
 
@@ -77,40 +72,31 @@ class Processes(ElasticEngine):
         self.check_options(self.workers)
 
     def minimize(self, request: Request) -> Run:
-        checkpoints, clock = request.checkpoints, Clock(self.time_unit)
-        sample = _sample_update(request)
+        clock = Clock(self.time_unit)
+        setup = WorkerSetup.of(request, self)
         # Before the checkpoint folder is locked: a lock would be held by the copies, too.
-        server = self._server(request, sample)
+        server = self._server(setup)
         try:
             state = self.coordinator(request, "processes", self.workers, clock)
-            with listening_for_interrupts(checkpoints):
-                master = ProcessMaster(state, server, sample, clock, self.start_timeout)
-                with self.under_way.entered(master):
-                    return master.run()
+            master = ProcessMaster(
+                state, server, setup.sample, clock, self.start_timeout
+            )
+            with (
+                listening_for_interrupts(request.checkpoints),
+                self.under_way.entered(master),
+            ):
+                return master.run()
         finally:
             server.close()
 
-    def _server(self, request: Request, sample: Any) -> ForkServer:
+    def _server(self, setup: WorkerSetup) -> ForkServer:
         """Return the server that forks the workers."""
-        start = request.checkpoints.start if request.checkpoints is not None else None
-        arrays = {} if start is None else start.arrays
         # A user's choice wins, even where we would not fork.
-        fork = self.start_method == "fork" or (
+        if self.start_method == "fork" or (
             self.start_method is None and why_not_fork() is None
-        )
-        setup = WorkerSetup(
-            *(request.problem, request.algorithm, request.theta0, request.seed),
-            *(self.stretched_model(request), self.time_unit, sample),
-            states={
-                name: array
-                for name, array in arrays.items()
-                if name.startswith("worker.")
-            },
-            warm=not fork,
-        )
-        if fork:
-            return forked(life_of(setup))
-        fd = pack(setup, type(request.problem).__name__)
+        ):
+            return forked(life(lambda: setup, warm=False))
+        fd = pack(setup, type(setup.problem).__name__)
         try:
             return spawned(fd)
         finally:
@@ -136,15 +122,3 @@ def why_not_fork() -> str | None:
     if parallel is not None and getattr(parallel, "_is_initialized", False):
         return "numba's parallel loops"
     return None
-
-
-def _sample_update(request: Request) -> Any:
-    """Return an update from states that are discarded; this compiles kernels before workers are forked."""
-    problem, algorithm, theta0 = request.problem, request.algorithm, request.theta0
-    with one_thread_pools():  # imports what workers need for it, before they are forked
-        precompile(problem, algorithm, theta0, request.seed)
-    order = Assign(0, 0, 0, algorithm.stages[0].first_part)
-    try:
-        return sample_update(algorithm, read_only(problem), theta0, request.seed)
-    except Exception as error:
-        raise WorkerFailed(failure(order, error).sentence) from error

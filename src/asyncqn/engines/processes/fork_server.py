@@ -182,6 +182,8 @@ class _no_way_back:
 
 def main(sock: int, setup: int, master: int) -> None:
     """Serve as the new interpreter of `spawned`."""
-    from asyncqn.engines.processes.worker import life_from
+    from asyncqn.engines.processes.packing import unpack
+    from asyncqn.engines.processes.worker import life
 
-    serve(socket.socket(fileno=sock), master, life_from(setup))
+    loading = life(lambda: unpack(setup), warm=True)
+    serve(socket.socket(fileno=sock), master, loading)

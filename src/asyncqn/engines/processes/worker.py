@@ -14,10 +14,9 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any
 
-from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.worker import sample_update
 from asyncqn.engines.failures import failure
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.processes.channel import (
@@ -30,94 +29,58 @@ from asyncqn.engines.processes.channel import (
     Channel,
     Gone,
 )
-from asyncqn.engines.processes.packing import unpack
+from asyncqn.engines.processes.fork_server import Life
 from asyncqn.engines.shared_memory import mapped
 from asyncqn.engines.thread_pools import one_thread_pools
 from asyncqn.engines.wire import arrays_to_bytes
 from asyncqn.engines.worker_frames import WorkerFrames
 from asyncqn.engines.worker_loop import Received, WorkerLoop
+from asyncqn.engines.worker_setup import WorkerSetup
 from asyncqn.runs.checkpoint import Arrays
-from asyncqn.types import Algorithm, Array, Problem
 
-NOBODY, NO_PART = -1, -1
-"""In the place of a worker's number, and of a part, in a header."""
-
-
-class WorkerSetup(NamedTuple):
-    """Everything that a worker receives once, at its start."""
-
-    problem: Problem
-    algorithm: Algorithm
-    theta0: Array
-    seed: int
-    timing_model: Cluster | None
-    unit: float
-    sample: Any
-    """An update, which shows what all of them look like."""
-    states: Arrays
-    """Of the workers of the checkpoint this run continues from."""
-    warm: bool
-    """Whether kernels are loaded by a step that is thrown away."""
+NOBODY = -1
+"""In a header in place of a worker's number."""
+NO_PART = -1
+"""In a header in place of a part."""
 
 
-def life_of(setup: WorkerSetup) -> Callable[[socket.socket, int, int], None]:
-    """Return what a worker does that was forked from the master."""
-    return lambda sock, room, nbytes: _live(sock, room, nbytes, lambda: setup)
+def life(load: Callable[[], WorkerSetup], *, warm: bool) -> Life:
+    """Return what a worker does; `load` gives it its setup, and `warm` is that of `WorkerSetup.loop`."""
+
+    def live(sock: socket.socket, room: int, nbytes: int) -> None:
+        channel = Channel(sock)
+        # A worker must not outlive its master, even while it computes.
+        channel.end_with_the_other()
+        with suppress(Gone), one_thread_pools():
+            _work(channel, load, warm, room, nbytes)
+
+    return live
 
 
-def life_from(fd: int) -> Callable[[socket.socket, int, int], None]:
-    """Return what a worker does that loads its setup from shared memory."""
-    return lambda sock, room, nbytes: _live(sock, room, nbytes, lambda: unpack(fd))
-
-
-def _live(
-    sock: socket.socket, room: int, nbytes: int, load: Callable[[], WorkerSetup]
+def _work(
+    channel: Channel,
+    load: Callable[[], WorkerSetup],
+    warm: bool,
+    room: int,
+    nbytes: int,
 ) -> None:
-    """Work until the master says to stop, or is gone; send it the description of an error."""
-    channel = Channel(sock)
-    # A worker must not outlive its master, even while it computes.
-    channel.end_with_the_other()
+    """Work until the master says to stop; send it the description of an error."""
     loop: WorkerLoop | None = None
     try:
-        try:
-            with one_thread_pools():
-                setup = load()
-                loop, link = (
-                    _prepared(setup, channel),
-                    ProcessLink(channel, setup, room, nbytes),
-                )
-                channel.send(READY)
-                loop.run(link)
-                link.send_last_state(loop.local)
-        except Gone:
-            raise
-        except Exception as error:
-            order = None if loop is None else loop.order
-            # As text, not as a pickled exception, which the master might be unable to load.
-            content = json.dumps(
-                failure(order or "a worker could not be prepared", error)
-            )
-            channel.send(FAILED, content=content.encode())
+        setup = load()
+        returning = channel.receive().numbers[0]
+        loop = setup.loop(None if returning == NOBODY else returning, warm=warm)
+        link = ProcessLink(channel, setup, room, nbytes)
+        channel.send(READY)
+        loop.run(link)
+        link.send_last_state(loop.local)
     except Gone:
-        return
-
-
-def _prepared(setup: WorkerSetup, channel: Channel) -> WorkerLoop:
-    """Make or load the worker's state."""
-    problem, algorithm, theta0, seed = (
-        setup.problem,
-        setup.algorithm,
-        setup.theta0,
-        setup.seed,
-    )
-    loop = WorkerLoop(algorithm, problem, theta0, seed, timing_model=setup.timing_model)
-    returning = channel.receive().numbers[0]
-    if returning != NOBODY:
-        loop.restore(returning, setup.states)
-    # A spawned interpreter has loaded no kernel; a forked one inherits those of the master.
-    if setup.warm:
-        sample_update(algorithm, loop.steps.problem, theta0, seed)
-    return loop
+        raise
+    except Exception as error:
+        order = None if loop is None else loop.order
+        # As text, not as a pickled exception, which the master might be unable to load.
+        content = json.dumps(failure(order or "a worker could not be prepared", error))
+        channel.send(FAILED, content=content.encode())
 
 
 class ProcessLink:
@@ -134,7 +97,9 @@ class ProcessLink:
             iterate, fields, setup.sample, False, mapped(room, nbytes)
         )
         os.close(room)  # the mapping keeps the memory
-        self.channel, self.unit, self.worker = channel, setup.unit, NOBODY
+        self.channel = channel
+        self.unit = setup.unit
+        self.worker = NOBODY
 
     def receive(self, timed: bool) -> Received | None:
         message = self.channel.receive()
@@ -161,7 +126,7 @@ class ProcessLink:
         if update is None:
             self.channel.send(REJECTED, nanoseconds)
             return local
-        local = self.frames.pack(update, local)
+        self.frames.outgoing.pack(update)
         self.channel.send(UPDATE, nanoseconds)
         return local
 
@@ -173,7 +138,6 @@ class ProcessLink:
         if left <= 0:
             return True
         # While it computes, the only message to come is that it shall stop.
-        stopped, _, _ = select.select(
-            [self.channel], [], [], left if math.isfinite(left) else None
-        )
+        timeout = left if math.isfinite(left) else None
+        stopped, _, _ = select.select([self.channel], [], [], timeout)
         return not stopped

@@ -1,5 +1,4 @@
 """The engine on Ray: a master in the driver, workers as actors.
 
-Reading order: `engine` (the connection to Ray), `master`, `worker` (the actor), `watchdog` (for a killed
-driver).
+Reading order: `engine` (the connection to Ray), `master`, `worker` (the actor).
 """

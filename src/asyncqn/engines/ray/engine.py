@@ -8,10 +8,9 @@ from __future__ import annotations
 import logging
 import math
 import os
-import socket
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -19,8 +18,8 @@ from asyncqn.core.request import Request
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.elastic import ElasticEngine, StartTimeout
 from asyncqn.engines.interrupts import listening_for_interrupts
-from asyncqn.engines.ray.master import RayMaster
-from asyncqn.engines.ray.watchdog import watched
+from asyncqn.engines.ray.master import RayMaster, knock
+from asyncqn.engines.worker_setup import WorkerSetup
 from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.parameters import Workers, parameter
 from asyncqn.runs.run import Run
@@ -28,12 +27,10 @@ from asyncqn.types import Array
 
 _LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 """Ray takes 127.0.0.1 for the address by which other machines reach this one, except on a desktop system."""
-_ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}
+_SWITCHED_OFF = ("RAY_USAGE_STATS_ENABLED", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")
 """A local Ray reports to nobody, and does not warn of a change that concerns accelerators."""
-MESSAGE_SECONDS, SECONDS_PER_NUMBER = 5e-3, 2e-8
+MESSAGE_SECONDS = 5e-3
+SECONDS_PER_NUMBER = 2e-8
 """Seconds of a message to an actor and back on one machine, and seconds on top for every number of theta.
 Both are assumed, from rates of about 200 updates per second that were measured on one machine."""
 
@@ -95,14 +92,16 @@ class Ray(ElasticEngine):
         self.check_options(self.workers)
 
     def minimize(self, request: Request) -> Run:
-        ray, clock = _ray(), Clock(self.time_unit)
+        ray = _ray()
+        clock = Clock(self.time_unit)
+        setup = WorkerSetup.of(request, self)
         # RayMaster gives up silent actors itself, because it can kill and replace them.
         state = self.coordinator(request, "ray", self.workers, clock, gives_up=False)
         with (
             _connected(ray, self.address),
             listening_for_interrupts(request.checkpoints),
         ):
-            ray_master = RayMaster(ray, state, self, clock)
+            ray_master = RayMaster(ray, state, setup, self, clock)
             with self.under_way.entered(ray_master):
                 return ray_master.run()
 
@@ -130,42 +129,17 @@ def _ray() -> Any:
     return ray
 
 
-def _knock(address: str) -> None:
-    """Raise an OSError where nobody listens at host:port; Ray itself would try for minutes."""
-    # Only host:port can be tested; "auto" is resolved by Ray.
-    host, _, port = address.rpartition(":")
-    if port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=10.0).close()
-
-
 @contextmanager
 def _connected(ray: Any, address: str | None) -> Iterator[None]:
     """Connect this process to a Ray inside the block: to the present one, or as `address` says."""
     if ray.is_initialized():
         yield
         return
-    options: dict[str, Any] = {"address": address}
-    if address is None:
-        options = {
-            "address": "local",
-            "_node_ip_address": _LOOPBACK,
-            "include_dashboard": False,
-        }
-    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
-    os.environ.update(
-        {name: value for name, value in _ENVIRONMENT.items() if before[name] is None}
-    )
     try:
-        _connect(ray, address, options)
-        node = ray._private.worker._global_node
-        with watched(node.get_session_dir_path()) if address is None else nullcontext():
-            yield
+        _connect(ray, address)
+        yield
     finally:
         ray.shutdown()
-        ray._private.worker._worker_logs_enabled = True
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
 
 
 class _ImportPath(list[str]):
@@ -179,19 +153,29 @@ class _ImportPath(list[str]):
         super().extend(folder for folder in folders if folder in ours)
 
 
-def _connect(ray: Any, address: str | None, options: dict[str, Any]) -> None:
+def _connect(ray: Any, address: str | None) -> None:
     """Call `ray.init`, and turn whatever it raises into one sentence; its time-outs have many classes."""
+    # What workers print stays in Ray's logs: standard output belongs to the result.
+    quietly: Any = {"logging_level": logging.ERROR, "log_to_driver": False}
     try:
-        if address is not None:
-            _knock(address)
-        # What workers print, and what Ray says when one is lost, stays in Ray's logs: standard
-        # output belongs to the result.
-        job = ray.job_config.JobConfig()
-        job._py_driver_sys_path = _ImportPath()
-        ray.init(
-            **options, job_config=job, logging_level=logging.ERROR, log_to_driver=False
-        )
-        ray._private.worker._worker_logs_enabled = False
+        # With a folder in it, because Ray replaces an empty list by its own.
+        path = _ImportPath([os.path.abspath(folder) for folder in sys.path])
+        quietly["job_config"] = ray.job_config.JobConfig(_py_driver_sys_path=path)
+        if address is None:
+            for name in _SWITCHED_OFF:
+                os.environ.setdefault(name, "0")
+            ray.init(
+                address="local",
+                include_dashboard=False,
+                _node_ip_address=_LOOPBACK,
+                **quietly,
+            )
+            return
+        host, _, port = address.rpartition(":")
+        # Ray itself would try for minutes; "auto" is resolved by Ray.
+        if port.isdecimal():
+            knock(host, int(port))
+        ray.init(address=address, **quietly)
     except Exception as error:
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         if address is None:
