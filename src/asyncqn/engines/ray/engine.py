@@ -158,9 +158,9 @@ def _connect(ray: Any, address: str | None) -> None:
     # What workers print stays in Ray's logs: standard output belongs to the result.
     quietly: Any = {"logging_level": logging.ERROR, "log_to_driver": False}
     try:
-        # With a folder in it, because Ray replaces an empty list by its own.
-        path = _ImportPath([os.path.abspath(folder) for folder in sys.path])
-        quietly["job_config"] = ray.job_config.JobConfig(_py_driver_sys_path=path)
+        job = quietly["job_config"] = ray.job_config.JobConfig()
+        # The one private name: Ray has no option that leaves the current folder out.
+        job._py_driver_sys_path = _ImportPath()
         if address is None:
             for name in _SWITCHED_OFF:
                 os.environ.setdefault(name, "0")
