@@ -14,7 +14,7 @@ import pytest
 
 import asyncqn as aq
 from asyncqn.algorithms.sampling.metric import metric_shape
-from asyncqn.algorithms.sampling.search import find_mode
+from asyncqn.algorithms.sampling.search import find_start
 from asyncqn.algorithms.sampling.shared_metric_hmc import BURN_IN, PREPARATIONS
 from asyncqn.algorithms.sampling.target import Target
 from asyncqn.algorithms.sampling.trajectory import trajectory
@@ -163,7 +163,7 @@ def test_a_tail_is_no_mode(chain: int) -> None:
     cauchy = Model(lambda t: (np.log1p(t**2).sum(), 2.0 * t / (1.0 + t**2)), 2)
     rng, target = np.random.default_rng(chain), Target(cauchy, np.float64)
     with np.errstate(all="ignore"):
-        mode = find_mode(target, np.array([0.5, -1.0]), rng, metric_shape(2), chain, 4)
+        mode = find_start(target, np.array([0.5, -1.0]), rng, metric_shape(2), chain, 4)
     assert np.abs(mode.x).max() < 0.1
 
 

@@ -17,6 +17,7 @@ from asyncqn.algorithms.sampling.shared_metric_hmc import (
     SharedMetricHMC,
     WarmUp,
 )
+from asyncqn.algorithms.sampling.warm_up import end_of
 from asyncqn.checks.observed_calls import MARK, NothingToJudge, ObservedCalls
 from asyncqn.core.stopping import MaxTime
 from asyncqn.errors import SamplingWarning, require
@@ -104,8 +105,8 @@ def sample(
     Warns
     -----
     SamplingWarning
-        If R-hat exceeds 1.01, trajectories diverged, the effective sample size is too small, or the
-        posterior seems to be improper.
+        If R-hat exceeds 1.01, trajectories diverged, the warm-up was lengthened for that reason, the effective
+        sample size is too small, or the posterior seems to be improper.
 
     Notes
     -----
@@ -134,9 +135,10 @@ def sample(
     start = starting_point(problem, theta0, seed)
     _check_start(problem, start)
     before = algorithm.warm_up_commits(start.size)
+    longest = end_of(before, longer=True)
     # Warm-up, draws, and for each chain the steps that do not count, with one to spare.
     commits = math.ceil(
-        _SPARE * (before + draws + chains * (BURN_IN + PREPARATIONS + 1))
+        _SPARE * (longest + draws + chains * (BURN_IN + PREPARATIONS + 1))
     )
     # The method itself ends the run at the last draw that counts; `commits` is an upper bound.
     total = before + draws

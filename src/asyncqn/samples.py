@@ -13,8 +13,10 @@ import numpy as np
 from asyncqn.algorithms.sampling.shared_metric_hmc import (
     BURN_IN,
     PREPARATIONS,
+    STATISTICS,
     SharedMetricHMC,
 )
+from asyncqn.algorithms.sampling.warm_up import LENGTHENING, end_of
 from asyncqn.checks import mixing
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.errors import BadInput, MissingExtra, require
@@ -57,6 +59,8 @@ class Samples:
         those of the warm-up, in the order of their commits.
     names : list of str
         Names of the parameters.
+    statistics : list of ndarray, each of shape (draws, 4)
+        Energy, acceptance rate, step size and whether the trajectory diverged, of each draw.
 
     Examples
     --------
@@ -76,6 +80,14 @@ class Samples:
     chains: list[Array] = field(repr=False)
     run: Run
     names: list[str] = field(default_factory=list, repr=False)
+    statistics: list[Array] = field(default_factory=list, repr=False)
+
+    def __str__(self) -> str:
+        """Return the table of `summary`, and one line of warnings."""
+        if not any(map(len, self.chains)):
+            return f"no draws: {self.run.message}"
+        table = self.summary().table()
+        return "\n".join([table, " ".join(self.warnings)]).rstrip()
 
     @classmethod
     def from_run(cls, run: Run, names: Sequence[str] | None = None) -> Samples:
@@ -112,22 +124,26 @@ class Samples:
             f"there are {dim} parameters, but {len(said)} names: pass one for each.",
         )
         # The schedule says which chain made each commit, and run.keep holds the draw of each commit.
-        places = counted(run.schedule, algorithm, dim)
+        longer = bool(run.results["step"][3])
+        warm_up = end_of(algorithm.warm_up_commits(dim), longer)
+        places = counted(run.schedule, algorithm, warm_up)
         # A rejected update changed nothing: at its place stands the draw of another chain.
         lost = sum(map(len, places)) - run.counters["draws"]
         require(
             lost <= 0 or not run.counters.get("updates_rejected", 0),
             f"{lost} draws were not finite or beyond all bounds: {IMPROPER}, and finite.",
         )
-        chains = [
-            np.array(run.keep.theta[where]) for where in first(places, algorithm.draws)
-        ]
+        places = first(places, algorithm.draws)
+        chains = [np.array(run.keep.theta[where]) for where in places]
         constrain = extra(run.problem, "constrain")
-        return cls(
-            chains if constrain is None else [constrain(chain) for chain in chains],
-            run,
-            said,
-        )
+        if constrain is not None:
+            chains = [constrain(chain) for chain in chains]
+        # The master counts draws in the order of their commits.
+        order = np.sort(np.concatenate([*places, np.zeros(0, np.int64)]))
+        stored = run.results["statistics"]
+        rows = [np.searchsorted(order, where) for where in places]
+        statistics = [stored[row[row < len(stored)]] for row in rows]
+        return cls(chains, run, said, statistics)
 
     @cached_property
     def rhat(self) -> Array:
@@ -204,7 +220,10 @@ class Samples:
         return Summary(self.names, columns, self.warnings)
 
     def to_arviz(self) -> Any:
-        """Return the draws as an ArviZ data tree (group "posterior"); this needs the extra `arviz`.
+        """Return the draws as an ArviZ data tree; this needs the extra `arviz`.
+
+        The group "posterior" has the draws, the group "sample_stats" the energy, the acceptance rate, the step size and
+        whether the trajectory diverged, of each draw.
 
         ArviZ needs chains of equal length.  Chains shorter than a tenth of the longest are left out; of the
         others the last draws are taken, as many as the shortest of them has.
@@ -215,12 +234,24 @@ class Samples:
             raise MissingExtra("arviz-base", "arviz", "to_arviz") from None
         # A chain that joined late would cut all others to its length.
         lengths = [len(chain) for chain in self.chains]
-        used = [chain for chain in self.chains if 10 * len(chain) >= max(lengths)]
-        shortest = min(map(len, used))
-        require(shortest > 0, f"there are no draws for ArviZ: {self.run.message}")
-        # The shape is (chains, draws, dim), as ArviZ expects.
-        draws = np.stack([chain[len(chain) - shortest :] for chain in used])
-        return from_dict({"posterior": grouped(self.names, draws)})
+        longest = max(lengths, default=0)
+        require(longest > 0, f"there are no draws for ArviZ: {self.run.message}")
+        used = [c for c, length in enumerate(lengths) if 10 * length >= longest]
+        shortest = min(lengths[c] for c in used)
+
+        def rectangular(parts: Sequence[Array]) -> Array:
+            # The shape is (chains, draws, columns), as ArviZ expects.
+            return np.stack([parts[c][len(parts[c]) - shortest :] for c in used])
+
+        groups = {"posterior": grouped(self.names, rectangular(self.chains))}
+        if all(len(self.statistics[c]) == lengths[c] for c in used):
+            stored = rectangular(self.statistics)
+            facts: dict[str, Any] = {
+                name: stored[..., i] for i, name in enumerate(STATISTICS)
+            }
+            facts["diverging"] = facts["diverging"] > 0.0
+            groups["sample_stats"] = facts
+        return from_dict(groups)
 
     def plot(self, most: int = 6) -> Any:
         """Return a figure with the trace and the histogram of the first `most` parameters, by chain."""
@@ -285,8 +316,12 @@ def _short(column: str, x: float) -> str:
     )
 
 
-def counted(schedule: Schedule, algorithm: SharedMetricHMC, dim: int) -> list[Array]:
+def counted(
+    schedule: Schedule, algorithm: SharedMetricHMC, warm_up: int
+) -> list[Array]:
     """Return, for every chain, the indices of its draws after the warm-up, in the order of commits.
+
+    warm_up: the last commit of the warm-up.
 
     A draw counts if the version that it read is at or after the end of the warm-up, and if its chain has
     burned in.  Both follow from the schedule alone: a choice by the values of draws would bias them.
@@ -301,9 +336,7 @@ def counted(schedule: Schedule, algorithm: SharedMetricHMC, dim: int) -> list[Ar
     first = np.searchsorted(workers, workers)
     made[order] = np.arange(len(schedule)) - first
     chain = schedule.worker.astype(np.int64) * per_worker + made % per_worker
-    good = (schedule.commit != DROPPED) & (
-        schedule.read >= algorithm.warm_up_commits(dim)
-    )
+    good = (schedule.commit != DROPPED) & (schedule.read >= warm_up)
     good &= made // per_worker >= PREPARATIONS + BURN_IN
     # Commit n, counted from 1, is row n - 1 of `run.keep.theta`.
     place = schedule.commit.astype(np.int64) - 1
@@ -312,8 +345,8 @@ def counted(schedule: Schedule, algorithm: SharedMetricHMC, dim: int) -> list[Ar
 
 def first(places: Sequence[Array], most: int) -> list[Array]:
     """Return the first `most` draws of all chains together: slow chains have fewer; no value decides."""
-    kept = np.sort(np.concatenate(places))[:most]
-    return [where[where <= (kept[-1] if kept.size else -1)] for where in places]
+    every = np.sort(np.concatenate([*places, np.zeros(0, np.int64)]))[:most]
+    return [where[where <= (every[-1] if every.size else -1)] for where in places]
 
 
 def grouped(names: Sequence[str], draws: Array) -> dict[str, Array]:
@@ -369,7 +402,10 @@ def _disagreement(samples: Samples, chains: Sequence[Array], worst: int) -> str:
         return "they hardly move"
     # Slow mixing leaves ranges overlapping.  Ranges that do not meet are of separate modes, or of chains that
     # began far apart in a direction in which U is flat.
-    if (places := _apart(chains, worst)) > 1:
+    places = _apart(chains, worst)
+    if places > 1 and samples.run.counters["starts_without_mode"] >= len(chains):
+        return f"no search found a mode; {IMPROPER}"
+    if places > 1:
         return (
             f"the chains lie at {places} separate places: the posterior has several modes, or neither prior "
             "nor data bound it in some direction; how much of it each place holds is not known from these "
@@ -391,6 +427,10 @@ def _about_draws(samples: Samples) -> list[str]:
         )
     if samples.divergent:
         said.append(_diverged(f"{samples.divergent} of {counters['draws']}", samples))
+    if samples.run.results["step"][3]:
+        said.append(
+            f"the warm-up was lengthened {LENGTHENING:g} times, because trajectories still diverged at its end."
+        )
     # Where chains disagree, their effective sample size means nothing.
     few = min(MIN_ESS, MIN_ESS_PER_CHAIN * len(samples.chains))
     finite = samples.ess[np.isfinite(samples.ess)]

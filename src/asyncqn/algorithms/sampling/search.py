@@ -6,6 +6,9 @@ standard deviations along coordinate axes, the diagonal and random directions, a
 again.  It begins at the last end that is another mode than the first, unless that has negligible mass by
 Laplace's estimate of the evidence, -U + log det(H)/2.  So chains begin at different modes where there are
 several that matter, and R-hat sees it.
+
+Where the end of the first search is not to be believed (`evidence`), the chain begins at the best place of the
+path of that search, and searches no further.
 """
 
 from __future__ import annotations
@@ -18,6 +21,11 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.rivals.lbfgs import LBFGS
+from asyncqn.algorithms.sampling.evidence import (
+    best_place,
+    hessian,
+    is_mode,
+)
 from asyncqn.algorithms.sampling.metric import (
     RANK,
     Shape,
@@ -36,6 +44,8 @@ RADIUS = 2.0
 """The first search begins uniformly within so much of theta0 in every coordinate, as Stan does."""
 NEGLIGIBLE = 10.0
 """A mode whose log evidence is so much below another's holds less than 1/20,000 of its mass."""
+WORSE = 3.0
+"""The same bound for a chain that begins without a mode.  It need not stay where its search happened to pass."""
 _DISPERSION = (4.0, 8.0, 30.0, 300.0)
 """Laplace standard deviations between the first end and the further starts, by chain in turn."""
 _RAYS = 12
@@ -51,18 +61,36 @@ _SETTLED = 1e-4
 """A search ends when U can fall by no more than this."""
 _FLAT = 0.1
 """The largest g'Hg at a mode, by the metric found there."""
+_LARGEST_EVIDENCE = 1e11
 _LENGTH, _LENGTH_PER_DIM, _LONGEST = 100, 10, 1000
+_FIRST_CHECK = 100
+"""Steps of a search after which it is first asked whether it runs down a neck."""
 
 
 Secants = deque[tuple[Array, Array]]
 
 
-class Mode(NamedTuple):
-    """The end of a search: the point, Laplace's log evidence (up to a constant), and the metric there."""
+class Start(NamedTuple):
+    """Where a chain begins: the point, its log evidence (up to a constant), and the metric there."""
 
     x: Array
     evidence: float
     metric: Array
+    believed: bool = True
+    """False where the path of the search passed a place of far more mass than its end."""
+
+    @property
+    def at_mode(self) -> bool:
+        """Whether the point is a mode: a believed end at which the gradient is small."""
+        return self.believed and self.evidence > -_LARGEST_EVIDENCE
+
+
+class Search(NamedTuple):
+    """The end of a search, the last points with their gradients, and the points that it passed."""
+
+    x: Array
+    recent: Secants
+    path: list[Array]
 
 
 def overdispersed(target: Target, theta0: Array, rng: np.random.Generator) -> Array:
@@ -72,36 +100,47 @@ def overdispersed(target: Target, theta0: Array, rng: np.random.Generator) -> Ar
     return _finite_towards(target, theta0.astype(np.float64), away)
 
 
-def find_mode(
+def find_start(
     target: Target,
     start: Array,
     rng: np.random.Generator,
     shape: Shape,
     chain: int,
     chains: int,
-) -> Mode:
-    """The mode at which one of several chains begins."""
-    found = first = nearest_mode(target, start, shape)
+) -> Start:
+    """The place at which one of several chains begins: a mode, or the best place on the way to none."""
+    best = first = nearest_start(target, start, shape)
+    if not first.believed:
+        return first
     scale = marginal_scale(first.metric)
     # Every fourth chain stays, so that not all leave a mode for one that attracts more searches.
     least = NEGLIGIBLE if chain % 4 == 0 else -NEGLIGIBLE
     for place in _places(target, first, rng, shape, chain, chains):
-        x, recent = _search(target, place)
+        x, recent, _ = _search(target, place, None)
         if (np.abs(x - first.x) > SAME_MODE * scale).any():
             # By Laplace's estimate, not by U alone: a narrow mode may be deep and hold little.
             other = _mode(target, x, recent, shape)
-            found = other if other.evidence > first.evidence + least else found
-    return found
+            if other.evidence > first.evidence + least:
+                best = other
+    return best
 
 
-def nearest_mode(target: Target, start: Array, shape: Shape) -> Mode:
-    """The mode that one search from `start` finds."""
-    return _mode(target, *_search(target, start), shape)
+def nearest_start(target: Target, start: Array, shape: Shape) -> Start:
+    """The mode that one search from `start` finds, or the best place on its path."""
+    if not shape.dense:
+        # The evidence of a place takes d gradients.  A long theta has not been tried.
+        x, recent, _ = _search(target, start, None)
+        return _mode(target, x, recent, shape)
+    search = _search(target, start, _FIRST_CHECK)
+    if is_mode(target, search.path, search.x):
+        return _mode(target, search.x, search.recent, shape)
+    place = best_place(target, search.path)
+    return Start(place.x, _bounded(place.evidence), place.metric, believed=False)
 
 
 def _places(
     target: Target,
-    mode: Mode,
+    mode: Start,
     rng: np.random.Generator,
     shape: Shape,
     chain: int,
@@ -148,7 +187,7 @@ def _direction(
     )
 
 
-def _fall(target: Target, mode: Mode, direction: Array) -> Array | None:
+def _fall(target: Target, mode: Start, direction: Array) -> Array | None:
     """The first point of a ray at which U falls; None where it does not."""
     # Between two modes U rises and falls again; a slope towards the outside shows it earlier than the values.
     g, last = np.empty(mode.x.size), -math.inf
@@ -173,75 +212,67 @@ def _finite_towards(target: Target, origin: Array, away: Array) -> Array:
     return origin.copy()
 
 
-def _search(target: Target, start: Array) -> tuple[Array, Secants]:
-    """L-BFGS until U can fall by `_SETTLED` at most: the end, and the last points with their gradients."""
+def _search(target: Target, start: Array, first_check: int | None) -> Search:
+    """L-BFGS until U can fall by `_SETTLED` at most.
+
+    After `first_check` steps, and whenever their number has doubled, the search ends where the point reached is
+    already dismissed; None: it is not asked.
+    """
     # The optimiser of this package by its protocol, step by step: no engine, no run.
     method = LBFGS(memory=20)
-    target.recent = deque(maxlen=RANK + 1)
-    iterate, local = method.init(start), method.init_worker(target, start)
+    recent: Secants = deque(maxlen=RANK + 1)
+    target.recent = recent
+    iterate = method.init(start)
+    local = method.init_worker(target, start)
+    path: list[Array] = [np.array(start, np.float64)]
+    check = first_check
     for k in range(min(_LENGTH + _LENGTH_PER_DIM * start.size, _LONGEST)):
+        if k == check:
+            check = 2 * k
+            target.recent = None
+            if not is_mode(target, path, path[-1]):
+                break
+            target.recent = recent
         task = Task(0, k, Stream(0, 0, k))
         update = method.step(iterate, local, target, task)
         local = method.learn(iterate, local, target, task)
         iterate = method.apply(iterate, [update], Commit(k + 1, (0,), target.value))
+        if first_check is not None:
+            path.append(np.array(iterate.theta, np.float64))
         standing = method.standing(iterate)
         if standing is not None and (standing.stalled or standing.decrease <= _SETTLED):
             break
-    recent, target.recent = target.recent, None
-    return np.array(iterate.theta, np.float64), recent
+    target.recent = None
+    return Search(np.array(iterate.theta, np.float64), recent, path)
 
 
-def _mode(target: Target, x: Array, recent: Secants, shape: Shape) -> Mode:
+def _mode(target: Target, x: Array, recent: Secants, shape: Shape) -> Start:
     """The end of a search as a mode: with the curvature there, by differences or by the last secants."""
     if shape.dense:
-        metric, log_det = from_hessian(_hessian(target, x))
+        metric, log_det = from_hessian(hessian(target, x))
     else:
         # Differences of d gradients would cost more than the search, whose last steps know the curvature.
         points, gradients = (np.array(part) for part in zip(*recent))
-        found = from_secants(
+        fitted = from_secants(
             np.diff(points, axis=0), np.diff(gradients, axis=0), shape, scalar=True
         )
-        metric, log_det = _unit(shape) if found is None else found, 0.0
+        metric = _unit(shape) if fitted is None else fitted
+        log_det = 0.0
     g = np.empty(x.size)
     value = target.value_and_grad(x, g)
     evidence = -value + 0.5 * log_det
     if shape.dense and not sum_of_squares(whitened(metric, g)) <= _FLAT:
         # Laplace's estimate is of a mode.
         evidence = -math.inf  # the search ended in a tail so flat that U hardly falls
-    return Mode(x, float(np.clip(evidence, -1e11, 1e11)), metric)
+    return Start(x, _bounded(evidence), metric)
+
+
+def _bounded(evidence: float) -> float:
+    """Return a finite number: updates that are not finite are rejected."""
+    return float(np.clip(evidence, -_LARGEST_EVIDENCE, _LARGEST_EVIDENCE))
 
 
 def _unit(shape: Shape) -> Array:
     metric = np.zeros(shape)
     metric[0] = 1.0
     return metric
-
-
-def _hessian(target: Target, x: Array) -> Array:
-    """Central differences of the gradient: with short steps, then with a tenth of the sd that these show."""
-    # A tenth of a standard deviation balances bending against rounding; the first try shows what it is.
-    eps = float(np.finfo(target.dtype).eps)
-    steps = eps ** (1.0 / 3.0) * (1.0 + np.abs(x))
-    rough = _differences(target, x, steps)
-    curvature = np.abs(np.diag(rough))
-    known = np.isfinite(curvature) & (curvature > 0.0)
-    wider = np.where(known, 0.1 / np.sqrt(np.where(known, curvature, 1.0)), steps)
-    smooth = _differences(target, x, np.clip(wider, steps / 100.0, 1e6 * steps))
-    for found in (smooth, rough):
-        if np.isfinite(found).all():
-            return found
-    return np.eye(x.size)
-
-
-def _differences(target: Target, x: Array, steps: Array) -> Array:
-    """The symmetric part of the matrix with rows (grad(x + h_i e_i) - grad(x - h_i e_i)) / 2 h_i."""
-    d = x.size
-    out, ahead, behind = np.empty((d, d)), np.empty(d), np.empty(d)
-    for i in range(d):
-        point = x.copy()
-        point[i] = x[i] + steps[i]
-        target.grad(point, None, ahead)
-        point[i] = x[i] - steps[i]
-        target.grad(point, None, behind)
-        out[i] = (ahead - behind) / (2.0 * steps[i])
-    return 0.5 * (out + out.T)

@@ -18,8 +18,9 @@ import numpy as np
 from asyncqn.algorithms.sampling.metric import Shape, draw, marginal_scale, metric_shape
 from asyncqn.algorithms.sampling.search import (
     NEGLIGIBLE,
-    find_mode,
-    nearest_mode,
+    WORSE,
+    find_start,
+    nearest_start,
     overdispersed,
 )
 from asyncqn.algorithms.sampling.target import Target
@@ -27,18 +28,22 @@ from asyncqn.algorithms.sampling.trajectory import trajectory
 from asyncqn.algorithms.sampling.warm_up import (
     BEST,
     LENGTH,
+    LONGER,
     STAGE,
     STEP,
     File,
     Tuning,
+    end_of,
     learn,
     new_file,
     new_tuning,
     note_acceptance,
-    note_mode,
+    note_divergence,
     note_pair,
+    note_start,
 )
 from asyncqn.core.stages import ASYNCHRONOUS
+from asyncqn.kernels.vectors import sum_of_squares
 from asyncqn.parameters import Checked, parameter
 from asyncqn.types import Array, Commit, Counters, Problem, Task
 
@@ -69,13 +74,26 @@ TOTALS = (
     "warm_up_gradients",
     "chains_moved",
     "not_finite",
+    "starts_without_mode",
 )
 """Draws that count; how many of these were accepted, and how many were divergent; gradients of the
-trajectories whose draws count, and all others; searches given up for a mode of more mass; divergent
-trajectories that met a U or a gradient that is not finite."""
-DRAWS, ACCEPTED, DIVERGENT, GRADIENTS, WARM_UP_GRADIENTS, CHAINS_MOVED, NOT_FINITE = (
-    range(len(TOTALS))
-)
+trajectories whose draws count, and all others; searches given up for a start of more mass; divergent
+trajectories that met a U or a gradient that is not finite; searches that found no mode."""
+DRAWS = 0
+ACCEPTED = 1
+DIVERGENT = 2
+GRADIENTS = 3
+WARM_UP_GRADIENTS = 4
+CHAINS_MOVED = 5
+NOT_FINITE = 6
+WITHOUT_MODE = 7
+
+
+STATISTICS = ("energy", "acceptance_rate", "step_size", "diverging")
+"""Facts of a draw in ArviZ's words.  The energy is that at the start of the trajectory; NaN under a metric of low rank,
+where it would cost more than the trajectory."""
+MOST_STATISTICS = 1_000_000
+"""Draws whose statistics are stored."""
 
 
 class Iterate(NamedTuple):
@@ -86,7 +104,8 @@ class Iterate(NamedTuple):
     best: Array
     numbers: Array
     file: File
-    totals: Counters  # (7,): `TOTALS`
+    totals: Counters  # (8,): `TOTALS`
+    statistics: Array  # (draws, 4): `STATISTICS` of each draw that counts
 
 
 class Facts(NamedTuple):
@@ -102,18 +121,21 @@ class Facts(NamedTuple):
     """How many times the metric that was used had been rebuilt."""
     step: float = 0.0
     acceptance: float = 0.0
+    energy: float = 0.0
     accepted: bool = False
     divergent: bool = False
     finite: bool = True
     """Whether U and its gradient were finite along the trajectory."""
-    mode: bool = False
-    """Whether the update is the end of a search: its mode and the standard deviations there."""
+    start: bool = False
+    """Whether the update is the end of a search: where the chain begins and the standard deviations there."""
+    at_mode: bool = True
+    """False where the search found no mode."""
     evidence: float = 0.0
     moved: bool = False
 
 
 class Update(NamedTuple):
-    """A chain's point and its gradient; after a search its mode and the standard deviations there."""
+    """A chain's point and its gradient; after a search its start and the standard deviations there."""
 
     x: Array
     g: Array
@@ -127,9 +149,10 @@ class Worker(NamedTuple):
     x: Array  # (m, d)
     g: Array  # (m, d)
     value: Array  # (m,): U(x)
-    mode: Array  # (m, d)
-    evidence: Array  # (m,): of the mode
-    metric: Array  # (m, rows, d): of the mode
+    start: Array  # (m, d): a mode, or where the search found none, the best place on its path
+    at_mode: Counters  # (m,): 1 where it is a mode
+    evidence: Array  # (m,): of the start
+    metric: Array  # (m, rows, d): there
     state: Counters  # (m,)
 
 
@@ -188,16 +211,19 @@ class SharedMetricHMC(Checked):
         pass
 
     def warm_up_commits(self, dim: int) -> int:
-        """Return the number of commits of the warm-up; a draw that read an earlier version does not count."""
+        """Return the planned number of commits of the warm-up; late divergences lengthen it once."""
         default = 500 + 50 * self.chains + min(10 * dim, 2000)
         return default if self.warm_up is None else self.warm_up
 
-    def counts(self, k: int, read: int, dim: int) -> bool:
-        """Return whether the draw of a worker's k-th step counts, which read version `read`."""
-        # Both conditions follow from the schedule, never from the draws: choosing draws by their values would
-        # bias what is left.
+    def counts(self, k: int, read: int, warm_up: int) -> bool:
+        """Return whether the draw of a worker's k-th step counts, which read version `read`.
+
+        warm_up: the last commit of the warm-up.
+        """
+        # Both conditions follow from the schedule and the warm-up, never from draws that may count: choosing
+        # these by their values would bias what is left.
         settled = k // self.per_worker >= PREPARATIONS + BURN_IN
-        return settled and read >= self.warm_up_commits(dim)
+        return settled and read >= warm_up
 
     def finished(self, iterate: Iterate) -> str | None:
         """Return the reason to end the run before its last commit, or None to continue."""
@@ -212,7 +238,9 @@ class SharedMetricHMC(Checked):
         dim = theta0.size
         tuning = new_tuning(dim, self.acceptance)
         file = new_file(dim, self.chains, self.warm_up_commits(dim))
-        return Iterate(theta0.copy(), *tuning, file, np.zeros(len(TOTALS), np.int64))
+        statistics = np.zeros((min(self.draws, MOST_STATISTICS), len(STATISTICS)))
+        totals = np.zeros(len(TOTALS), np.int64)
+        return Iterate(theta0.copy(), *tuning, file, totals, statistics)
 
     def init_worker(self, problem: Problem, theta0: Array) -> Worker:
         m, d = self.per_worker, theta0.size
@@ -221,7 +249,8 @@ class SharedMetricHMC(Checked):
             x=np.zeros((m, d)),
             g=np.zeros((m, d)),
             value=np.zeros(m),
-            mode=np.zeros((m, d)),
+            start=np.zeros((m, d)),
+            at_mode=np.ones(m, np.int64),
             evidence=np.zeros(m),
             metric=np.zeros((m, *metric_shape(d))),
             state=np.zeros(m, np.int64),
@@ -247,7 +276,7 @@ class SharedMetricHMC(Checked):
             facts = Facts(state, chain, target.gradients)
         elif state == PLACED or self._hopeless(view, local, i):
             facts = self._search(view, local, i, target, rng, chain)
-            x = local.mode[i].astype(local.origin.dtype)
+            x = local.start[i].astype(local.origin.dtype)
             return Update(x, marginal_scale(local.metric[i]), facts)
         else:
             if state == SEARCHED:
@@ -258,10 +287,11 @@ class SharedMetricHMC(Checked):
         return Update(local.x[i].astype(local.origin.dtype), g, facts)
 
     def _hopeless(self, view: Iterate, local: Worker, i: int) -> bool:
-        """Return whether a chain's mode has negligible mass, while it may still go to a better one."""
+        """Return whether a chain's start has negligible mass, while it may still go to a better one."""
         # Once the metric was learned from its draws, a chain stays: leaving by what it saw would bias it.
         early = int(local.state[i]) == SEARCHED or view.numbers[STAGE] == 0
-        return early and bool(local.evidence[i] < view.numbers[BEST] - NEGLIGIBLE)
+        margin = NEGLIGIBLE if local.at_mode[i] else WORSE
+        return early and bool(local.evidence[i] < view.numbers[BEST] - margin)
 
     def _search(
         self,
@@ -272,40 +302,40 @@ class SharedMetricHMC(Checked):
         rng: np.random.Generator,
         chain: int,
     ) -> Facts:
-        """Find the chain's mode; one that has left its own looks at the best of all."""
+        """Find the chain's start; one that has left its own looks at the best of all."""
         shape = Shape(*local.metric.shape[1:])
         state = int(local.state[i])
         moved = state != PLACED
         start = view.best.copy() if moved else local.x[i].copy()
         if moved:
-            mode = nearest_mode(target, start, shape)
+            place = nearest_start(target, start, shape)
         else:
-            mode = find_mode(target, start, rng, shape, chain, self.chains)
-        local.mode[i], local.metric[i], local.evidence[i] = (
-            mode.x,
-            mode.metric,
-            mode.evidence,
-        )
+            place = find_start(target, start, rng, shape, chain, self.chains)
+        local.start[i] = place.x
+        local.metric[i] = place.metric
+        local.at_mode[i] = place.at_mode
+        local.evidence[i] = place.evidence
         if moved:  # it will not look again, whatever it found
-            local.evidence[i] = max(mode.evidence, float(view.numbers[BEST]))
+            local.evidence[i] = max(place.evidence, float(view.numbers[BEST]))
         local.state[i] = SEARCHED
         return Facts(
             state,
             chain,
             target.gradients,
-            mode=True,
-            evidence=mode.evidence,
+            start=True,
+            at_mode=place.at_mode,
+            evidence=place.evidence,
             moved=moved,
         )
 
     def _begin(
         self, local: Worker, i: int, target: Target, rng: np.random.Generator
     ) -> None:
-        """Place the chain near its mode, where U is finite."""
+        """Place the chain near its start, where U is finite."""
         shape = Shape(*local.metric.shape[1:])
         away = NEAR_THE_MODE * draw(local.metric[i], rng.standard_normal(shape.normals))
         for _ in range(30):
-            local.x[i] = local.mode[i] + away
+            local.x[i] = local.start[i] + away
             local.value[i] = target.value_and_grad(local.x[i], local.g[i])
             if math.isfinite(local.value[i]):
                 break
@@ -325,6 +355,8 @@ class SharedMetricHMC(Checked):
     ) -> Facts:
         """One trajectory and its Metropolis test."""
         stage = int(view.numbers[STAGE])
+        planned = self.warm_up_commits(local.origin.size)
+        warm_up = end_of(planned, bool(view.numbers[LONGER]))
         metric = local.metric[i] if stage == 0 else view.metric
         # `random` instead of `uniform`, which gives the same bits in four times the time.
         length = float(view.numbers[LENGTH]) * (0.75 + 0.5 * rng.random())
@@ -338,6 +370,8 @@ class SharedMetricHMC(Checked):
         end = trajectory(
             target, local.x[i], local.g[i], float(local.value[i]), metric, h, n, z
         )
+        # Under a dense metric v = F z, so that v'H^-1 v / 2 = |z|^2 / 2.
+        energy = float(local.value[i]) + 0.5 * sum_of_squares(z)
         accepted = rng.random() < end.acceptance
         if accepted:
             local.x[i], local.g[i], local.value[i] = end.x, end.g, end.value
@@ -345,10 +379,11 @@ class SharedMetricHMC(Checked):
             state,
             chain,
             target.gradients,
-            self.counts(task.stream.k, task.read, local.origin.size),
+            self.counts(task.stream.k, task.read, warm_up),
             stage,
             step=h,
             acceptance=end.acceptance,
+            energy=energy,
             accepted=accepted,
             divergent=end.divergent,
             finite=end.finite,
@@ -369,37 +404,52 @@ class SharedMetricHMC(Checked):
         tuning = Tuning(iterate.metric, iterate.best, iterate.numbers)
         for x, g, facts in updates:
             iterate.theta[...] = x
-            self._count(iterate.totals, facts)
-            if commit.version > warm_up:
+            self._count(iterate, facts)
+            longer = bool(tuning.numbers[LONGER])
+            if commit.version > end_of(warm_up, longer):
                 continue
-            if facts.mode:
-                note_mode(tuning, iterate.file, facts.chain, x, g, facts.evidence)
+            if facts.start:
+                at_mode = facts.at_mode
+                note_start(
+                    tuning, iterate.file, facts.chain, x, g, facts.evidence, at_mode
+                )
             elif facts.state >= SEARCHED:
                 note_pair(iterate.file, facts.chain, commit.version, x, g)
+                if facts.divergent:
+                    note_divergence(iterate.file, commit.version, warm_up)
                 # An acceptance under an older metric says nothing about the step of this one.
                 if facts.stage == int(tuning.numbers[STAGE]):
                     note_acceptance(iterate.file, facts.step, facts.acceptance)
-        if commit.version <= warm_up:
+        if commit.version <= end_of(warm_up, bool(tuning.numbers[LONGER])):
             with np.errstate(all="ignore"):
                 learn(tuning, iterate.file, commit.version, warm_up, self.acceptance)
         return iterate
 
-    def _count(self, totals: Counters, facts: Facts) -> None:
+    def _count(self, iterate: Iterate, facts: Facts) -> None:
+        totals = iterate.totals
         totals[GRADIENTS if facts.counts else WARM_UP_GRADIENTS] += facts.gradients
         totals[CHAINS_MOVED] += facts.moved
+        totals[WITHOUT_MODE] += not facts.at_mode
         if facts.counts:
+            draw = int(totals[DRAWS])
+            if draw < len(iterate.statistics):
+                row = (facts.energy, facts.acceptance, facts.step, facts.divergent)
+                iterate.statistics[draw] = row
             totals[DRAWS] += 1
             totals[ACCEPTED] += facts.accepted
             totals[DIVERGENT] += facts.divergent
             totals[NOT_FINITE] += not facts.finite
 
     def results(self, iterate: Iterate) -> Mapping[str, Array]:
-        """Return what the chains drew with: the factor of the metric (`metric`), the step and the length."""
+        """Return what the chains drew with, and `STATISTICS` of each draw.
+
+        "metric" is the factor of the metric; "step" has the step, the length, the number of rebuilds of the metric, and
+        1 if the warm-up was lengthened.
+        """
         return {
             "metric": iterate.metric,
-            "step": np.array(
-                [iterate.numbers[STEP], iterate.numbers[LENGTH], iterate.numbers[STAGE]]
-            ),
+            "step": iterate.numbers[[STEP, LENGTH, STAGE, LONGER]],
+            "statistics": iterate.statistics[: int(iterate.totals[DRAWS])].copy(),
         }
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:

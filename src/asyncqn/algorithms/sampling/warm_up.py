@@ -29,6 +29,10 @@ QUARTER_TURN = 0.5 * math.pi
 """The length of a trajectory: a quarter of the period of a Gaussian in its own metric."""
 LONGEST_WIDTH = 3.0
 """Trajectories are at most so many times longer where the posterior is wider than its metric."""
+LENGTHENING = 1.5
+"""Factor on a warm-up whose last third still had divergences: it is lengthened once."""
+REBUILDS_IF_LONGER = (1.0, 1.25)
+"""Further rebuilds of a warm-up that is lengthened, as shares of its planned length."""
 REFIT = 10
 """Commits between two fits of the step size."""
 LONGEST_UNRESOLVED = 10.0
@@ -37,70 +41,90 @@ _LONG_FILE = 256
 """Pairs on file for a metric of low rank."""
 
 # Places in `Tuning.numbers`.
-STAGE, STEP, LENGTH, BEST, CONSTANT = range(5)
+STAGE, STEP, LENGTH, BEST, CONSTANT, LONGER = range(6)
 
 
 class Tuning(NamedTuple):
     """The message to workers: the metric, the mode of most mass, and numbers.
 
     numbers: how often the metric was rebuilt (0: each chain uses the one of its own mode), the step, the
-    length of trajectories, the log evidence of `best`, and c of the model of acceptance.
+    length of trajectories, the log evidence of `best`, c of the model of acceptance, and 1 if the warm-up is
+    lengthened.
     """
 
     metric: Array
     best: Array
-    numbers: Array  # (5,)
+    numbers: Array  # (6,)
 
 
 class File(NamedTuple):
-    """The master's records of the warm-up: pairs in a ring, acceptances, and the modes of the chains."""
+    """The master's records of the warm-up: pairs in a ring, acceptances, and the starts of the chains."""
 
     x: Array  # (R, d)
     g: Array  # (R, d)
     of: Counters  # (R, 2): the chain and the commit of each pair; -1 where there is none
     acceptances: Array  # (R', 2): the step and the probability to accept
-    modes: Array  # (chains, d)
+    starts: Array  # (chains, d)
+    at_mode: Counters  # (chains,): 1 where the start is a mode
     groups: (
-        Counters  # (chains,): the first chain with the same mode; -1 before it is known
+        Counters  # (chains,): the first chain with the same start; -1 before it has one
     )
-    counts: Counters  # (3,): pairs filed, acceptances seen, acceptances before the last rebuild
+    # (4,): pairs filed, acceptances seen, acceptances before the last rebuild, late divergences
+    counts: Counters
 
 
 def new_tuning(dim: int, acceptance: float) -> Tuning:
     """Return the message to workers before anything is known."""
     c = first_constant(dim)
-    numbers = np.array([0.0, step_for(c, acceptance), QUARTER_TURN, -np.inf, c])
+    step = step_for(c, acceptance)
+    numbers = np.array([0.0, step, QUARTER_TURN, -np.inf, c, 0.0])
     return Tuning(np.zeros(metric_shape(dim)), np.zeros(dim), numbers)
 
 
 def new_file(dim: int, chains: int, warm_up: int) -> File:
-    """Return empty records for a warm-up of `warm_up` commits."""
+    """Return empty records for a warm-up that is planned for `warm_up` commits."""
+    longest = math.ceil(LENGTHENING * warm_up)
     # A dense metric uses every pair: O(d) pairs of d numbers are no more than the metric itself.
-    rows = warm_up if metric_shape(dim).dense else min(warm_up, _LONG_FILE)
+    rows = longest if metric_shape(dim).dense else min(warm_up, _LONG_FILE)
     return File(
         x=np.zeros((rows, dim)),
         g=np.zeros((rows, dim)),
         of=np.full((rows, 2), -1, np.int64),
-        acceptances=np.zeros((warm_up, 2)),
-        modes=np.zeros((chains, dim)),
+        acceptances=np.zeros((longest, 2)),
+        starts=np.zeros((chains, dim)),
+        at_mode=np.ones(chains, np.int64),
         groups=np.full(chains, -1, np.int64),
-        counts=np.zeros(3, np.int64),
+        counts=np.zeros(4, np.int64),
     )
 
 
-def note_mode(
-    tuning: Tuning, file: File, chain: int, x: Array, scale: Array, evidence: float
+def note_start(
+    tuning: Tuning,
+    file: File,
+    chain: int,
+    x: Array,
+    scale: Array,
+    evidence: float,
+    at_mode: bool,
 ) -> None:
-    """Record that a chain's search ended at x, where standard deviations are about `scale`."""
+    """Record that a chain begins at x, where standard deviations are about `scale`."""
     if evidence > tuning.numbers[BEST]:
         tuning.numbers[BEST] = evidence
         tuning.best[...] = x
     if chain >= file.groups.size:
         return  # a worker that joined beyond the planned number of chains belongs to no group
-    known = np.flatnonzero(file.groups >= 0)
-    same = [c for c in known if (np.abs(x - file.modes[c]) <= SAME_MODE * scale).all()]
-    file.modes[chain] = x
-    file.groups[chain] = file.groups[same[0]] if same else chain
+    group = chain
+    for other in np.flatnonzero(file.groups >= 0):
+        # Starts without a mode are places of one posterior, through which all chains will move.
+        if bool(file.at_mode[other]) != at_mode:
+            continue
+        near = (np.abs(x - file.starts[other]) <= SAME_MODE * scale).all()
+        if near or not at_mode:
+            group = int(file.groups[other])
+            break
+    file.starts[chain] = x
+    file.at_mode[chain] = at_mode
+    file.groups[chain] = group
 
 
 def note_pair(file: File, chain: int, version: int, x: Array, g: Array) -> None:
@@ -109,7 +133,8 @@ def note_pair(file: File, chain: int, version: int, x: Array, g: Array) -> None:
     Successive draws of a chain resemble each other, so that a short file says more if it is spread over the
     warm-up.  n has no divisor in common with the number of chains: their draws often arrive in turn.
     """
-    n = -(-len(file.acceptances) // len(file.x))
+    planned = int(len(file.acceptances) / LENGTHENING)
+    n = -(-planned // len(file.x))
     while math.gcd(n, file.groups.size) > 1:
         n += 1
     number = int(file.counts[0])
@@ -127,31 +152,43 @@ def note_acceptance(file: File, h: float, acceptance: float) -> None:
         file.counts[1] += 1
 
 
+def note_divergence(file: File, version: int, warm_up: int) -> None:
+    """Count a divergent trajectory of the last third of the planned warm-up."""
+    if 3 * version >= 2 * warm_up and version <= warm_up:
+        file.counts[3] += 1
+
+
+def end_of(warm_up: int, longer: bool) -> int:
+    """Return the last commit of a warm-up that was planned for `warm_up` commits."""
+    return math.ceil(LENGTHENING * warm_up) if longer else warm_up
+
+
 def learn(
     tuning: Tuning, file: File, version: int, warm_up: int, acceptance: float
 ) -> None:
     """Rebuild the metric and refit the step size where they are due after a commit of the warm-up."""
-    if any(version == math.ceil(share * warm_up) for share in REBUILDS):
+    if version == warm_up and file.counts[3] > 0:
+        # Chains still met places that the metric and the step do not suit.
+        tuning.numbers[LONGER] = 1.0
+    longer = bool(tuning.numbers[LONGER])
+    shares = (*REBUILDS, *REBUILDS_IF_LONGER) if longer else REBUILDS
+    if any(version == math.ceil(share * warm_up) for share in shares):
         fitted = _constant(tuning, file, acceptance)
         if rebuild(tuning, file, version):
             # Acceptances under the metric of before say little about this one: they count for a few.
             tuning.numbers[CONSTANT] = fitted
             file.counts[2] = file.counts[1]
-    if version % REFIT == 0 or version == warm_up:
+    if version % REFIT == 0 or version == end_of(warm_up, longer):
         tuning.numbers[STEP] = step_for(_constant(tuning, file, acceptance), acceptance)
 
 
 def _constant(tuning: Tuning, file: File, acceptance: float) -> float:
     """Fit c of the model of acceptance to the acceptances seen under the present metric."""
-    seen, before = (
-        file.acceptances[file.counts[2] : file.counts[1]],
-        float(tuning.numbers[CONSTANT]),
-    )
-    return (
-        fit_constant(seen[:, 0].copy(), seen[:, 1].copy(), before, acceptance)
-        if len(seen)
-        else before
-    )
+    seen = file.acceptances[file.counts[2] : file.counts[1]]
+    before = float(tuning.numbers[CONSTANT])
+    if not len(seen):
+        return before
+    return fit_constant(seen[:, 0].copy(), seen[:, 1].copy(), before, acceptance)
 
 
 def rebuild(tuning: Tuning, file: File, version: int) -> bool:

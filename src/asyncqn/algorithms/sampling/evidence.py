@@ -1,0 +1,130 @@
+"""Whether the end of a search is a mode with mass, by the evidence along the path of the search.
+
+Hierarchical posteriors have necks: U falls without end towards a place of no mass, and a search for a mode runs
+there.  Laplace's estimate at such an end does not reveal it, for it agrees with the density nearby.  The path
+does: on the way to the neck it passed places whose surroundings hold far more mass.  So the end of a search is
+believed only if the path offers nothing better; otherwise the chain begins at the best place of the path, as
+Pathfinder does (Zhang, Carpenter, Gelman, Vehtari, JMLR 2022).
+
+The evidence of a place x, with H = |U''(x)|^-1 = F F' and fixed antithetic points z with |z|^2 = d, is
+
+    -median U(x +- F z) + d/2 + log det(H)/2,
+
+which is Laplace's estimate where U is quadratic, since U(x + F z) = U(x) + d/2 at its minimum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.sampling.metric import draw, from_hessian
+from asyncqn.algorithms.sampling.target import Target
+from asyncqn.core.streams import Stream
+from asyncqn.types import Array
+
+MARGIN = 3.0
+"""Nats by which the evidence of a place on the path must exceed that of the end for the end to be dismissed."""
+_PAIRS = 4
+"""Antithetic pairs of points at which U is computed around a place."""
+
+
+class Place(NamedTuple):
+    """A point with the metric there, and the log evidence of its surroundings up to a constant."""
+
+    x: Array
+    metric: Array
+    evidence: float
+
+
+def place_at(target: Target, x: Array) -> Place:
+    """Return the place at x: its metric by differences of gradients, and its evidence by values around it."""
+    metric, log_determinant = from_hessian(hessian(target, x))
+    dim = x.size
+    values = []
+    for pair in range(_PAIRS):
+        # The points are the same for all places, so that noise does not decide between two of them.
+        z = Stream(0, 0, pair).normals(np.empty(dim))
+        away = draw(metric, z * math.sqrt(dim / float((z**2).sum())))
+        values += [finite_value(target, x + away), finite_value(target, x - away)]
+    evidence = 0.5 * (dim + log_determinant) - float(np.median(values))
+    return Place(x, metric, evidence)
+
+
+def finite_value(target: Target, x: Array) -> float:
+    """Return U, and infinity where U is not a finite number."""
+    value = target.value(x)
+    return value if math.isfinite(value) else math.inf
+
+
+def is_mode(target: Target, path: Sequence[Array], end: Array) -> bool:
+    """Return whether no place on the path of a search holds far more mass than its end."""
+    before = last_above(target, path, end)
+    if before is None:
+        return True
+    there, here = place_at(target, before), place_at(target, end)
+    return there.evidence <= here.evidence + MARGIN
+
+
+def last_above(target: Target, path: Sequence[Array], end: Array) -> Array | None:
+    """Return the last point of the path at which U exceeds that of the end by d, or None where none does.
+
+    The surroundings of a mode lie d/2 above it, so that such a point is outside of them.  Where U is not finite at
+    the end, it is the last point at which U is finite.
+    """
+    lowest = finite_value(target, end)
+    level = lowest + end.size if math.isfinite(lowest) else -math.inf
+    for x in reversed(path):
+        value = finite_value(target, x)
+        if math.isfinite(value) and value >= level:
+            return x
+    return None
+
+
+def best_place(target: Target, path: Sequence[Array]) -> Place:
+    """Return the place of most evidence among the points 0, 1, 2, 3, 5, 8, ... of the path and its end."""
+    places = [place_at(target, path[k]) for k in _fibonacci(len(path))]
+    return max(places, key=lambda place: place.evidence)
+
+
+def _fibonacci(n: int) -> list[int]:
+    """Return the numbers 0, 1, 2, 3, 5, 8, ... below n, and n - 1."""
+    numbers = [0, 1]
+    while numbers[-1] < n:
+        numbers.append(numbers[-1] + max(1, numbers[-2]))
+    return sorted({k for k in numbers if k < n} | {n - 1})
+
+
+def hessian(target: Target, x: Array) -> Array:
+    """Central differences of the gradient: with short steps, then with a tenth of the sd that these show."""
+    # A tenth of a standard deviation balances bending against rounding; the first try shows what it is.
+    eps = float(np.finfo(target.dtype).eps)
+    steps = eps ** (1.0 / 3.0) * (1.0 + np.abs(x))
+    rough = _differences(target, x, steps)
+    curvature = np.abs(np.diag(rough))
+    usable = np.isfinite(curvature) & (curvature > 0.0)
+    wider = np.where(usable, 0.1 / np.sqrt(np.where(usable, curvature, 1.0)), steps)
+    smooth = _differences(target, x, np.clip(wider, steps / 100.0, 1e6 * steps))
+    for estimate in (smooth, rough):
+        if np.isfinite(estimate).all():
+            return estimate
+    return np.eye(x.size)
+
+
+def _differences(target: Target, x: Array, steps: Array) -> Array:
+    """The symmetric part of the matrix with rows (grad(x + h_i e_i) - grad(x - h_i e_i)) / 2 h_i."""
+    dim = x.size
+    out = np.empty((dim, dim))
+    ahead = np.empty(dim)
+    behind = np.empty(dim)
+    for i in range(dim):
+        point = x.copy()
+        point[i] = x[i] + steps[i]
+        target.grad(point, None, ahead)
+        point[i] = x[i] - steps[i]
+        target.grad(point, None, behind)
+        out[i] = (ahead - behind) / (2.0 * steps[i])
+    return 0.5 * (out + out.T)
