@@ -465,3 +465,88 @@ def test_the_result_is_shown_in_a_table_in_arviz_and_in_a_figure() -> None:
         )
     with pytest.raises(BadInput, match="names"):
         aq.Samples.from_run(samples.run, names=["one"])
+
+
+def centred_schools() -> Any:
+    """The textbook centred eight schools, whose density has no mode: it grows without end as tau falls."""
+    y = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+    sigma = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+
+    def function(phi: Any) -> tuple[float, Any]:
+        mu, tau, effects = phi[0], phi[1], phi[2:]
+        away = (effects - mu) / tau**2
+        residual = (effects - y) / sigma**2
+        square = away @ (effects - mu)
+        value = 0.5 * (mu / 5.0) ** 2 + np.log1p((tau / 5.0) ** 2)
+        value += 8.0 * np.log(tau) + 0.5 * square + 0.5 * residual @ (effects - y)
+        scale = 2.0 * tau / (25.0 + tau**2) + (8.0 - square) / tau
+        return value, np.array([mu / 25.0 - away.sum(), scale, *(away + residual)])
+
+    return aq.Constrained(
+        Model(function, 10),
+        [aq.Bounded("mu"), aq.Bounded("tau", low=0.0), aq.Bounded("theta", 8)],
+    )
+
+
+def neal() -> Model:
+    """Neal's funnel: v ~ N(0, 9), and nine numbers x ~ N(0, exp(v))."""
+
+    def function(theta: Any) -> tuple[float, Any]:
+        v, x = theta[0], theta[1:]
+        precision = np.exp(-v)
+        square = precision * (x @ x)
+        value = v * v / 18.0 + 4.5 * v + 0.5 * square
+        return value, np.array([v / 9.0 + 4.5 - 0.5 * square, *(precision * x)])
+
+    return Model(function, 10)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_posterior_without_a_mode_is_drawn_and_replays(seed: int) -> None:
+    with quietly():
+        samples = drawn(centred_schools(), 6000, chains=8, seed=seed)
+    # By integration over tau: mean 3.6 and standard deviation 3.2; the short tail needs a wide margin.
+    assert 2.6 < samples["tau"].mean() < 4.8
+    assert abs(samples["mu"].mean() - 4.4) < 1.6
+    again = aq.Samples.from_run(aq.replay(samples.run))
+    assert all((a == b).all() for a, b in zip(samples.chains, again.chains))
+
+
+def test_a_neck_is_entered_from_where_its_mass_is() -> None:
+    """Neal's funnel: all searches run down the neck, where the density is high and the mass is none."""
+    with quietly():
+        samples = drawn(neal(), 6000, chains=8)
+    v = np.concatenate(samples.chains)[:, 0]
+    assert samples.run.counters["starts_without_mode"] >= 8
+    assert abs(v.mean()) < 2.0
+    assert 1.5 < v.std() < 4.5
+    assert samples.warnings
+
+
+def test_late_divergences_lengthen_the_warm_up_once_and_are_kept_with_their_draws() -> (
+    None
+):
+    with quietly():
+        samples = drawn(neal(), 2000, seed=2)
+    assert samples.run.results["step"][3] == 1.0
+    assert any("was lengthened 1.5 times" in said for said in samples.warnings)
+    assert sum(part[:, 3].sum() for part in samples.statistics) == samples.divergent
+    stats = samples.to_arviz()["sample_stats"]
+    assert set(stats.data_vars) == {
+        "energy",
+        "acceptance_rate",
+        "step_size",
+        "diverging",
+    }
+    assert stats["diverging"].dtype == bool
+
+
+def test_a_callback_may_stop_before_the_first_draw() -> None:
+    def stop(seen: aq.Progress) -> None:
+        raise StopIteration
+
+    with quietly():
+        samples = drawn(gaussian(2), 100, callback=stop)
+    assert str(samples).startswith("no draws: ")
+    with pytest.raises(BadInput, match="no draws to summarise"):
+        samples.summary()

@@ -47,6 +47,7 @@ from .models.adapters.constrained import Bounded, Constrained
 from .models.adapters.finite_sum import FiniteSum
 from .models.adapters.jax_loss import from_jax
 from .models.adapters.libsvm import read_libsvm
+from .models.adapters.log_density import LogDensity
 from .models.adapters.torch_module import from_torch
 from .models.least_squares import LeastSquares
 from .models.linear_gaussian import LinearGaussian
@@ -99,6 +100,7 @@ __all__ = [
     "GrowingLBFGS",
     "LeastSquares",
     "LinearGaussian",
+    "LogDensity",
     "LogNormal",
     "LogisticRegression",
     "MetricLBFGS",

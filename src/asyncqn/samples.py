@@ -145,6 +145,16 @@ class Samples:
         statistics = [stored[row[row < len(stored)]] for row in rows]
         return cls(chains, run, said, statistics)
 
+    def __getitem__(self, name: str) -> Array:
+        """Return all draws of a parameter, of all chains together."""
+        require(
+            name in self.names,
+            f"there is no parameter {name!r}; the names are {', '.join(self.names[:8])}"
+            + (", ..." if len(self.names) > 8 else "."),
+        )
+        i = self.names.index(name)
+        return np.concatenate([chain[:, i] for chain in self.chains])
+
     @cached_property
     def rhat(self) -> Array:
         """Rank-normalised split R-hat of every parameter; it is near 1 if the chains agree."""
@@ -202,8 +212,9 @@ class Samples:
     def summary(self) -> Summary:
         """Return mean, standard deviation, quantiles, effective sample size and R-hat of every parameter."""
         # Chains are pooled by draws: longer ones weigh more.
+        draws = sum(map(len, self.chains))
+        require(draws > 0, f"there are no draws to summarise: {self.run.message}")
         pooled = np.concatenate(self.chains)
-        require(len(pooled) > 0, f"there are no draws to summarise: {self.run.message}")
         low, middle, high = np.percentile(pooled, [5, 50, 95], axis=0)
         sd = pooled.std(axis=0)
         columns = {
