@@ -15,7 +15,9 @@ def main() -> None:
     truth = rng.standard_normal(3_000)
     # Separable labels; the prior of `LogisticRegression` keeps the coefficients finite.
     y = X @ truth > 0.0
-    run = aq.minimize(aq.LogisticRegression(X, y), engine=aq.Threads(2))
+    run = aq.minimize(
+        aq.LogisticRegression(X, y, intercept=False), engine=aq.Threads(2)
+    )
     right = np.mean((X @ run.theta > 0.0) == y)
     print(f"{run.status} after {run.passes:.0f} passes; {right:.0%} of the labels")
 

@@ -172,10 +172,6 @@ def good() -> Iterator[tuple[Callable[..., Any], dict[str, Any]]]:
     for model in MODELS:
         yield model, {"X": X, "y": Y}
         yield model.random, {"n_data": 20, "dim": 2}
-    yield aq.Mixture, {"X": X, "centres": X[:2], "scale": 1.0}
-    yield aq.Mixture.random, {"components": 2}
-    yield aq.PhaseRetrieval, {"A": X, "signal": [1.0, 2.0]}
-    yield aq.PhaseRetrieval.random, {"dim": 2}
     yield aq.Bounded, {"name": "x"}
     yield (
         aq.Constrained,
@@ -223,7 +219,6 @@ def good() -> Iterator[tuple[Callable[..., Any], dict[str, Any]]]:
     yield aq.load_run, {"folder": "no such folder"}
     yield aq.resume, {"folder": "no such folder"}
     yield aq.replay, {"run": "no such folder"}
-    yield aq.read_libsvm, {"path": "no such file"}
     yield aq.blame, {"run": None}
     yield aq.plan, {"problem": PROBLEM, "target": 1.0}
 
@@ -464,8 +459,10 @@ ISSUE: dict[str, Callable[[], Any]] = {
     "a list of deaths": lambda: aq.Cluster(2, deaths=[1]),  # type: ignore[arg-type]
     "a text as an engine": lambda: aq.resume("no such folder", engine="x"),  # type: ignore[arg-type]
     "too many workers": lambda: aq.Cluster(2**31),
-    "complex data": lambda: aq.LeastSquares(X + 1j, Y),
-    "masked data": lambda: aq.LeastSquares(np.ma.masked_equal(X, 3.0), Y),
+    "complex data": lambda: aq.LeastSquares(X + 1j, Y, intercept=False),
+    "masked data": lambda: aq.LeastSquares(
+        np.ma.masked_equal(X, 3.0), Y, intercept=False
+    ),
     "a complex matrix": lambda: aq.LinearGaussian(X * 1j, Y, 1.0),
     "masked observations": lambda: aq.LinearGaussian(
         X, np.ma.masked_equal(Y, 1.0), 1.0

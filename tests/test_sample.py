@@ -89,7 +89,7 @@ def test_a_logistic_regression_agrees_with_quadrature(dtype: Any) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 2)).astype(dtype)
     y = X @ np.array([1.0, -0.5]) + rng.standard_normal(40) > 0
-    problem = aq.LogisticRegression(X, y)
+    problem = aq.LogisticRegression(X, y, intercept=False)
     axis = np.linspace(-2.0, 5.0, 90)
     mean, sd = on_a_grid(lambda t: problem.value(t.astype(dtype)), [axis, axis - 3.0])
     samples = drawn(problem, 3000)

@@ -46,14 +46,11 @@ from .minimize import minimize, starting_point
 from .models.adapters.constrained import Bounded, Constrained
 from .models.adapters.finite_sum import FiniteSum
 from .models.adapters.jax_loss import from_jax
-from .models.adapters.libsvm import read_libsvm
 from .models.adapters.log_density import LogDensity
 from .models.adapters.torch_module import from_torch
 from .models.least_squares import LeastSquares
 from .models.linear_gaussian import LinearGaussian
 from .models.logistic import LogisticRegression
-from .models.mixture import Mixture
-from .models.phase_retrieval import PhaseRetrieval
 from .models.poisson import PoissonRegression
 from .models.robust import RobustRegression
 from .models.softmax import SoftmaxRegression
@@ -104,11 +101,9 @@ __all__ = [
     "LogNormal",
     "LogisticRegression",
     "MetricLBFGS",
-    "Mixture",
     "Outcome",
     "Pareto",
     "Patience",
-    "PhaseRetrieval",
     "PoissonRegression",
     "Problem",
     "Processes",
@@ -140,7 +135,6 @@ __all__ = [
     "load_run",
     "minimize",
     "plan",
-    "read_libsvm",
     "replay",
     "resume",
     "sample",

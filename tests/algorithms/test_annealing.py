@@ -16,7 +16,7 @@ from asyncqn.algorithms.annealing import Annealing
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput
-from asyncqn.models.phase_retrieval import PhaseRetrieval
+from asyncqn.models.linear_gaussian import LinearGaussian
 from asyncqn.runs.replay import replay
 
 RISING = Annealing(0.1, 10.0, 20)
@@ -54,7 +54,7 @@ def test_noise_is_that_of_the_beta_of_the_step():
 
 @pytest.mark.parametrize("method", METHODS, ids=["sgld", "as-lbfgs"])
 def test_an_annealed_run_with_workers_is_replayed_from_its_file(method, tmp_path):
-    p = PhaseRetrieval.random(5, 15, seed=0)
+    p = LinearGaussian.random(5, 15, seed=0)
     run = minimize(
         p, method, engine=Simulator(Cluster(3, worker_std=0.5)), commits=90, seed=4
     )
@@ -67,7 +67,7 @@ def test_an_annealed_run_with_workers_is_replayed_from_its_file(method, tmp_path
 
 @pytest.mark.parametrize("method", METHODS, ids=["sgld", "as-lbfgs"])
 def test_an_annealing_that_stays_is_the_constant_beta_to_the_bit(method):
-    p = PhaseRetrieval.random(5, 15, seed=0)
+    p = LinearGaussian.random(5, 15, seed=0)
     parameters = algorithm_to_json(method)["parameters"]
     thetas = [
         minimize(

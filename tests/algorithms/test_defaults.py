@@ -106,7 +106,9 @@ def test_samples_in_a_metric_begin_where_they_are_enough_for_it(
     row = sparse.csr_matrix(
         (np.ones(n_data), np.zeros(n_data, int), np.arange(n_data + 1)), (n_data, dim)
     )
-    algorithm = default_algorithm(aq.LeastSquares(row, np.ones(n_data)), 2)
+    algorithm = default_algorithm(
+        aq.LeastSquares(row, np.ones(n_data), intercept=False), 2
+    )
     assert isinstance(algorithm, MetricLBFGS)
     assert (algorithm.samples, algorithm.versions) == (samples, versions)
     assert (algorithm.renewals, algorithm.last_renewals) == (first, last)

@@ -119,7 +119,7 @@ def test_features_of_any_scale_and_precision_end_at_the_minimum(scale, dtype):
         problem, engine=aq.Simulator(aq.Cluster(workers=5, worker_std=0.5))
     )
     assert run.success
-    exact = aq.LogisticRegression(problem.X.astype(float), problem.y)
+    exact = aq.LogisticRegression(problem.X.astype(float), problem.y, intercept=False)
     best = aq.minimize(exact, aq.BlockLBFGS(1, memory=100), engine=ONE, tol=1e-12)
     # A float32 gradient is known to about 1e-5 of the first, and U to its square.
     assert exact.value(run.theta.astype(float)) <= best.fun * (
@@ -131,7 +131,7 @@ def test_features_of_any_scale_and_precision_end_at_the_minimum(scale, dtype):
 def test_separable_data_end_in_a_finite_minimum(prior):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20_000, 5))
-    problem = aq.LogisticRegression(X, X[:, 0] > 0, prior)
+    problem = aq.LogisticRegression(X, X[:, 0] > 0, prior, intercept=False)
     run = aq.minimize(problem, engine=ONE)
     g = np.empty(5)
     problem.grad(run.theta, np.arange(20_000), g)
@@ -146,7 +146,7 @@ def test_a_start_where_the_loss_overflows_on_the_next_sample_is_left():
         300.0  # one row that small samples hardly see, and whose mean overflows beyond theta = 2.4
     )
     problem = aq.PoissonRegression(
-        X, np.exp(np.minimum(2.0 * X[:, 0], 6.0)), prior=1e-3
+        X, np.exp(np.minimum(2.0 * X[:, 0], 6.0)), prior=1e-3, intercept=False
     )
     run = aq.minimize(problem, engine=ONE)
     assert run.success

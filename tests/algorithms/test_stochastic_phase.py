@@ -19,6 +19,7 @@ from asyncqn.algorithms.quasi_newton.stochastic_phase import (
     Phase,
 )
 from asyncqn.kernels.table import CHANGES, MOVED, RESPONSES, RISE, SEEN, VALUE
+from asyncqn_paper.nonconvex import Mixture
 from asyncqn_recommender import MatrixFactorization
 
 
@@ -43,7 +44,7 @@ def test_it_is_chosen_where_rows_are_few_unless_the_problem_is_convex_or_parts_a
 ):
     factorization = ratings()
     assert not aq.table_algorithm(
-        aq.Mixture.random(n_data=4000, seed=0), 4, message=1.0
+        Mixture.random(n_data=4000, seed=0), 4, message=1.0
     ).stochastic
     assert aq.table_algorithm(factorization, 4, message=1.0).stochastic
     assert not aq.table_algorithm(factorization, 4, message=100.0).stochastic  # 4 parts

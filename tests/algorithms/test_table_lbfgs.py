@@ -292,7 +292,7 @@ def test_an_H0_from_the_scatter_saves_passes_where_features_are_turned(
     turn, _ = np.linalg.qr(rng.standard_normal((12, 12)))
     X = rng.standard_normal((4000, 12)) * np.geomspace(1.0, 0.02, 12) @ turn
     problem = aq.LogisticRegression(
-        X, X @ (5.0 * turn.sum(axis=0)) + rng.logistic(size=4000) > 0
+        X, X @ (5.0 * turn.sum(axis=0)) + rng.logistic(size=4000) > 0, intercept=False
     )
     engine = aq.Simulator(aq.Cluster(workers=10))
     passes = {}

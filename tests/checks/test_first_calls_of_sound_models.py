@@ -15,8 +15,7 @@ from hypothesis.extra import numpy as hnp
 import asyncqn as aq
 from asyncqn.checks.first_calls import check_first_calls, compare_functions
 from asyncqn.minimize import starting_point
-from asyncqn.models.mixture import Mixture
-from asyncqn.models.phase_retrieval import PhaseRetrieval
+from asyncqn_paper.nonconvex import Mixture, PhaseRetrieval
 from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
 from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
 

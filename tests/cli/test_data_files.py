@@ -194,7 +194,7 @@ def test_sparse_rows_are_held_out_as_dense_ones_are(tmp_path: Path) -> None:
         (
             "rows.csv",
             'label = "size"\nfeatures = ["age"]',
-            "needs labels with two different values, not ",
+            "labels must name classes, as integers or strings",
         ),
         (
             "rows.csv",
@@ -237,7 +237,8 @@ def test_a_mistake_is_one_sentence(
 def test_missing_values_pipes_and_absent_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "holes.csv").write_text("a,y\n1,0\n,1\n")
     with pytest.raises(
-        aq.BadInput, match="column 'a' has 1 missing value: fill or remove"
+        aq.BadInput,
+        match="column 'a' has 1 missing or infinite value, first in row 2 of the data",
     ):
         aq.LogisticRegression.from_file(tmp_path / "holes.csv", "y")
     with pytest.raises(aq.BadInput, match="there is no file"):
@@ -250,7 +251,7 @@ def test_missing_values_pipes_and_absent_files_are_refused(tmp_path: Path) -> No
 def test_coefficients_are_of_linear_models_alone(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "job.toml").write_text('[problem]\nkind = "mixture"\n')
+    (tmp_path / "job.toml").write_text('[problem]\nkind = "linear-gaussian"\n')
     code, _, err = call(
         capfd, "run", tmp_path / "job.toml", "--coefficients", tmp_path / "c.csv"
     )
@@ -271,11 +272,11 @@ def test_a_job_imports_the_one_model_that_it_names() -> None:
     program = (
         "import sys, asyncqn.cli.jobfile as jobs\n"
         "models = lambda: sorted(name for name in sys.modules if name.startswith('asyncqn.models.'))\n"
-        "assert not any(name.endswith(('logistic', 'mixture', 'linear_gaussian')) for name in models())\n"
-        "jobs.load_job(None, {'problem': {'kind': 'mixture'}, 'algorithm': {'kind': 'default'}})\n"
-        "print([name for name in models() if name.endswith(('logistic', 'mixture', 'linear_gaussian'))])\n"
+        "assert not any(name.endswith(('logistic', 'linear_gaussian')) for name in models())\n"
+        "jobs.load_job(None, {'problem': {'kind': 'linear-gaussian'}, 'algorithm': {'kind': 'default'}})\n"
+        "print([name for name in models() if name.endswith(('logistic', 'linear_gaussian'))])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True
     )
-    assert (done.stdout, done.stderr) == ("['asyncqn.models.mixture']\n", "")
+    assert (done.stdout, done.stderr) == ("['asyncqn.models.linear_gaussian']\n", "")

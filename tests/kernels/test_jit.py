@@ -6,19 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from asyncqn.kernels import jit, memory
-from asyncqn.kernels.jit import Piece, drop_stale_cache
-
-KERNELS = [
-    import_module(f"asyncqn.kernels.{p.stem}")
-    for p in Path(jit.__file__).parent.glob("[a-z]*.py")
-]
+from asyncqn.kernels import jit
+from asyncqn.kernels.jit import drop_stale_cache
 
 
 def test_a_changed_source_drops_every_compiled_kernel_beside_it(tmp_path: Path) -> None:
@@ -71,42 +64,13 @@ def test_the_cache_and_the_manifest_follow_the_processor_that_numba_is_told(
     assert processor == ("generic with +sse4.2" if features else "generic")
 
 
-def test_a_piece_is_compiled_into_kernels_and_refuses_a_call_from_python() -> None:
-    """Compiled or not yet: without machine code of its own the call would end the process."""
-    for piece in (memory.two_dots, memory.combine):
-        with pytest.raises(
-            TypeError,
-            match=r"^\w+ is a piece of kernels and cannot be called from Python",
-        ):
-            piece(*[np.ones(3)] * 3)
-        if piece is memory.two_dots:
-            memory.product(
-                np.ones((2, 1, 3)),
-                np.ones((2, 2)),
-                1.0,
-                np.ones(0),
-                np.ones(3),
-                np.ones(3),
-                np.ones(4),
-            )
-            with pytest.raises(TypeError, match="piece of kernels"):
-                piece(*[np.ones(3)] * 3)
-    named = {
-        name
-        for module in KERNELS
-        for name, thing in vars(module).items()
-        if isinstance(thing, Piece)
-    }
-    assert {"two_dots", "combine", "add_pair"} <= named
-
-
 READ_ONLY = """
 import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-import numpy as np
 from asyncqn.kernels import jit
 from asyncqn.kernels.vectors import dot
+import numpy as np
 dot(np.ones(3), np.ones(3))
 assert Path(jit.__file__).is_relative_to(sys.argv[1])
 print(jit.cache_folder())

@@ -102,7 +102,7 @@ def test_a_wrong_offset_is_one_sentence(kind, offset, sentence):
 def test_a_problem_with_an_offset_can_be_made_again_with_another_prior():
     X, z, _ = frame()
     for rows in (X, sparse.csr_matrix(X)):
-        problem = aq.LeastSquares(rows, z, 0.0, offset=np.ones(len(z)))
+        problem = aq.LeastSquares(rows, z, 0.0, offset=np.ones(len(z)), intercept=False)
         again = replace(problem, prior=2.0)
         assert again.value(np.ones(2)) == pytest.approx(
             problem.value(np.ones(2)) + 2.0, rel=1e-12
@@ -116,13 +116,19 @@ def test_names_come_from_frames_or_are_given():
     X, z, _ = frame()
     y = z > 0
     for rows in (X, pl.DataFrame(X.to_dict("list"))):
-        assert aq.LogisticRegression(rows, y).feature_names == ("age", "dose")
+        assert aq.LogisticRegression(rows, y, intercept=False).feature_names == (
+            "age",
+            "dose",
+        )
     assert aq.LogisticRegression(
-        X.to_numpy(), y, feature_names=["a", "b"]
+        X.to_numpy(), y, feature_names=["a", "b"], intercept=False
     ).feature_names == ("a", "b")
-    assert aq.LogisticRegression(sparse.csr_matrix(X), y).feature_names is None
+    assert (
+        aq.LogisticRegression(sparse.csr_matrix(X), y, intercept=False).feature_names
+        is None
+    )
     with pytest.raises(aq.BadInput, match="one name per column of X, 2, but has 1"):
-        aq.LogisticRegression(X, y, feature_names=["a"])
+        aq.LogisticRegression(X, y, feature_names=["a"], intercept=False)
 
 
 def test_a_table_has_a_row_for_every_number_of_theta():
@@ -132,7 +138,7 @@ def test_a_table_has_a_row_for_every_number_of_theta():
     table = problem.coefficients(solved(problem))
     assert list(table["class"]) == ["low"] * 3 + ["mid"] * 3 + ["top"] * 3
     assert list(table["name"][:3]) == ["age", "dose", "(intercept)"]
-    unnamed = aq.LeastSquares(X.to_numpy(), z)
+    unnamed = aq.LeastSquares(X.to_numpy(), z, intercept=False)
     assert list(unnamed.coefficients(solved(unnamed))["name"]) == ["x0", "x1"]
     with pytest.raises(aq.BadInput, match="the run must be one of this problem"):
         unnamed.coefficients(np.zeros(3))
@@ -140,7 +146,7 @@ def test_a_table_has_a_row_for_every_number_of_theta():
 
 def test_without_pandas_it_is_a_table_of_our_own(monkeypatch):
     X, z, _ = frame()
-    problem = aq.LeastSquares(X, z)
+    problem = aq.LeastSquares(X, z, intercept=False)
     monkeypatch.setitem(sys.modules, "pandas", None)
     table = problem.coefficients(np.zeros(2))
     assert isinstance(table, aq.Table)
@@ -195,11 +201,15 @@ def test_standard_errors_of_generalised_linear_models_are_those_of_the_informati
 def test_where_there_are_no_standard_errors_a_sentence_says_so():
     X, z, _ = frame()
     with pytest.raises(aq.BadInput, match="RobustRegression has no standard errors"):
-        aq.RobustRegression(X, z).coefficients(np.zeros(2), standard_errors=True)
+        aq.RobustRegression(X, z, intercept=False).coefficients(
+            np.zeros(2), standard_errors=True
+        )
     twice = np.column_stack([X, X])
     with pytest.raises(aq.BadInput, match="the Hessian is singular"):
-        aq.LogisticRegression(twice, z > 0, 0.0).coefficients(
+        aq.LogisticRegression(twice, z > 0, 0.0, intercept=False).coefficients(
             np.zeros(4), standard_errors=True
         )
     with pytest.raises(aq.BadInput, match="more rows than the"):
-        aq.LeastSquares(X[:2], z[:2]).coefficients(np.zeros(2), standard_errors=True)
+        aq.LeastSquares(X[:2], z[:2], intercept=False).coefficients(
+            np.zeros(2), standard_errors=True
+        )

@@ -95,7 +95,7 @@ def test_a_metric_on_all_rows_has_the_exact_diagonal_and_a_sample_holds_what_it_
     X = np.random.default_rng(0).standard_normal((4000, 3))
     X[:, 2] = 0.0
     X[7, 2] = 2.0  # one row of 4000 shows the last feature, and S may miss it
-    p = aq.LogisticRegression(X, np.arange(4000) % 2)
+    p = aq.LogisticRegression(X, np.arange(4000) % 2, intercept=False)
     theta, out, e = np.zeros(3), np.empty(3), np.array([0.0, 0.0, 1.0])
     summary = np.zeros(p.curvature_size)
     p.grad_with_curvature(theta, np.arange(4000), out, summary, 4000)
@@ -114,10 +114,10 @@ def test_a_metric_on_a_sample_knows_the_rare_features_that_its_rows_show():
     X[:, 2] = 0.0
     rows, labels = np.arange(100, 4000, 16), np.arange(4000) % 2
     missed = np.setdiff1d(
-        rows, aq.LogisticRegression(X, labels)._picked(rows, len(rows))
+        rows, aq.LogisticRegression(X, labels, intercept=False)._picked(rows, len(rows))
     )
     X[missed[:2], 2] = 2.0  # in two rows of the sample, in none of those that make up C
-    p = aq.LogisticRegression(X, labels)
+    p = aq.LogisticRegression(X, labels, intercept=False)
     summary, out, H0 = np.zeros(p.curvature_size), np.empty(3), np.empty(3)
     p.grad_with_curvature(np.zeros(3), rows, out, summary, len(rows))
     p.inverse_metric_from(summary).apply(np.array([0.0, 0.0, 1.0]), H0)
@@ -156,7 +156,7 @@ def test_the_metric_of_many_sparse_features_is_dense_among_the_frequent_ones_and
 def test_the_metric_of_many_dense_features_is_a_diagonal():
     n, d = 5, DENSE + 1
     X = np.random.default_rng(0).standard_normal((n, d))
-    p = aq.LeastSquares(X, np.ones(n))
+    p = aq.LeastSquares(X, np.ones(n), intercept=False)
     summary, out, H0 = np.zeros(p.curvature_size), np.empty(d), np.empty(d)
     assert p.curvature_size == d + 1
     p.grad_with_curvature(np.zeros(d), np.arange(n), out, summary)
@@ -191,7 +191,9 @@ def test_how_many_rows_make_a_metric(n, dim, sample, rows):
 
 def test_second_moments_of_wide_rows_have_the_digits_of_float32():
     rng, d = np.random.default_rng(3), 301
-    problem = aq.LeastSquares(rng.standard_normal((400, d)), rng.standard_normal(400))
+    problem = aq.LeastSquares(
+        rng.standard_normal((400, d)), rng.standard_normal(400), intercept=False
+    )
     S = np.zeros((d, d))
     problem._second_moments(np.zeros(d), np.arange(400), S)
     exact = np.triu(problem.X.T @ problem.X)
@@ -206,7 +208,7 @@ def test_second_moments_of_wide_rows_have_the_digits_of_float32():
 def test_wide_rows_beyond_the_range_of_float32_have_a_metric_all_the_same():
     rng, d = np.random.default_rng(4), 301
     problem = aq.LeastSquares(
-        1e25 * rng.standard_normal((400, d)), rng.standard_normal(400)
+        1e25 * rng.standard_normal((400, d)), rng.standard_normal(400), intercept=False
     )
     run = aq.minimize(problem, commits=5)
     assert np.isfinite(run.fun)
@@ -214,10 +216,17 @@ def test_wide_rows_beyond_the_range_of_float32_have_a_metric_all_the_same():
 
 
 @pytest.mark.parametrize(
-    "labels", [[0, 1, 1, 0], [-1, 1, 1, -1], [False, True, True, False]]
+    "labels",
+    [
+        [0, 1, 1, 0],
+        [-1, 1, 1, -1],
+        [False, True, True, False],
+        ["no", "yes", "yes", "no"],
+        [3, 7, 7, 3],
+    ],
 )
 def test_labels_of_all_usual_kinds_mean_the_same(labels):
-    p = aq.LogisticRegression(np.eye(4), np.array(labels))
+    p = aq.LogisticRegression(np.eye(4), np.array(labels), intercept=False)
     assert p.y.tolist() == [-1.0, 1.0, 1.0, -1.0]
 
 
@@ -226,13 +235,15 @@ def test_labels_of_all_usual_kinds_mean_the_same(labels):
 )
 def test_any_sparse_matrix_is_taken_and_doubled_entries_are_added(storage):
     X = np.array([[1.0, 0.0], [0.0, 3.0], [2.0, 0.0]])
-    made = aq.LeastSquares(getattr(sparse, storage)(X), np.ones(3))
-    assert made.value(np.ones(2)) == aq.LeastSquares(X, np.ones(3)).value(np.ones(2))
+    made = aq.LeastSquares(getattr(sparse, storage)(X), np.ones(3), intercept=False)
+    assert made.value(np.ones(2)) == aq.LeastSquares(
+        X, np.ones(3), intercept=False
+    ).value(np.ones(2))
     doubled = sparse.csr_matrix(
         (np.array([1.0, 1.0]), np.array([0, 0]), np.array([0, 2])), shape=(1, 1)
     )
     summary, out = np.zeros(3), np.empty(1)
-    aq.LeastSquares(doubled, np.zeros(1)).grad_with_curvature(
+    aq.LeastSquares(doubled, np.zeros(1), intercept=False).grad_with_curvature(
         np.zeros(1), np.arange(1), out, summary
     )
     assert summary[1] == 4.0  # (1 + 1)^2, not 1^2 + 1^2
@@ -248,7 +259,7 @@ def test_frames_that_mix_numbers_and_truth_values_are_taken():
         plain,
         plain.convert_dtypes(),
     ):  # columns of several types, and those that know missing values
-        found = aq.LogisticRegression(X, X["b"], weights=X["c"])
+        found = aq.LogisticRegression(X, X["b"], weights=X["c"], intercept=False)
         assert found.X.tolist() == [[0.5, 1.0, 3.0], [1.5, 0.0, 4.0], [2.5, 1.0, 5.0]]
         assert (found.y.tolist(), found.weights.tolist()) == (
             [1.0, -1.0, 1.0],
@@ -256,11 +267,13 @@ def test_frames_that_mix_numbers_and_truth_values_are_taken():
         )
     lacking = plain.convert_dtypes().mask(plain["a"] > 2)
     with pytest.raises(BadInput, match="X contains NaN"):
-        aq.LogisticRegression(lacking, plain["b"])
+        aq.LogisticRegression(lacking, plain["b"], intercept=False)
     with pytest.raises(BadInput, match="y contains NaN"):
-        aq.LogisticRegression(plain, lacking["b"])
+        aq.LogisticRegression(plain, lacking["b"], intercept=False)
     with pytest.raises(BadInput, match=r"X must hold numbers.*not object"):
-        aq.LogisticRegression(plain.assign(a=["1", "2", "3"]), plain["b"])
+        aq.LogisticRegression(
+            plain.assign(a=["1", "2", "3"]), plain["b"], intercept=False
+        )
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -279,46 +292,81 @@ X, Y = np.ones((3, 2)), np.array([1, 0, 1])
     ("make", "words"),
     [
         (
-            lambda: aq.LogisticRegression(np.ones(3), Y),
+            lambda: aq.LogisticRegression(np.ones(3), Y, intercept=False),
             "it has 1 dimension: reshape it",
         ),
-        (lambda: aq.LogisticRegression(sparse.csr_matrix((0, 2)), Y[:0]), "X is empty"),
         (
-            lambda: aq.LogisticRegression([[1.0], [1.0, 2.0]], Y[:2]),
+            lambda: aq.LogisticRegression(
+                sparse.csr_matrix((0, 2)), Y[:0], intercept=False
+            ),
+            "X is empty",
+        ),
+        (
+            lambda: aq.LogisticRegression([[1.0], [1.0, 2.0]], Y[:2], intercept=False),
             "different lengths",
         ),
-        (lambda: aq.LogisticRegression(X.astype(str), Y), "must hold numbers"),
         (
-            lambda: aq.LogisticRegression(sparse.csr_matrix(X * np.inf), Y),
+            lambda: aq.LogisticRegression(X.astype(str), Y, intercept=False),
+            "must hold numbers",
+        ),
+        (
+            lambda: aq.LogisticRegression(
+                sparse.csr_matrix(X * np.inf), Y, intercept=False
+            ),
             "NaN or infinity",
         ),
         (
-            lambda: aq.LogisticRegression(X, np.array(["a", "b", "a"])),
-            "map your labels to 0 and 1",
+            lambda: aq.LogisticRegression(
+                X, np.array(["a", "a", "a"]), intercept=False
+            ),
+            "two different values, not 1",
         ),
-        (lambda: aq.LogisticRegression(X, Y[:, None]), "one label per row"),
         (
-            lambda: aq.LogisticRegression(X, Y, weights=np.ones(2)),
+            lambda: aq.LogisticRegression(X, Y[:, None], intercept=False),
+            "one label per row",
+        ),
+        (
+            lambda: aq.LogisticRegression(X, Y, weights=np.ones(2), intercept=False),
             "weights must have one entry per row of X",
         ),
-        (lambda: aq.LogisticRegression(X, Y, weights=-Y), "not be negative"),
-        (lambda: aq.LogisticRegression(X, Y, weights=0 * Y), "all weights are 0"),
+        (
+            lambda: aq.LogisticRegression(X, Y, weights=-Y, intercept=False),
+            "not be negative",
+        ),
+        (
+            lambda: aq.LogisticRegression(X, Y, weights=0 * Y, intercept=False),
+            "all weights are 0",
+        ),
         (
             lambda: aq.LogisticRegression(X, Y, intercept="yes"),
             "intercept must be True or False",
         ),  # type: ignore[arg-type]
-        (lambda: aq.PoissonRegression(X, -Y), "counts must not be negative"),
         (
-            lambda: aq.RobustRegression(X, Y, width=0.0),
+            lambda: aq.PoissonRegression(X, -Y, intercept=False),
+            "counts must not be negative",
+        ),
+        (
+            lambda: aq.RobustRegression(X, Y, width=0.0, intercept=False),
             "width must be a positive finite number",
         ),
-        (lambda: aq.LeastSquares(X, Y * np.nan), "y contains NaN"),
-        (lambda: aq.LeastSquares(X, Y, prior="one"), "prior must be a finite number"),  # type: ignore[arg-type]
-        (lambda: aq.SoftmaxRegression(X, np.ones(3)), "at least two classes"),
-        (lambda: aq.SoftmaxRegression(X, Y + 0.5), "use LeastSquares"),
-        (lambda: aq.SoftmaxRegression(X, Y * np.nan), "y contains NaN"),
+        (lambda: aq.LeastSquares(X, Y * np.nan, intercept=False), "y contains NaN"),
         (
-            lambda: aq.SoftmaxRegression(X, np.array(["a", None, "b"])),
+            lambda: aq.LeastSquares(X, Y, prior="one", intercept=False),
+            "prior must be a finite number",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: aq.SoftmaxRegression(X, np.ones(3), intercept=False),
+            "at least two classes",
+        ),
+        (lambda: aq.SoftmaxRegression(X, Y + 0.5, intercept=False), "use LeastSquares"),
+        (
+            lambda: aq.SoftmaxRegression(X, Y * np.nan, intercept=False),
+            "y contains NaN",
+        ),
+        (
+            lambda: aq.SoftmaxRegression(
+                X, np.array(["a", None, "b"]), intercept=False
+            ),
             "some are neither",
         ),
     ],

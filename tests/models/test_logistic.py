@@ -37,7 +37,7 @@ def test_value_and_gradient_are_the_formula_on_any_rows(size):
 
 def test_huge_margins_give_finite_values_and_gradients():
     X = np.array([[1.0], [1.0]])
-    p = LogisticRegression(X, np.array([1, -1]), prior=0.0)
+    p = LogisticRegression(X, np.array([1, -1]), prior=0.0, intercept=False)
     out = np.empty(1)
     # One row is certain and costs nothing, the other costs its margin and pulls with slope 1.
     assert p.grad_with_value(np.array([1e5]), np.arange(2), out) == 1e5
@@ -46,7 +46,9 @@ def test_huge_margins_give_finite_values_and_gradients():
 
 def test_many_rows_in_float32_are_summed_in_float64():
     n = 200_000
-    p = LogisticRegression(np.ones((n, 1), np.float32), np.ones(n), prior=0.0)
+    p = LogisticRegression(
+        np.ones((n, 1), np.float32), np.ones(n), prior=0.0, intercept=False
+    )
     out = np.empty(1, np.float32)
     p.grad(np.zeros(1, np.float32), np.arange(n), out)
     assert out[0] == -n / 2
@@ -82,13 +84,13 @@ def test_a_reference_and_a_job_file_make_it_again():
 def test_bad_input_gets_a_sentence():
     X, y = np.ones((3, 2)), np.array([1, -1, 1])
     for arguments, words in (
-        ((X, np.array([0, -1, 1])), "must all be 0 or 1"),
+        ((X, np.array([0, -1, 1])), "needs labels with two different values, not 3"),
         ((X, y[:2]), "one label per row"),
         ((X * np.nan, y), "NaN"),
         ((X, y, -1.0), "prior must be a finite number of at least 0"),
     ):
         with pytest.raises(BadInput, match=words):
-            LogisticRegression(*arguments)
+            LogisticRegression(*arguments, intercept=False)
     for name, value in (
         ("n_data", 0),
         ("dim", 2.5),
@@ -98,7 +100,7 @@ def test_bad_input_gets_a_sentence():
     ):
         with pytest.raises(BadInput):
             LogisticRegression.random(**{name: value})  # type: ignore[arg-type]
-    p = LogisticRegression(X, y)
+    p = LogisticRegression(X, y, intercept=False)
     for theta, rows in (
         (np.ones(3), [0]),
         (np.ones(2), [3]),

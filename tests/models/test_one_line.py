@@ -18,7 +18,7 @@ X, Y = np.ones((4, 2)), np.array([0.0, 1.0, 1.0, 0.0])
     ("problem", "line"),
     [
         (
-            aq.LogisticRegression(X, Y),
+            aq.LogisticRegression(X, Y, intercept=False),
             "LogisticRegression(4 rows, dim 2, 2 features, prior 1)",
         ),
         (
@@ -28,14 +28,13 @@ X, Y = np.ones((4, 2)), np.array([0.0, 1.0, 1.0, 0.0])
             "SoftmaxRegression(4 rows, dim 9, 2 sparse features, 3 classes, prior 0.5, intercept)",
         ),
         (
-            aq.RobustRegression(X, Y, weights=Y, offset=Y),
+            aq.RobustRegression(X, Y, weights=Y, offset=Y, intercept=False),
             "RobustRegression(4 rows, dim 2, 2 features, prior 1, width 1, weights, offset)",
         ),
         (
             aq.LinearGaussian.random(dim=3, n_data=1200),
             "LinearGaussian(1,200 rows, dim 3, noise variance 10)",
         ),
-        (aq.PhaseRetrieval.random(dim=6, n_data=30), "PhaseRetrieval(30 rows, dim 6)"),
         (
             aq.FiniteSum(
                 lambda t, r: 0.0 * t[0] * len(r), lambda t, r: 0.0 * t, 3, 1, prior=2.0
@@ -58,7 +57,8 @@ X, Y = np.ones((4, 2)), np.array([0.0, 1.0, 1.0, 0.0])
         ),
         (
             aq.Constrained(
-                aq.LeastSquares(X, Y), [aq.Bounded("a", low=0.0), aq.Bounded("b")]
+                aq.LeastSquares(X, Y, intercept=False),
+                [aq.Bounded("a", low=0.0), aq.Bounded("b")],
             ),
             "Constrained(4 rows, dim 2, a, b, of LeastSquares(4 rows, dim 2, 2 features, prior 1))",
         ),

@@ -45,14 +45,17 @@ def test_value_and_gradient_are_those_of_the_formula_in_both_storages():
 def test_two_classes_are_logistic_regression_and_their_metric_is_its_hessian():
     X, labels, _ = some_rows(2)
     two, one = (
-        aq.SoftmaxRegression(X, labels, prior=2.0),
-        aq.LogisticRegression(X, labels, prior=1.0),
+        aq.SoftmaxRegression(X, labels, prior=2.0, intercept=False),
+        aq.LogisticRegression(X, labels, prior=1.0, intercept=False),
     )
     v = np.array([0.3, -0.2, 0.1, 0.5])
     theta, every, g = np.concatenate([-v / 2, v / 2]), np.arange(60), np.empty(8)
     # Scores of -x'v / 2 and x'v / 2, and a prior of 2 on two vectors of half the length.
     assert two.value(theta) == pytest.approx(one.value(v), rel=1e-12)
-    for p in (two, aq.SoftmaxRegression(sparse.csr_matrix(X), labels, prior=2.0)):
+    for p in (
+        two,
+        aq.SoftmaxRegression(sparse.csr_matrix(X), labels, prior=2.0, intercept=False),
+    ):
         summary, step = np.zeros(p.curvature_size), np.empty(8)
         p.grad_with_curvature(theta, every, g, summary)
         p.inverse_metric_from(summary).apply(g, step)
@@ -68,7 +71,7 @@ def test_two_classes_are_logistic_regression_and_their_metric_is_its_hessian():
     [["b", "c", "a"], [5, 7, -1], [1.0, 2.0, 0.0], np.array(["b", "c", "a"], object)],
 )
 def test_labels_of_every_kind_name_the_same_classes(labels):
-    p = aq.SoftmaxRegression(np.eye(3), np.asarray(labels))
+    p = aq.SoftmaxRegression(np.eye(3), np.asarray(labels), intercept=False)
     assert p.y.tolist() == [1.0, 2.0, 0.0]
     assert p.classes.tolist() == sorted(labels)
     assert p.by_class(np.arange(9.0)).tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
@@ -81,7 +84,7 @@ def test_growing_samples_end_at_the_minimum_of_many_rows(dtype):
     )
     run = aq.minimize(problem, engine=ONE)
     assert run.success
-    exact = aq.SoftmaxRegression(problem.X.astype(float), problem.y)
+    exact = aq.SoftmaxRegression(problem.X.astype(float), problem.y, intercept=False)
     g = np.empty(12)
     exact.grad(run.theta.astype(float), np.arange(20_000), g)
     # The prior has precision 1: U is within |g|^2 / 2 of its minimum.

@@ -31,13 +31,15 @@ def test_a_digest_does_not_change_with_use_and_is_that_of_an_equal_problem(kind)
 
 
 def test_replay_names_other_data_where_u_at_the_start_is_the_same(tmp_path):
-    run = aq.minimize(aq.LogisticRegression(X, Y), SGD, engine=engine(), commits=30)
+    run = aq.minimize(
+        aq.LogisticRegression(X, Y, intercept=False), SGD, engine=engine(), commits=30
+    )
     run.save(tmp_path)
-    aq.replay(tmp_path, aq.LogisticRegression(X.copy(), Y.copy()))
+    aq.replay(tmp_path, aq.LogisticRegression(X.copy(), Y.copy(), intercept=False))
     with pytest.raises(
         aq.ReplayMismatch, match="the problem holds other data than the recording"
     ) as caught:
-        aq.replay(tmp_path, aq.LogisticRegression(2 * X, Y))
+        aq.replay(tmp_path, aq.LogisticRegression(2 * X, Y, intercept=False))
     assert one_sentence(caught.value)
     assert "altered" not in str(caught.value)
 
@@ -47,20 +49,22 @@ def test_resume_refuses_other_data(tmp_path):
         if progress.commit >= 10:
             raise StopIteration
 
-    p = aq.LogisticRegression(X, Y)
+    p = aq.LogisticRegression(X, Y, intercept=False)
     aq.minimize(
         p, SGD, engine=aq.Threads(1), commits=30, callback=stop, checkpoint=tmp_path
     )
     with pytest.raises(aq.BadInput, match="the problem holds other data") as caught:
-        aq.resume(tmp_path, aq.LogisticRegression(2 * X, Y))
+        aq.resume(tmp_path, aq.LogisticRegression(2 * X, Y, intercept=False))
     assert one_sentence(caught.value)
 
 
 def test_recordings_without_a_digest_are_read_and_replayed(tmp_path):
-    run = aq.minimize(aq.LogisticRegression(X, Y), SGD, engine=engine(), commits=30)
+    run = aq.minimize(
+        aq.LogisticRegression(X, Y, intercept=False), SGD, engine=engine(), commits=30
+    )
     del run.manifest["data"]
     run.save(tmp_path)
-    again = aq.replay(tmp_path, aq.LogisticRegression(X, Y))
+    again = aq.replay(tmp_path, aq.LogisticRegression(X, Y, intercept=False))
     assert again.theta.tobytes() == run.theta.tobytes()
 
 
@@ -99,7 +103,9 @@ def test_data_are_found_in_closures_sparse_rows_tensors_and_own_classes():
     makers = {
         "finite sum": finite_sum,
         "own class": Own,
-        "sparse": lambda data: aq.LogisticRegression(scipy.sparse.csr_array(data), Y),
+        "sparse": lambda data: aq.LogisticRegression(
+            scipy.sparse.csr_array(data), Y, intercept=False
+        ),
         "torch": from_torch,
     }
     for name, make in makers.items():

@@ -113,7 +113,7 @@ def _poisson() -> Start:
     rng = np.random.default_rng(1)
     X = rng.standard_normal((20_000, 20)) * np.geomspace(1.0, 0.1, 20)
     y = rng.poisson(np.exp(np.clip(X @ (0.3 * rng.standard_normal(20)), -5.0, 3.0)))
-    return Start(aq.PoissonRegression(X, y), np.zeros(20))
+    return Start(aq.PoissonRegression(X, y, intercept=False), np.zeros(20))
 
 
 def _scaled() -> Start:

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 import asyncqn as aq
+from asyncqn_paper.nonconvex import Mixture, PhaseRetrieval
 from asyncqn_recommender import MatrixFactorization, ProfiledFactorization
 from benchmarks.studies.laboratory.cells import LAWS, cluster
 from benchmarks.studies.laboratory.models import Robust, TanhNetwork
@@ -52,14 +53,16 @@ def _logistic(rng: np.random.Generator, scale: float) -> Any:
         * np.geomspace(1.0, float(rng.choice([1.0, 0.01])), d)
     )
     return aq.LogisticRegression(
-        X, rng.random(n) < 1.0 / (1.0 + np.exp(-X @ rng.standard_normal(d)))
+        X,
+        rng.random(n) < 1.0 / (1.0 + np.exp(-X @ rng.standard_normal(d))),
+        intercept=False,
     )
 
 
 def _sorted_labels(rng: np.random.Generator, scale: float) -> Any:
     problem = _logistic(rng, scale)
     order = np.argsort(problem.y, kind="stable")
-    return aq.LogisticRegression(problem.X[order], problem.y[order])
+    return aq.LogisticRegression(problem.X[order], problem.y[order], intercept=False)
 
 
 def _linear(rng: np.random.Generator, scale: float) -> Any:
@@ -91,7 +94,7 @@ def _poisson(rng: np.random.Generator, scale: float) -> Any:
     rate = np.exp(
         np.clip(X @ rng.standard_normal(d) / (scale * math.sqrt(d)), -5.0, 3.0)
     )
-    return aq.PoissonRegression(X, rng.poisson(rate))
+    return aq.PoissonRegression(X, rng.poisson(rate), intercept=False)
 
 
 def _ratings(rng: np.random.Generator, scale: float) -> dict[str, Any]:
@@ -106,7 +109,7 @@ def _ratings(rng: np.random.Generator, scale: float) -> dict[str, Any]:
 
 
 def _mixture(rng: np.random.Generator, scale: float) -> Any:
-    return aq.Mixture.random(
+    return Mixture.random(
         components=4,
         n_data=400,
         width=20.0 * scale,
@@ -131,7 +134,7 @@ KINDS = {
     "factorization": lambda rng, scale: MatrixFactorization(**_ratings(rng, scale)),
     "profiled": lambda rng, scale: ProfiledFactorization(**_ratings(rng, scale)),
     "mixture": _mixture,
-    "phase retrieval": lambda rng, scale: aq.PhaseRetrieval.random(
+    "phase retrieval": lambda rng, scale: PhaseRetrieval.random(
         8, 400, int(rng.integers(1000))
     ),
 }

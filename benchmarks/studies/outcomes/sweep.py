@@ -18,7 +18,7 @@ import numpy as np
 import asyncqn as aq
 from asyncqn.algorithms.stability import delay_limit, largest_curvature
 from asyncqn.minimize import starting_point
-from asyncqn.models.phase_retrieval import PhaseRetrieval
+from asyncqn_paper.nonconvex import PhaseRetrieval
 
 WORKERS, BATCH, BETA = 4, 12, 20.0
 FACTORS = (1e-3, 1e-2, 0.1, 0.5, 1.0, 2.0, 10.0, 100.0, 1e4)
@@ -51,12 +51,16 @@ def problems(seed: int = 7) -> dict[str, Any]:
     labels = (score + rng.logistic(size=200) > 0).astype(float)
     return {
         "linear-gaussian": aq.LinearGaussian.random(10, 200, 2.0, seed=seed),
-        "logistic": aq.LogisticRegression(X, labels),
+        "logistic": aq.LogisticRegression(X, labels, intercept=False),
         "softmax": aq.SoftmaxRegression(
-            X, np.digitize(score + rng.logistic(size=200), [-1.0, 1.0])
+            X, np.digitize(score + rng.logistic(size=200), [-1.0, 1.0]), intercept=False
         ),
-        "robust": aq.RobustRegression(X, score + rng.standard_t(2, 200)),
-        "poisson": aq.PoissonRegression(X, rng.poisson(np.exp(0.3 * score))),
+        "robust": aq.RobustRegression(
+            X, score + rng.standard_t(2, 200), intercept=False
+        ),
+        "poisson": aq.PoissonRegression(
+            X, rng.poisson(np.exp(0.3 * score)), intercept=False
+        ),
         "phase-retrieval": PhaseRetrieval.random(6, 100, seed=seed),
     }
 

@@ -68,7 +68,9 @@ def jobs(everything: bool) -> list[tuple[str, Callable[[], Any]]]:
         # enough.
         x = np.random.default_rng(0).standard_normal((400, 5))
         minimize(
-            LogisticRegression(x, (x[:, 0] > 0.1 * x[:, 1]).astype(float)),
+            LogisticRegression(
+                x, (x[:, 0] > 0.1 * x[:, 1]).astype(float), intercept=False
+            ),
             engine=Threads(1),
             progress=False,
         )

@@ -17,8 +17,6 @@ from numba.extending import register_jitable
 from asyncqn.kernels.numba_internals import (
     PLAIN,
     UNCOUNTED,
-    Piece,
-    PieceCompiler,
     ReducingCompiler,
     load_without_blas,
 )
@@ -58,11 +56,7 @@ def _kernel(function: F, **options: Any) -> F:
 
 def _piece(function: F, **options: Any) -> F:
     options = {**_PIECE, **_counting(function), **options}
-    made = njit(pipeline_class=PieceCompiler, **options)(function)
-    if not PLAIN:
-        # The class is replaced afterwards, because `njit` takes none.
-        made.__class__ = Piece
-    return cast(F, made)
+    return cast(F, njit(**options)(function))
 
 
 def kernel(function: F) -> F:

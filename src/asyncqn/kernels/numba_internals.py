@@ -1,30 +1,24 @@
 """All uses of numba beyond its public interface, behind one switch.
 
-With ``ASYNCQN_PLAIN_NUMBA=1`` in the environment, every trick that only shortens the first `minimize` is off,
-and kernels are compiled as numba itself would; a change of the switch empties the cache.  Two parts affect
-bits and are not switched: `ReducingCompiler`, and arrays on the stack.
+With ``ASYNCQN_PLAIN_NUMBA=1`` in the environment the two tricks that only shorten the first `minimize` are
+off; a change of the switch empties the cache.  Two parts affect bits and are not switched:
+`ReducingCompiler`, and arrays on the stack.
 
 Processor seconds that a trick saves in the first `minimize` of a process (imports included), if kernels are
-compiled (cold) or read from the cache (warm):
+compiled (cold) or read from the cache (warm), for the default on a logistic regression and for as-L-BFGS on a
+simulated cluster:
 
 ===========================================  =====================  ============  ============
 trick                                        name here              cold          warm
 ===========================================  =====================  ============  ============
-pieces are only linked into their callers    `PieceCompiler`        0.1 and 1.3   0.1 and 0.0
 scipy.linalg is looked for, not loaded       `load_without_blas`    0.5 and 0.4   0.5 and 0.3
 references are not counted                   `UNCOUNTED`            0.4 and 0.4   0.0 and 0.0
-all of them                                  `PLAIN`                1.2 and 2.9   0.4 and 0.3
 ===========================================  =====================  ============  ============
 
-The two numbers are for two calls: the default on a logistic regression, and as-L-BFGS on a simulated cluster
-(4.4 and 5.9 s cold).  They are medians of four runs each, interleaved, with one trick off; runs of one
-variant differ by 0.1 to 0.3 s from their median.
-
-A trick that saves less than half a second everywhere is removed.  Four were: leaving out numba's passes for
-closures, `with` and array expressions (nothing measurable), its wrappers for C (0.1 s) and for Python (0.1 to
-0.2 s), and garbage collection while compiling (0.1 to 0.2 s).  `UNCOUNTED` stays for two other reasons: with
-it numba refuses to compile a reducing kernel that allocates, on which its bits would depend, and the event
-queue takes 0.89 of the time (`python -m benchmarks.against`, 15 interleaved pairs).
+A trick that saves less than half a second everywhere is removed, as was one that linked inlined functions
+into their callers without compiling them on their own (0.1 and 1.3 s cold, nothing warm), for its length.
+`UNCOUNTED` stays because with it numba refuses to compile a reducing kernel that allocates, on which its bits
+would depend.
 """
 
 from __future__ import annotations
@@ -39,78 +33,24 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils as untyped_cgutils
-from numba.core import codegen as untyped_codegen
 from numba.core import compiler as untyped_compiler
 from numba.core import event as event
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUTargetOptions
-from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
 cgutils: Any = untyped_cgutils
-codegen: Any = untyped_codegen
 compiler: Any = untyped_compiler
 
 PLAIN = os.environ.get("ASYNCQN_PLAIN_NUMBA", "0") not in ("", "0")
 """Whether the tricks are off."""
-
 
 UNCOUNTED: dict[str, Any] = (
     {} if PLAIN or not hasattr(CPUTargetOptions, "_nrt") else {"_nrt": False}
 )
 """Turns reference counting off, which takes time to compile and, in a queue that reads records of its arrays,
 to run.  Such a kernel may not allocate: numba refuses to compile one that does."""
-
-
-class Piece(CPUDispatcher):  # type: ignore[misc]
-    """A function that only kernels call; a call from Python would crash the process, and is refused."""
-
-    def __call__(self, *given: object, **named: object) -> Any:
-        raise TypeError(
-            f"{self.py_func.__name__} is a piece of kernels and cannot be called from Python."
-        )
-
-
-class _NoMachineCode:
-    """Stands in for the object that holds a library's machine code, where numba registers its environment."""
-
-    def set_env(self, name: str, environment: Any) -> None:
-        """Do nothing: only code that makes Python objects needs an environment, and a piece makes none."""
-
-
-class LinkedLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
-    """The code of a piece and of all that it calls, to be linked into kernels."""
-
-    only_linked = True
-
-    def finalize(self) -> None:
-        """Link in what the piece calls; fall back to numba's own way if its libraries have other
-        internals."""
-        try:
-            self._gather()
-        except (AttributeError, TypeError):
-            self.only_linked = False
-            super().finalize()
-
-    def _gather(self) -> None:
-        for library in dict.fromkeys(self._linking_libraries):
-            self._reload_init.update(library._reload_init)
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
-        self._finalized = True
-
-    def get_pointer_to_function(self, name: str) -> int:
-        """Return a null pointer: a piece has no machine code."""
-        self._ensure_finalized()
-        return 0 if self.only_linked else int(super().get_pointer_to_function(name))
-
-    @property
-    def codegen(self) -> Any:
-        return (
-            _NoMachineCode()
-            if self._finalized and self.only_linked
-            else super().codegen
-        )
 
 
 class ReducingCompiler(compiler.Compiler):  # type: ignore[misc]
@@ -124,21 +64,6 @@ class ReducingCompiler(compiler.Compiler):  # type: ignore[misc]
 
     def define_pipelines(self) -> Any:
         self.state.flags.noalias = True
-        return super().define_pipelines()
-
-
-class PieceCompiler(compiler.Compiler):  # type: ignore[misc]
-    """Compiles a piece into a `LinkedLibrary`.
-
-    numba optimises every function separately and compiles it to machine code, even one that cannot be called;
-    it then links the result into the callers, inlines it and does both once more.  A piece of ours is only
-    linked: its caller optimises it, once.
-    """
-
-    def define_pipelines(self) -> Any:
-        if self.state.library is None and not PLAIN:
-            name = self.state.func_id.func_qualname
-            self.state.library = LinkedLibrary(self.state.targetctx.codegen(), name)
         return super().define_pipelines()
 
 

@@ -1,9 +1,8 @@
 """Models, one per file, and the functions that rebuild the model of a saved run.
 
 Reading order: `linear_model`, from which most models derive, with `feature_rows` (dense and sparse rows),
-`sampled_metric` (its curvature) and one model, such as `logistic`; then `linear_gaussian`, `mixture` and
-`phase_retrieval`, which stand alone; `from_file` and `data_file` (rows in files); and `adapters/`, the
-problems that users bring.
+`sampled_metric` (its curvature) and one model, such as `logistic`; then `linear_gaussian`, which stands
+alone; `from_file` and `data_file` (rows in files); and `adapters/`, the problems that users bring.
 
 May import: errors, types, parameters, kernels, storage, registry, table, and of core what knows no run
 (streams); not algorithms.
@@ -31,8 +30,6 @@ PROBLEMS = Registry(
     {
         "linear-gaussian": "asyncqn.models.linear_gaussian:LinearGaussian",
         "logistic-regression": "asyncqn.models.logistic:LogisticRegression",
-        "phase-retrieval": "asyncqn.models.phase_retrieval:PhaseRetrieval",
-        "mixture": "asyncqn.models.mixture:Mixture",
         "poisson-regression": "asyncqn.models.poisson:PoissonRegression",
         "robust-regression": "asyncqn.models.robust:RobustRegression",
         "least-squares": "asyncqn.models.least_squares:LeastSquares",

@@ -73,7 +73,7 @@ class NamedCoefficients:
         >>> import numpy as np
         >>> import asyncqn as aq
         >>> X, y = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([1.0, 3.0, 2.0, 5.0])
-        >>> problem = aq.LeastSquares(X, y, prior=0.0, intercept=True, feature_names=["dose"])
+        >>> problem = aq.LeastSquares(X, y, prior=0.0, feature_names=["dose"])
         >>> table = problem.coefficients(aq.minimize(problem), standard_errors=True)
         >>> print(table.round(3).to_string(index=False))
                name  coefficient  standard_error
@@ -111,7 +111,7 @@ def coefficient_table(
     names = [*features, *(["(intercept)"] if problem.intercept else [])]
     columns: dict[str, Any] = {}
     classes = getattr(problem, "classes", None)
-    if classes is not None:
+    if problem._outputs > 1:
         columns["class"] = np.repeat(np.asarray(classes).astype(str), len(names))
     columns["name"] = np.array(names * problem._outputs)
     columns["coefficient"] = np.asarray(theta, np.float64)

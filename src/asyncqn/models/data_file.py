@@ -1,13 +1,15 @@
-"""Tables of numbers in files: CSV and Parquet with pyarrow, libsvm with scikit-learn.
+"""Tables of numbers in files: CSV and Parquet by pyarrow, libsvm by scikit-learn.
 
 Every message names the file or the column, because these mistakes come from job files, far from any code.
+CSV is read by `pyarrow.csv`, not by `pyarrow.dataset`, which would take the type of a column from its first
+megabyte alone.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -15,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import BadInput, MissingExtra, require
-from asyncqn.models.adapters.libsvm import read_libsvm
 from asyncqn.parameters import suggestion
 from asyncqn.storage import check_input, open_input
 
@@ -29,6 +30,11 @@ SUFFIXES: dict[str, Format] = {
     ".libsvm": "libsvm",
     ".svmlight": "libsvm",
 }
+_COMPRESSION = {".gz": "gzip", ".bz2": "bz2"}
+_WIDE_HEADER = 1 << 16
+"""Length of a header in bytes from which Arrow is faster on one thread."""
+_WIDE_BLOCK = 1 << 26
+"""Bytes that Arrow then reads at a time; a row must fit."""
 
 
 class Columns(NamedTuple):
@@ -39,6 +45,15 @@ class Columns(NamedTuple):
     names: tuple[str, ...] | None
     weights: npt.NDArray[Any] | None
     offset: npt.NDArray[Any] | None
+
+
+class Roles(NamedTuple):
+    """Which column of a table is what; the features are in the order of the columns of X."""
+
+    label: str
+    features: list[str]
+    weights: str | None
+    offset: str | None
 
 
 def read_columns(
@@ -52,40 +67,97 @@ def read_columns(
 ) -> Columns:
     """Read features, label, weights and offset from a file; raise `BadInput` for anything wrong with it."""
     kind = format or _format_of(path)
-    try:
-        # Before pyarrow opens the path itself, which would also accept a pipe.
-        check_input(path, _memory())
-        if kind != "libsvm":
-            return _from_arrow(
-                _arrow_table(path, kind),
-                path,
-                label,
-                features,
-                (weights, offset),
-                dtype,
-            )
-    except FileNotFoundError:
-        raise BadInput(
-            f"there is no file {str(path)!r}: data names a CSV, Parquet or libsvm file."
-        ) from None
-    except OSError as error:
-        raise BadInput(
-            f"{str(path)!r} cannot be read: {error.strerror or error}."
-        ) from None
-    given = {"label": label, "features": features, "weights": weights, "offset": offset}
-    named = [name for name, value in given.items() if value is not None]
+    if kind != "libsvm":
+        table = read_table(path, kind)
+        names = table.column_names
+        roles = roles_of(names, repr(str(path)), label, features, weights, offset)
+        require(table.num_rows > 0, f"{str(path)!r} has no rows.")
+        # Filled column by column: Arrow stores columns, and kernels read rows in C order.
+        X = np.empty((table.num_rows, len(roles.features)), dtype)
+        for j, name in enumerate(roles.features):
+            X[:, j] = numbers(table.column(name), name)
+        extras = [
+            None if name is None else numbers(table.column(name), name)
+            for name in (weights, offset)
+        ]
+        y = values(table.column(roles.label), roles.label)
+        return Columns(X, y, tuple(roles.features), *extras)
+    arguments = {"label": label, "features": features}
+    arguments |= {"weights": weights, "offset": offset}
+    named = [name for name, value in arguments.items() if value is not None]
     require(
         not named,
         f"a libsvm file has no named columns, and each of its lines begins with the label: remove "
         f"{', '.join(named)}.",
     )
-    X, y = read_libsvm(path, dtype=dtype)
+    try:
+        from sklearn.datasets import load_svmlight_file
+    except ImportError:
+        raise MissingExtra("scikit-learn", "sklearn", "reading libsvm files") from None
+    with _one_sentence(path, kind):
+        # scikit-learn opens the path itself, and would also accept a pipe.
+        check_input(path, _memory())
+        X, y = load_svmlight_file(str(path), dtype=np.dtype(dtype))
+    require(len(y) > 0, f"{str(path)!r} is empty: a libsvm file has one line per row.")
     return Columns(X, y, None, None, None)
+
+
+def read_table(path: Path, format: Format | None = None) -> Any:
+    """Return the Arrow table in a CSV or Parquet file."""
+    kind = format or _format_of(path)
+    require(kind != "libsvm", f"{str(path)!r} is no table: name a CSV or Parquet file.")
+    try:
+        import pyarrow
+        from pyarrow import csv, parquet
+    except ImportError:
+        raise MissingExtra("pyarrow", "data", "Reading CSV and Parquet files") from None
+    with _one_sentence(path, kind), open_input(path, _memory()) as file:
+        if kind == "parquet":
+            return parquet.read_table(file)
+        options = csv.ReadOptions()
+        if b"\n" not in file.peek(_WIDE_HEADER)[:_WIDE_HEADER]:
+            options = csv.ReadOptions(use_threads=False, block_size=_WIDE_BLOCK)
+        compression = _COMPRESSION.get(path.suffix.lower())
+        stream: Any = file
+        if compression is not None:
+            stream = pyarrow.CompressedInputStream(file, compression)
+        # All suffixes, because of names such as rows.tsv.gz.
+        tabs = ".tsv" in [suffix.lower() for suffix in path.suffixes]
+        parsing = csv.ParseOptions(delimiter="\t" if tabs else ",")
+        table = csv.read_csv(stream, read_options=options, parse_options=parsing)
+        # Arrow decodes the header only now.
+        _ = table.column_names
+        return table
+
+
+@contextmanager
+def _one_sentence(path: Path, kind: str) -> Iterator[None]:
+    """Turn the errors of opening and parsing a file into sentences that name it."""
+    try:
+        yield
+    except BadInput:
+        raise
+    except FileNotFoundError:
+        raise BadInput(
+            f"there is no file {str(path)!r}: data names a CSV, Parquet or libsvm file."
+        ) from None
+    except UnicodeDecodeError:
+        raise BadInput(
+            f"{str(path)!r} is not in UTF-8: convert it, for example with iconv -f latin1 -t utf-8."
+        ) from None
+    except OSError as error:
+        raise BadInput(
+            f"{str(path)!r} cannot be read: {error.strerror or error}."
+        ) from None
+    # Arrow's errors of parsing are ValueErrors, and may have several lines.
+    except ValueError as error:
+        reason = str(error).splitlines()[0].rstrip(".")[:200]
+        raise BadInput(f"{str(path)!r} cannot be read as {kind}: {reason}.") from None
 
 
 def _format_of(path: Path) -> Format:
     # rows.csv.gz is a CSV file.
-    suffixes = [suffix for suffix in path.suffixes if suffix not in (".gz", ".bz2")]
+    suffixes = [suffix for suffix in path.suffixes if suffix not in _COMPRESSION]
     kind = SUFFIXES.get(suffixes[-1].lower() if suffixes else "")
     if kind is None:
         raise BadInput(
@@ -100,108 +172,78 @@ def _memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _arrow_table(path: Path, kind: Format) -> Any:
-    try:
-        pyarrow = importlib.import_module("pyarrow")
-        csv, parquet = (
-            importlib.import_module("pyarrow.csv"),
-            importlib.import_module("pyarrow.parquet"),
-        )
-    except ImportError:
-        raise MissingExtra("pyarrow", "data", "Reading CSV and Parquet files") from None
-    try:
-        with open_input(path, _memory()) as file:
-            if kind == "parquet":
-                return parquet.read_table(file)
-            compressed = path.suffix.lower() in (".gz", ".bz2")
-            name = {".gz": "gzip", ".bz2": "bz2"}.get(path.suffix.lower())
-            stream = pyarrow.CompressedInputStream(file, name) if compressed else file
-            # All suffixes, because of names such as rows.tsv.gz.
-            separator = (
-                "\t" if ".tsv" in [suffix.lower() for suffix in path.suffixes] else ","
-            )
-            return csv.read_csv(
-                stream, parse_options=csv.ParseOptions(delimiter=separator)
-            )
-    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
-        # One line: a message of Arrow may have several.
-        said = str(error).splitlines()[0].rstrip(".")[:200]
-        raise BadInput(f"{str(path)!r} cannot be read as {kind}: {said}.") from None
-
-
-def _from_arrow(
-    table: Any,
-    path: Path,
+def roles_of(
+    names: Sequence[str],
+    where: str,
     label: str | None,
     features: Sequence[str] | None,
-    others: tuple[str | None, str | None],
-    dtype: Any,
-) -> Columns:
-    names = list(table.column_names)
-    # A repeated name would make the choice of a column ambiguous.
-    twice = next((name for name in names if names.count(name) > 1), None)
-    require(
-        twice is None, f"{str(path)!r} has two columns named {twice!r}: rename one."
-    )
-    require(
-        label is not None,
-        f"label is missing: name the column to predict, one of {_some(names)}.",
-    )
-    for name in (label, *others, *(features or ())):
-        require(
-            name is None or name in names,
-            f"{str(path)!r} has no column {name!r}; {suggestion(str(name), names)}.",
-        )
-    # By default every column without another role is a feature.
-    special = [name for name in (label, *others) if name is not None]
-    chosen = (
-        [name for name in names if name not in special]
-        if features is None
-        else list(features)
-    )
+    weights: str | None,
+    offset: str | None,
+) -> Roles:
+    """Assign a role to every column; by default each without another role is a feature."""
+    unique = set(names)
+    if len(unique) < len(names):
+        # A repeated name would make the choice of a column ambiguous.
+        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        raise BadInput(f"{where} has two columns named {twice!r}: rename one.")
+    some = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    if label is None:
+        raise BadInput(f"label is missing: name the column to predict, one of {some}.")
+    special = [name for name in (label, weights, offset) if name is not None]
+    for name in (*special, *(features or ())):
+        if name not in unique:
+            raise BadInput(
+                f"{where} has no column {name!r}; {suggestion(name, names)}."
+            )
+    others = [name for name in names if name not in special]
+    chosen = others if features is None else list(features)
     require(
         bool(chosen),
-        f"{str(path)!r} has no column besides {', '.join(special)}: there are no features.",
+        f"{where} has no column besides {', '.join(special)}: there are no features.",
     )
-    shared = next((name for name in chosen if name in special), None)
+    shared = next((name for name in special if name in chosen), None)
     require(
         shared is None,
         f"the column {shared!r} is listed in features and has another role: choose one.",
     )
-    require(table.num_rows > 0, f"{str(path)!r} has no rows.")
-    # Filled column by column: Arrow stores columns, and kernels read rows in C order.
-    X = np.empty((table.num_rows, len(chosen)), dtype)
-    for j, name in enumerate(chosen):
-        X[:, j] = _numbers(table, name)
-    weights, offset = (
-        None if name is None else _numbers(table, name) for name in others
-    )
-    return Columns(X, _values(table, str(label)), tuple(chosen), weights, offset)
+    return Roles(label, chosen, weights, offset)
 
 
-def _values(table: Any, name: str) -> npt.NDArray[Any]:
-    column = table.column(name)
-    lacking = column.null_count
-    require(
-        lacking == 0,
-        f"column {name!r} has {lacking} missing value{'s' * (lacking > 1)}: fill or remove those rows.",
-    )
-    values: npt.NDArray[Any] = column.to_numpy()
+def values(column: Any, name: str) -> npt.NDArray[Any]:
+    """Return a column of Arrow as an array; raise `BadInput` if a value is missing."""
+    if column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+        raise _missing(name, column.null_count, row)
+    array: npt.NDArray[Any] = column.to_numpy()
     # Text in Arrow becomes an array of objects, which NumPy cannot sort or compare quickly.
-    if values.dtype == object and all(isinstance(value, str) for value in values):
-        values = values.astype(str)
-    return values
+    if array.dtype == object and all(isinstance(value, str) for value in array):
+        array = array.astype(str)
+    return array
 
 
-def _numbers(table: Any, name: str) -> npt.NDArray[Any]:
-    values = _values(table, name)
+def numbers(column: Any, name: str) -> npt.NDArray[Any]:
+    """Return a column of finite numbers; raise `BadInput` for anything else."""
+    array = values(column, name)
+    require_numbers(array.dtype, name)
+    finite = np.isfinite(array)
+    if not finite.all():
+        raise _missing(name, int((~finite).sum()), int(np.argmin(finite)))
+    return array
+
+
+def require_numbers(dtype: np.dtype[Any], name: str) -> None:
+    """Raise `BadInput` unless a column of this dtype holds numbers."""
+    what = "texts" if dtype.kind in "OUS" else str(dtype)
     require(
-        values.dtype.kind in "biuf",
-        f"column {name!r} holds {'texts' if values.dtype.kind in 'OUS' else values.dtype}, not numbers: "
-        f"encode it, or list the columns to use in features.",
+        dtype.kind in "biuf",
+        f"column {name!r} holds {what}, not numbers: encode it as columns of 0 and 1, for example with "
+        f"pandas.get_dummies(frame, columns=[{name!r}]), or list the columns to use in features.",
     )
-    return values
 
 
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+def _missing(name: str, count: int, row: int) -> BadInput:
+    values = "value" if count == 1 else "values"
+    return BadInput(
+        f"column {name!r} has {count} missing or infinite {values}, first in row {row + 1} of the data: fill "
+        f"or remove those rows."
+    )

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.models.data_file import read_columns
-from asyncqn.models.feature_rows import Vector, feature_rows, one_number_per_row
+from asyncqn.models.feature_rows import Vector, feature_rows
 from asyncqn.models.held_out import HeldOut, r2
 from asyncqn.models.parameters import Prior
 from asyncqn.parameters import File, Precision, Seed, checked, parameter
@@ -92,37 +92,32 @@ class FromFile:
         """
         # Absolute, because a saved run may be replayed from another folder.
         path = Path(data).absolute()
-        # The recipe below holds every argument, so that a saved run reads the same rows and holds out the
-        # same ones.
-        given = read_columns(path, format, label, features, weights, offset, dtype)
+        columns = read_columns(path, format, label, features, weights, offset, dtype)
+        # Every argument, so that a saved run reads the same rows and holds out the same ones.
         recipe: dict[str, Any] = {
             "data": str(path), "label": label, "features": None if features is None else list(features),
             "weights": weights, "offset": offset, "format": format, "prior": prior, "intercept": intercept,
             "holdout": holdout, "seed": seed, "dtype": np.dtype(dtype).name,
         }  # fmt: skip
-        rows, y = feature_rows(given.X), cls._labels(given.y)
-        held = held_out_rows(rows.shape[0], holdout, seed)
+        rows = feature_rows(columns.X)
+        held = held_out_rows(len(rows), holdout, seed)
         # Sorted, so that the training rows keep the order of the file.
-        kept = np.setdiff1d(np.arange(rows.shape[0]), held)
-        # Weights and offset must be cut to the training rows, like X and y.
-        options: dict[str, Any] = {"intercept": intercept, "feature_names": given.names}
-        for name, column in (("weights", given.weights), ("offset", given.offset)):
-            if column is not None:
-                options[name] = one_number_per_row(name, column, rows.shape[0])[kept]
+        training = np.setdiff1d(np.arange(len(rows)), held)
         problem = cls(
-            rows.take(kept) if len(held) else rows, y[kept], prior, recipe, **options
+            rows.take(training) if len(held) else rows,
+            columns.y[training],
+            prior,
+            recipe,
+            intercept=intercept,
+            feature_names=columns.names,
+            weights=_part(columns.weights, training),
+            offset=_part(columns.offset, training),
         )
         if len(held):
-            own = HeldOut(
-                rows.take(held), problem._known(y[held]), _part(given.offset, held)
-            )
+            y = problem._known(columns.y[held])
+            own = HeldOut(rows.take(held), y, _part(columns.offset, held))
             object.__setattr__(problem, "held_out", own)
         return problem
-
-    @classmethod
-    def _labels(cls, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the labels of a file as the constructor takes them."""
-        return y
 
     def _known(self, y: npt.NDArray[Any]) -> Vector:
         """Return the responses of held-out rows as the loss takes them."""
@@ -147,12 +142,9 @@ class FromFile:
 
 def held_out_rows(n: int, share: float, seed: int) -> Rows:
     """Draw a share of n rows at random, but never all, and return them sorted."""
-    count = min(n - 1, round(share * n))
     # The second word of the key separates this stream from others with the same seed.
-    drawn = np.random.Generator(np.random.Philox(key=[seed, 0x401D])).permutation(n)[
-        :count
-    ]
-    return np.sort(drawn)
+    rng = np.random.Generator(np.random.Philox(key=[seed, 0x401D]))
+    return np.sort(rng.permutation(n)[: min(n - 1, round(share * n))])
 
 
 def _part(column: npt.NDArray[Any] | None, rows: Rows) -> Vector | None:

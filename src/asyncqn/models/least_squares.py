@@ -22,26 +22,6 @@ from asyncqn.types import Array
 class LeastSquares(LinearModel):
     """Ridge regression: squared residuals with noise of variance 1, and a Gaussian prior.
 
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n_data, n_features)
-        The rows, one per data point; NumPy, pandas, polars or SciPy. float32 is kept, and is then the type
-        of theta.
-    y : array-like of shape (n_data,)
-        The responses, one per row.
-    prior : float, default 1.0
-        Precision of the Gaussian prior of the coefficients, in units of curvature; 0 means no prior.
-    recipe : dict, optional
-        The arguments from which a saved run rebuilds the problem; set by `random` and by readers of files.
-    weights : array-like of shape (n_data,), optional
-        Weight of each row; without it, all rows weigh 1.
-    intercept : bool, default False
-        Whether theta ends with an intercept, to which the prior does not apply.
-    offset : array-like of shape (n_data,), optional
-        Known term that is added to x'theta of each row; without it, 0.
-    feature_names : sequence of str, optional
-        Names of the columns of X; without it, those of a data frame.
-
     Notes
     -----
     U(theta) = sum_i weight_i (x_i'theta + offset_i - y_i)^2 / 2 + (prior / 2) |coefficients|^2.
@@ -51,7 +31,7 @@ class LeastSquares(LinearModel):
     >>> import numpy as np
     >>> import asyncqn as aq
     >>> X = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
-    >>> run = aq.minimize(aq.LeastSquares(X, np.array([1.0, 4.0, 3.0]), prior=0.0))
+    >>> run = aq.minimize(aq.LeastSquares(X, np.array([1.0, 4.0, 3.0]), prior=0.0, intercept=False))
     >>> [round(float(number), 6) for number in run.theta]
     [1.0, 2.0]
     """

@@ -68,7 +68,30 @@ Model = TypeVar("Model", bound="LinearModel")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LinearModel(NamedCoefficients, FromFile, Checked):
-    """A sum of losses of x_i'theta with a Gaussian prior; a subclass defines the loss."""
+    """A sum of losses of x_i'theta with a Gaussian prior; a subclass defines the loss.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_data, n_features)
+        The rows, one per data point; NumPy, pandas, polars or SciPy. float32 is kept, and is then the type
+        of theta.
+    y : array-like of shape (n_data,)
+        The responses, one per row: numbers or counts, and labels of any type for the classes of logistic
+        and softmax regression.
+    prior : float, default 1.0
+        Precision of the Gaussian prior of the coefficients, in units of curvature; 0 means no prior.
+    recipe : dict, optional
+        The arguments from which a saved run rebuilds the problem; set by `random` and by readers of files.
+    weights : array-like of shape (n_data,), optional
+        Weight of each row; without it, all rows weigh 1.
+    intercept : bool, default True
+        Whether theta ends with an intercept, to which the prior does not apply.
+    offset : array-like of shape (n_data,), optional
+        Known term that is added to x'theta of each row, such as the logarithm of an exposure; without it, 0.
+        Logistic and softmax regression take none.
+    feature_names : sequence of str, optional
+        Names of the columns of X; without it, those of a data frame.
+    """
 
     X: Features = field(repr=False)
     y: Responses = field(repr=False)
@@ -76,7 +99,7 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
     recipe: Recipe = None
     """The arguments of `random`, from which a saved run can rebuild the problem."""
     weights: Weights = field(default=None, repr=False, kw_only=True)
-    intercept: bool = field(default=False, kw_only=True)
+    intercept: bool = field(default=True, kw_only=True)
     offset: Offset = field(default=None, repr=False, kw_only=True)
     feature_names: FeatureNames = field(default=None, repr=False, kw_only=True)
     held_out: HeldOut | None = field(default=None, init=False, repr=False)
@@ -136,13 +159,11 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         """Further parameters, for the representation."""
         return ()
 
-    _numbers_wanted: ClassVar[str] = "map yours to numbers."
-
     def _checked_responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return y as numbers; raise `BadInput` unless there is one finite number per row."""
         require(
             y.dtype.kind in "biuf",
-            f"y must hold numbers, not {y.dtype}: {self._numbers_wanted}",
+            f"y must hold numbers, not {y.dtype}: map yours to numbers.",
         )
         require(
             bool(np.isfinite(y).all()),
@@ -249,7 +270,7 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
                 )
             y[first:last] = cls._drawn((Z * truth).sum(axis=1), rng)
             X[first:last] = Z * spread
-        return cls(X, y, prior, recipe)
+        return cls(X, y, prior, recipe, intercept=False)
 
     @classmethod
     def _drawn(cls, z: Vector, rng: np.random.Generator) -> npt.NDArray[Any]:

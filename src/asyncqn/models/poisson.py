@@ -26,27 +26,6 @@ from asyncqn.types import Array
 class PoissonRegression(LinearModel):
     """Poisson regression of counts, with a logarithmic link and a Gaussian prior.
 
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n_data, n_features)
-        The rows, one per data point; NumPy, pandas, polars or SciPy. float32 is kept, and is then the type
-        of theta.
-    y : array-like of shape (n_data,)
-        The counts, or other numbers that are not negative.
-    prior : float, default 1.0
-        Precision of the Gaussian prior of the coefficients, in units of curvature; 0 means no prior.
-    recipe : dict, optional
-        The arguments from which a saved run rebuilds the problem; set by `random` and by readers of files.
-    weights : array-like of shape (n_data,), optional
-        Weight of each row; without it, all rows weigh 1.
-    intercept : bool, default False
-        Whether theta ends with an intercept, to which the prior does not apply.
-    offset : array-like of shape (n_data,), optional
-        Logarithm of each row's exposure, such as its time under observation, which is added to x'theta;
-        without it, 0.
-    feature_names : sequence of str, optional
-        Names of the columns of X; without it, those of a data frame.
-
     Notes
     -----
     With z_i = x_i'theta + offset_i,
@@ -62,7 +41,7 @@ class PoissonRegression(LinearModel):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((500, 2))
     >>> counts = rng.poisson(np.exp(1.0 + X @ np.array([0.5, -0.5])))
-    >>> run = aq.minimize(aq.PoissonRegression(X, counts, intercept=True))
+    >>> run = aq.minimize(aq.PoissonRegression(X, counts))
     >>> run.status, bool(np.abs(run.theta - [0.5, -0.5, 1.0]).max() < 0.1)
     ('converged', True)
     """

@@ -27,23 +27,6 @@ class RobustRegression(LinearModel):
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n_data, n_features)
-        The rows, one per data point; NumPy, pandas, polars or SciPy. float32 is kept, and is then the type
-        of theta.
-    y : array-like of shape (n_data,)
-        The responses, one per row.
-    prior : float, default 1.0
-        Precision of the Gaussian prior of the coefficients, in units of curvature; 0 means no prior.
-    recipe : dict, optional
-        The arguments from which a saved run rebuilds the problem; set by `random` and by readers of files.
-    weights : array-like of shape (n_data,), optional
-        Weight of each row; without it, all rows weigh 1.
-    intercept : bool, default False
-        Whether theta ends with an intercept, to which the prior does not apply.
-    offset : array-like of shape (n_data,), optional
-        Known term that is added to x'theta of each row; without it, 0.
-    feature_names : sequence of str, optional
-        Names of the columns of X; without it, those of a data frame.
     width : float, default 1.0
         Residual, in units of y, beyond which the loss grows linearly instead of quadratically.
 
@@ -55,7 +38,7 @@ class RobustRegression(LinearModel):
     >>> X = rng.standard_normal((300, 2))
     >>> y = X @ np.array([2.0, -1.0]) + 0.1 * rng.standard_normal(300)
     >>> y[::10] += 100.0
-    >>> run = aq.minimize(aq.RobustRegression(X, y, width=0.3))
+    >>> run = aq.minimize(aq.RobustRegression(X, y, width=0.3, intercept=False))
     >>> run.status, [round(float(number), 1) for number in run.theta]
     ('converged', [2.0, -1.0])
     """

@@ -17,35 +17,14 @@ import numpy.typing as npt
 from asyncqn.errors import require
 from asyncqn.kernels import gram, softmax_rows
 from asyncqn.models.feature_rows import DenseRows, Vector
+from asyncqn.models.labels import classes_of, places_of
 from asyncqn.models.linear_model import LinearModel
 from asyncqn.types import Array, Rows
-
-_CLASSES_WANTED = "labels must name classes, as integers or strings, one per row of X"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SoftmaxRegression(LinearModel):
     """Softmax regression of two or more classes with a Gaussian prior.
-
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n_data, n_features)
-        The rows, one per data point; NumPy, pandas, polars or SciPy. float32 is kept, and is then the type
-        of theta.
-    y : array-like of shape (n_data,)
-        The labels, integers or strings.
-    prior : float, default 1.0
-        Precision of the Gaussian prior of the coefficients, in units of curvature; 0 means no prior.
-    recipe : dict, optional
-        The arguments from which a saved run rebuilds the problem; set by `random` and by readers of files.
-    weights : array-like of shape (n_data,), optional
-        Weight of each row; without it, all rows weigh 1.
-    intercept : bool, default False
-        Whether theta ends with an intercept, to which the prior does not apply.
-    offset : array-like of shape (n_data,), optional
-        Not supported; it must be None.
-    feature_names : sequence of str, optional
-        Names of the columns of X; without it, those of a data frame.
 
     Notes
     -----
@@ -59,7 +38,7 @@ class SoftmaxRegression(LinearModel):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((300, 2))
     >>> labels = np.array(["low", "mid", "top"])[np.digitize(X[:, 0], [-0.5, 0.5])]
-    >>> problem = aq.SoftmaxRegression(X, labels, intercept=True)
+    >>> problem = aq.SoftmaxRegression(X, labels)
     >>> run = aq.minimize(problem)
     >>> theta = problem.by_class(run.theta)
     >>> guess = problem.classes[(X @ theta[:, :2].T + theta[:, 2]).argmax(axis=1)]
@@ -74,35 +53,16 @@ class SoftmaxRegression(LinearModel):
     score_name: ClassVar[str] = "accuracy"
 
     def _checked_responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        if y.dtype == object:  # strings of a data frame
-            require(
-                all(isinstance(label, str) for label in y),
-                f"{_CLASSES_WANTED}: some are neither.",
-            )
-            y = y.astype(str)
-        require(y.dtype.kind in "biufUS", f"{_CLASSES_WANTED}, not {y.dtype}.")
-        if y.dtype.kind == "f":
-            require(
-                bool(np.isfinite(y).all()),
-                "y contains NaN or infinity: remove or fix those rows.",
-            )
-            broken = y[y != np.round(y)]
-            require(
-                not len(broken),
-                f"{_CLASSES_WANTED}: for numbers such as {broken[:1]} use LeastSquares.",
-            )
-        classes, numbers = np.unique(y, return_inverse=True)
+        classes, numbers = classes_of(y)
         require(
             len(classes) >= 2,
             f"all labels are {classes[0]!s}, but there must be at least two classes.",
         )
         object.__setattr__(self, "classes", classes)
-        return numbers.reshape(-1)
+        return numbers
 
     def _known(self, y: npt.NDArray[Any]) -> Vector:
-        # Held-out rows may have a class that the training rows lack; it becomes -1.
-        place = np.minimum(np.searchsorted(self.classes, y), len(self.classes) - 1)
-        return np.where(self.classes[place] == y, place, -1).astype(np.float64)
+        return places_of(y, self.classes)
 
     def _score(self, z: Vector, y: Vector) -> float:
         return float((z.argmax(axis=1) == y).mean())

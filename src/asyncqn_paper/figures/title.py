@@ -25,8 +25,6 @@ from asyncqn import (
     Annealing,
     BlockLBFGS,
     Cluster,
-    Mixture,
-    PhaseRetrieval,
     Simulator,
     minimize,
 )
@@ -37,6 +35,7 @@ from asyncqn_paper.drawing import STYLES, panels
 from asyncqn_paper.experiment import Experiment, Get
 from asyncqn_paper.figures.fig5 import share_of
 from asyncqn_paper.figures.verdicts import estimates
+from asyncqn_paper.nonconvex import Mixture, PhaseRetrieval
 from asyncqn_paper.records import Record
 from asyncqn_paper.rules import Outcome, above
 
