@@ -261,7 +261,7 @@ def test_the_guides_own_algorithm_is_a_file_of_less_than_25_lines() -> None:
     assert len(lines) < 25
 
 
-@pytest.mark.timeout(240)  # it starts ranks and a local Ray
+@pytest.mark.timeout(240)  # it starts a local Ray
 @pytest.mark.xdist_group("clusters")
 def test_the_guides_own_algorithm_passes_the_checks_and_runs_on_every_engine(
     tmp_path: Path,
@@ -289,7 +289,9 @@ def test_the_guides_own_algorithm_passes_the_checks_and_runs_on_every_engine(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert ast.literal_eval(done.stdout.strip()) == dict.fromkeys(ENGINES, "passed")
+    outcome = ast.literal_eval(done.stdout.strip())
+    assert outcome.pop("mpi").startswith("not tried: ")
+    assert outcome == dict.fromkeys(set(ENGINES) - {"mpi"}, "passed")
 
 
 def test_a_page_says_what_is_trusted_and_that_a_checksum_is_no_signature() -> None:

@@ -255,15 +255,3 @@ def test_no_module_of_the_current_folder_is_run_by_a_child(
     done = program(hostile, *arguments)
     assert done.returncode == 0, done.stderr
     assert [path.name for path in hostile.glob("ran *")] == []
-
-
-def test_no_module_of_the_current_folder_is_run_by_a_check(
-    hostile: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from oracles import Quadratic
-
-    from asyncqn.checks.testing import check_problem
-
-    monkeypatch.chdir(hostile)
-    assert check_problem(Quadratic.random(), engines=("mpi",))["mpi"] == "passed"
-    assert [path.name for path in hostile.glob("ran *")] == []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import threading
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -325,6 +328,53 @@ def test_an_algorithm_that_cannot_travel_is_told_so():
 
     with pytest.raises(BadInput, match="Local cannot be pickled"):
         check_algorithm(Local(1e-3, 4), Quadratic.random())
+
+
+class OnlyInTheMainThread(AsyncSGD):
+    def step(self, view, local, problem, task):
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("this is no place to work.\nlook it up")
+        return super().step(view, local, problem, task)
+
+
+def test_an_algorithm_that_fails_on_an_engine_is_told_which_and_why():
+    with pytest.raises(
+        BadInput,
+        match=r"OnlyInTheMainThread fails on threads: worker \d failed.* no place",
+    ) as e:
+        check_algorithm(
+            OnlyInTheMainThread(1e-6, 4), Quadratic.random(), engines=IN_THIS_PROCESS
+        )
+    assert "\n" not in str(e.value)
+
+
+class ElsewhereInAThread(Quadratic):
+    def grad(self, theta, rows, out):
+        super().grad(theta, rows, out)
+        out[0] += threading.current_thread() is not threading.main_thread()
+
+
+def test_a_problem_that_gives_other_bits_on_an_engine_is_told_so():
+    with pytest.raises(
+        BadInput, match="ElsewhereInAThread does not replay from a run on threads"
+    ):
+        check_problem(
+            ElsewhereInAThread.random(), travel=False, engines=IN_THIS_PROCESS
+        )
+
+
+def test_an_engine_that_is_not_there_is_not_tried(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    outcome = check_algorithm(AsyncSGD(1e-6, 4), Quadratic.random(), commits=10)
+    assert {kind for kind, word in outcome.items() if word == "passed"} == {
+        "simulator",
+        "threads",
+        "processes",
+    }
+    assert outcome["mpi"].startswith("not tried: ")
+    assert re.match("not tried: .*asyncqn\\[ray\\]", outcome["ray"])
+    with pytest.raises(BadInput, match="there is no engine 'gossip'"):
+        check_problem(Quadratic.random(), travel=False, engines=("gossip",))
 
 
 def test_every_extra_that_we_declare_is_offered_by_one_of_our_own_classes():

@@ -16,21 +16,18 @@ import numpy as np
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.paper.async_sgd import AsyncSGD
 from asyncqn.checks.first_calls import compare_functions
-from asyncqn.checks.trial import PASSED, NotTried, gradient_elsewhere, try_engine
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.problem import check_members
 from asyncqn.core.stages import check_stages
 from asyncqn.core.streams import Stream
-from asyncqn.engines.named import ENGINES
+from asyncqn.engines.named import ENGINES, engine_class
 from asyncqn.engines.simulator import Simulator
-from asyncqn.errors import BadInput, ReplayMismatch, require
+from asyncqn.errors import AsyncqnError, BadInput, MissingExtra, ReplayMismatch, require
 from asyncqn.minimize import minimize, starting_point
 from asyncqn.runs.replay import first_difference, replay
-from asyncqn.types import Algorithm, Array, Commit, Problem, Rows, Task, extra
+from asyncqn.types import Algorithm, Array, Commit, Engine, Problem, Task, extra
 
-_MAX_BLOCKS = 200
-"""Largest number of samples into which the rows are cut; their mean gradient must be that of all rows."""
-
+PASSED = "passed"
 IN_THIS_PROCESS = ("simulator", "threads")
 """Engines that start no other process, and take no time to start."""
 
@@ -45,9 +42,8 @@ def check_problem(
 ) -> dict[str, str]:
     """Check that a problem keeps the rules of `asyncqn.Problem`; raise `BadInput` where it breaks one.
 
-    Its functions must agree with each other (`checks.first_calls`, which `minimize` calls as well).  Its
-    gradient must be unbiased over all subsamples, and its extras must agree with it.  A short run of gradient
-    steps on each engine must replay bit for bit.
+    Its functions must agree with each other, as `minimize` tests as well, and its extras with them. A short
+    run of gradient steps on each engine must replay bit for bit.
 
     Parameters
     ----------
@@ -58,7 +54,7 @@ def check_problem(
     seed : int, default 0
         Seed of that point and of the runs.
     travel : bool, default True
-        Whether the problem must give the same bits in another process.
+        Whether the problem must be picklable and give the same bits after the journey.
     engines : sequence of str
         Names of the engines to run on; by default all.
 
@@ -69,122 +65,23 @@ def check_problem(
     """
     check_members(problem)
     name = type(problem).__name__
-    rng = np.random.default_rng(seed)
     if theta is None:
+        noise = np.random.default_rng(seed).standard_normal(int(problem.dim))
         theta = starting_point(problem, None, seed)
-        theta += 0.1 * rng.standard_normal(theta.size).astype(theta.dtype)
+        theta += 0.1 * noise.astype(theta.dtype)
     theta = starting_point(problem, theta, seed)
-    everything = np.arange(problem.n_data)
     compare_functions(problem, theta, strict=True)
-    g = _gradient(problem, theta, everything)
-    _check_subsamples(name, problem, theta, g, everything)
     _check_extras(name, problem, theta, seed)
+    g = _gradient(problem, theta)
     if travel:
-        _check_travel(name, problem, theta, everything[:7])
+        require(
+            _bits(_gradient(_travelled(problem), theta)) == _bits(g),
+            f"{name}.grad gives other bits after the problem was pickled.",
+        )
     # Steps so short that no problem diverges: the run is about bits, not about descent.
-    steps = AsyncSGD(
-        h=1e-6 / (1.0 + float(np.abs(g).max())), batch=min(4, int(problem.n_data))
-    )
-    return {
-        kind: try_engine(kind, steps, problem, 2, 20, seed, name) for kind in engines
-    }
-
-
-def _gradient(problem: Problem, theta: Array, rows: Rows) -> Array:
-    out = np.full_like(theta, np.nan)
-    problem.grad(theta, rows, out)
-    return out
-
-
-def _check_subsamples(
-    name: str, problem: Problem, theta: Array, g: Array, everything: Rows
-) -> None:
-    """Check that the gradients of blocks, each weighted by its share of the rows, add up to the whole one."""
-    n = everything.size
-    # Rounding of a sum over the rows, with room for users' own algorithms of summation.
-    tolerance = 1e4 * float(np.finfo(theta.dtype).eps)
-    mean = np.zeros(theta.size)
-    size = 0.0
-    for block in np.array_split(everything, min(n, _MAX_BLOCKS)):
-        part = _gradient(problem, theta, block).astype(np.float64)
-        mean += block.size / n * part
-        size += block.size / n * float(np.linalg.norm(part))
-    off = float(np.linalg.norm(mean - g))
-    require(
-        off <= tolerance * size,
-        f"{name}.grad is not unbiased: averaged over all subsamples it is off by {off:.3g}; scale the "
-        "data's share by n_data / len(rows) and count the prior once.",
-    )
-    once, twice = (
-        _gradient(problem, theta, np.array(rows)).astype(np.float64)
-        for rows in ([0], [0, 0])
-    )
-    require(
-        float(np.linalg.norm(twice - once)) <= tolerance * float(np.linalg.norm(once)),
-        f"{name}.grad does not count a row that occurs twice as two.",
-    )
-
-
-def _check_extras(name: str, problem: Problem, theta: Array, seed: int) -> None:
-    initial = extra(problem, "initial")
-    if initial is not None:
-        # Two generators in the same state: equal draws show that no other randomness is used.
-        starts = [np.asarray(initial(np.random.default_rng(seed))) for _ in range(2)]
-        require(
-            starts[0].shape == theta.shape,
-            f"{name}.initial must return a vector of dim numbers.",
-        )
-        require(
-            _bits(starts[0]) == _bits(starts[1]),
-            f"{name}.initial must draw from its argument alone.",
-        )
-    curvature = extra(problem, "curvature_diagonal")
-    if curvature is not None:
-        diagonal = np.asarray(curvature(theta))
-        require(
-            diagonal.shape == theta.shape
-            and bool((diagonal > 0).all() and np.isfinite(diagonal).all()),
-            f"{name}.curvature_diagonal must return one positive finite number per coordinate.",
-        )
-    optimum = extra(problem, "optimum")
-    if optimum is not None:
-        U = float(problem.value(theta))
-        slack = 1e3 * float(np.finfo(theta.dtype).eps) * (1.0 + abs(U))
-        require(
-            optimum - slack <= U,
-            f"{name}.optimum = {optimum:.6g} is above a value it takes, {U:.6g}.",
-        )
-    metrics = extra(problem, "metrics")
-    if metrics is not None:
-        require(
-            all(
-                isinstance(key, str) and np.ndim(value) == 0
-                for key, value in metrics(theta).items()
-            ),
-            f"{name}.metrics must return a dict from names to single numbers.",
-        )
-
-
-def _check_travel(name: str, problem: Problem, theta: Array, rows: Rows) -> None:
-    try:
-        # Tried here first, for a message that names the class and not a process.
-        pickle.dumps(problem)
-    except Exception as error:  # whatever the class's own __reduce__ may raise
-        raise BadInput(
-            f"{name} cannot be pickled, so it cannot travel to a worker ({error})."
-        ) from None
-    try:
-        there = gradient_elsewhere(problem, theta, rows)
-    except NotTried:
-        return  # the engines say why
-    except BadInput as error:
-        raise BadInput(
-            f"{name} does not work in another process ({str(error).rstrip('.')})."
-        ) from None
-    require(
-        there == _gradient(problem, theta, rows).tobytes(),
-        f"{name}.grad gives other bits in another process.",
-    )
+    h = 1e-6 / (1.0 + float(np.abs(g).max()))
+    steps = AsyncSGD(h=h, batch=min(4, int(problem.n_data)))
+    return {kind: _trial(name, kind, steps, problem, 2, 20, seed) for kind in engines}
 
 
 def check_algorithm(
@@ -223,65 +120,105 @@ def check_algorithm(
         For each engine "passed", or "not tried: " and the reason, such as a package that is not installed.
     """
     name = type(algorithm).__name__
-    called = (
-        "check",
-        "init",
-        "init_worker",
-        "step",
-        "learn",
-        "forget",
-        "apply",
-        "counters",
-    )
-    for attribute in ("stages", *called):
+    methods = ("check", "init", "init_worker", "step", "learn", "forget", "apply")
+    for attribute in ("stages", *methods, "counters"):
         require(
             hasattr(algorithm, attribute),
             f"{name} is not an algorithm: it has no '{attribute}'.",
         )
     check_stages(algorithm.stages, name)
-    try:
-        copied = pickle.loads(pickle.dumps(algorithm))  # noqa: S301 - made in this line
-    except Exception as error:
-        raise BadInput(
-            f"{name} cannot be pickled, so it cannot travel to a worker ({error})."
-        ) from None
+    twin = _travelled(algorithm)
     check_fit(algorithm, problem)
-    _check_functions(
-        name, algorithm, problem, starting_point(problem, None, seed), seed
+    theta0 = starting_point(problem, None, seed)
+    _check_functions(name, algorithm, problem, theta0, seed)
+    count = min(workers, extra(algorithm, "max_workers") or workers)
+    cluster = Cluster(count, 1.0, 0.5, message=0.1, master=0.01)
+    first, second = (
+        minimize(
+            problem,
+            each,
+            engine=Simulator(cluster),
+            commits=commits,
+            seed=seed,
+            progress=False,
+        )
+        for each in (algorithm, twin)
     )
-    most = extra(algorithm, "max_workers") or workers
-    engine = Simulator(Cluster(min(workers, most), 1.0, 0.5, message=0.1, master=0.01))
-    runs = [
-        minimize(problem, a, engine=engine, commits=commits, seed=seed, progress=False)
-        for a in (algorithm, copied)
-    ]
     require(
-        first_difference(*runs) is None,
+        first_difference(first, second) is None,
         f"{name} keeps a state of its own: two equal runs differ; all state belongs in the iterate and the "
         "workers' states.",
     )
-    try:
-        replay(runs[0], problem, algorithm)
-    except ReplayMismatch as error:
-        raise BadInput(f"{name} does not replay: {error}") from None
-    others = {
-        kind: try_engine(
-            kind, algorithm, problem, min(workers, most), commits, seed, name
-        )
-        for kind in engines
-        if kind != "simulator"
+    return {
+        kind: _trial(name, kind, algorithm, problem, count, commits, seed)
+        for kind in dict.fromkeys(("simulator", *engines))
     }
-    return {"simulator": PASSED, **others}
+
+
+def _trial(
+    name: str,
+    kind: str,
+    algorithm: Algorithm,
+    problem: Problem,
+    workers: int,
+    commits: int,
+    seed: int,
+) -> str:
+    """Run on an engine and replay; return what became of it, and raise `BadInput` that blames `name`."""
+    cls = engine_class(kind)
+    try:
+        engine = _engine(cls, workers)
+    except BadInput as reason:
+        return f"not tried: {reason}"
+    try:
+        run: Any = minimize(
+            problem,
+            algorithm,
+            engine=engine,
+            commits=commits,
+            seed=seed,
+            check=False,
+            progress=False,
+        )
+        if run is not None:  # None: a rank that only computes
+            replay(run, problem, algorithm)
+    except MissingExtra as reason:
+        return f"not tried: {reason}"
+    except ReplayMismatch as error:
+        raise BadInput(
+            f"{name} does not replay from a run on {kind}: {error}"
+        ) from None
+    except Exception as error:
+        first_line = str(error).splitlines()[0].rstrip(".: ")
+        if not isinstance(error, AsyncqnError):
+            first_line = f"{type(error).__name__}: {first_line}"
+        raise BadInput(f"{name} fails on {kind}: {first_line}.") from error
+    return PASSED
+
+
+def _engine(cls: Any, workers: int) -> Engine:
+    """Return an engine for a trial; raise `BadInput` where it is not there."""
+    if cls is Simulator:
+        return Simulator(Cluster(workers))
+    if "workers" in cls.__dataclass_fields__:
+        engine: Engine = cls(workers)
+        return engine
+    # MPI has the ranks with which the program was started, if it was.
+    ranks: Engine = cls()
+    require(ranks.workers > 0, "there is no rank beside this one.")
+    return ranks
 
 
 def _check_functions(
     name: str, algorithm: Algorithm, problem: Problem, theta0: Array, seed: int
 ) -> None:
-    def same(call: Callable[[], Any], kept: Any, sentence: str) -> Any:
+    """Check each method by itself, on the first step of one worker."""
+
+    def same(call: Callable[[], Any], arguments: Any, sentence: str) -> Any:
         # Compared as bytes: NaN equals itself, and 0.0 differs from -0.0.
-        before = _bits(kept)
+        before = _bits(arguments)
         result = call()
-        require(_bits(kept) == before, sentence)
+        require(_bits(arguments) == before, sentence)
         return result
 
     iterate = same(
@@ -293,11 +230,11 @@ def _check_functions(
         f"{name}.init must return a state with a field 'theta'.",
     )
     require(
-        not np.shares_memory(iterate.theta, theta0),
+        not np.shares_memory(theta, theta0),
         f"{name}.init must copy theta0, not keep it.",
     )
     require(
-        _bits(iterate.theta) == _bits(theta0),
+        _bits(theta) == _bits(theta0),
         f"{name}.init must begin at theta0, in its dtype.",
     )
     first, second, other = (algorithm.init_worker(problem, theta0) for _ in range(3))
@@ -345,6 +282,62 @@ def _check_functions(
         all(isinstance(total, (int, np.integer)) for total in totals.values()),
         f"{name}.counters must return a dict from names to integers.",
     )
+
+
+def _check_extras(name: str, problem: Problem, theta: Array, seed: int) -> None:
+    initial = extra(problem, "initial")
+    if initial is not None:
+        # Two generators in the same state: equal draws show that no other randomness is used.
+        starts = [np.asarray(initial(np.random.default_rng(seed))) for _ in range(2)]
+        require(
+            starts[0].shape == theta.shape,
+            f"{name}.initial must return a vector of dim numbers.",
+        )
+        require(
+            _bits(starts[0]) == _bits(starts[1]),
+            f"{name}.initial must draw from its argument alone.",
+        )
+    curvature = extra(problem, "curvature_diagonal")
+    if curvature is not None:
+        diagonal = np.asarray(curvature(theta))
+        positive = bool((diagonal > 0).all() and np.isfinite(diagonal).all())
+        require(
+            diagonal.shape == theta.shape and positive,
+            f"{name}.curvature_diagonal must return one positive finite number per coordinate.",
+        )
+    optimum = extra(problem, "optimum")
+    if optimum is not None:
+        U = float(problem.value(theta))
+        slack = 1e3 * float(np.finfo(theta.dtype).eps) * (1.0 + abs(U))
+        require(
+            optimum - slack <= U,
+            f"{name}.optimum = {optimum:.6g} is above a value it takes, {U:.6g}.",
+        )
+    metrics = extra(problem, "metrics")
+    if metrics is not None:
+        require(
+            all(
+                isinstance(key, str) and np.ndim(value) == 0
+                for key, value in metrics(theta).items()
+            ),
+            f"{name}.metrics must return a dict from names to single numbers.",
+        )
+
+
+def _gradient(problem: Problem, theta: Array) -> Array:
+    out = np.full_like(theta, np.nan)
+    problem.grad(theta, np.arange(problem.n_data), out)
+    return out
+
+
+def _travelled(value: Any) -> Any:
+    """Return a user's object as another process would receive it."""
+    try:
+        return pickle.loads(pickle.dumps(value))  # noqa: S301 - made in this line
+    except Exception as error:  # whatever the class's own __reduce__ may raise
+        raise BadInput(
+            f"{type(value).__name__} cannot be pickled, so it cannot travel to a worker ({error})."
+        ) from None
 
 
 def _bits(state: Any) -> Any:

@@ -1,4 +1,4 @@
-"""blame: an estimate of what staleness and each worker cost a run, with intervals over seeds.
+"""blame: an estimate of what staleness and each worker cost a run, with their errors over seeds.
 
 Each change is compared with the unchanged run on the same seed.  The pair shares rows and noise, so its
 difference varies far less than two independent runs would.
@@ -30,12 +30,16 @@ class Effect(NamedTuple):
     low: float
     high: float
     """Ends of the 95 % confidence interval of the expected difference (Student's t over the seeds)."""
-    independent_error: float
-    """The standard error that the same number of unpaired runs would have."""
+
+    def __str__(self) -> str:
+        return (
+            f"without {self.what}: {self.difference:+.4g} (95 % interval {self.low:.4g} to {self.high:.4g}, "
+            f"standard error {self.error:.2g})"
+        )
 
 
 class Blame(NamedTuple):
-    """The result of `blame`; printed, it is the table of `asyncqn blame`."""
+    """The result of `blame`; printed, it says what `asyncqn blame` does."""
 
     metric: str
     unchanged: float
@@ -45,17 +49,8 @@ class Blame(NamedTuple):
     """The number of seeds."""
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.metric} at the end: {self.unchanged:.6g} (mean of {self.seeds} seeds)",
-            f"{'without':<14}{'difference':>12}{'95 % interval':>26}{'error':>10}{'unpaired':>10}",
-        ]
-        for effect in self.effects:
-            interval = f"{effect.low:.4g} to {effect.high:.4g}"
-            lines.append(
-                f"{effect.what:<14}{effect.difference:>12.4g}{interval:>26}{effect.error:>10.2g}"
-                f"{effect.independent_error:>10.2g}"
-            )
-        return "\n".join(lines)
+        first = f"{self.metric} at the end: {self.unchanged:.6g} (mean of {self.seeds} seeds)"
+        return "\n".join([first, *map(str, self.effects)])
 
 
 @checked
@@ -90,7 +85,7 @@ def blame(
     Returns
     -------
     Blame
-        The effects with their standard errors; `print` shows them as a table.
+        The effects with their standard errors.
 
     Examples
     --------
@@ -98,64 +93,47 @@ def blame(
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> engine = aq.Simulator(aq.Cluster(workers=10, worker_std=0.3))
     >>> run = aq.minimize(problem, aq.AsyncSGD(h=1e-4, batch=20), engine=engine, commits=300)
-    >>> found = aq.blame(run, seeds=4, workers=[0])
-    >>> [effect.what for effect in found.effects]
-    ['staleness', 'worker 0']
-    >>> found.effects[0].error < found.effects[0].independent_error
-    True
-    >>> print(found)  # doctest: +ELLIPSIS
+    >>> print(aq.blame(run, seeds=4, workers=[0]))  # doctest: +ELLIPSIS
     fun at the end: ... (mean of 4 seeds)
-    without         difference             95 % interval     error  unpaired
-    staleness ...
-    worker 0 ...
+    without staleness: ...
+    without worker 0: ...
     """
     if metric not in run.metrics:
         raise BadInput(
             f"the run has no metric '{metric}': it has {', '.join(run.metrics)}."
         )
-    # An explicit worker that cannot be removed raises an error; by default such workers are skipped.
-    taken = _removable(run) if workers is None else list(workers)
-    own = int(run.manifest["seed"])
+    changes: dict[str, dict[str, Any]] = {"staleness": {"fresh": True}}
+    for worker in _removable(run) if workers is None else workers:
+        changes[f"worker {worker}"] = {"without_worker": worker}
     # The unchanged run is computed as well, because another seed gives another run.
-    changes: list[dict[str, Any]] = [
-        {},
-        {"fresh": True},
-        *({"without_worker": w} for w in taken),
-    ]
-    table = np.empty((seeds, len(changes)))
-    for done, (i, j) in enumerate(np.ndindex(table.shape), 1):
+    table = np.empty((seeds, 1 + len(changes)))
+    for i, j in np.ndindex(table.shape):
         # Seeds wrap around at 2^63, the largest that Philox takes.
-        again = run.what_if(seed=(own + i) % 2**63, **changes[j])
+        seed = (int(run.manifest["seed"]) + i) % 2**63
+        again = run.what_if(seed=seed, **[{}, *changes.values()][j])
         table[i, j] = again.metrics[metric][-1]
         if tell is not None:
-            tell(done, table.size)
-    names = ["staleness", *(f"worker {w}" for w in taken)]
-    effects = tuple(
-        _effect(name, table[:, 0], table[:, j + 1]) for j, name in enumerate(names)
-    )
-    return Blame(metric, float(table[:, 0].mean()), effects, seeds)
+            tell(i * table.shape[1] + j + 1, table.size)
+    differences = table[:, 1:] - table[:, :1]
+    effects = map(_effect, changes, differences.T)
+    return Blame(metric, float(table[:, 0].mean()), tuple(effects), seeds)
 
 
 def _removable(run: Run) -> list[int]:
     """Return the workers that can be removed from the schedule."""
     stages = run.algorithm.stages if run.algorithm is not None else ()
-    if (
-        len(stages) != 1
-        or stages[0].closes is Closes.ALL_PARTS
-        or run.schedule.workers == 1
-    ):
+    cut = len(stages) != 1 or stages[0].closes is Closes.ALL_PARTS
+    if cut or run.schedule.workers == 1:
         return []
     return [int(w) for w in np.unique(run.schedule.worker)]
 
 
-def _effect(what: str, unchanged: np.ndarray, changed: np.ndarray) -> Effect:
-    n, difference = unchanged.size, changed - unchanged
-    mean = float(difference.mean())
-    error = float(difference.std(ddof=1)) / math.sqrt(n)
-    # Variances of independent runs add; in pairs most of them cancels.
-    apart = math.sqrt(float(unchanged.var(ddof=1) + changed.var(ddof=1)) / n)
+def _effect(what: str, differences: np.ndarray) -> Effect:
+    n = differences.size
+    mean = float(differences.mean())
+    error = float(differences.std(ddof=1)) / math.sqrt(n)
     wide = student(n - 1) * error
-    return Effect(what, mean, error, mean - wide, mean + wide, apart)
+    return Effect(what, mean, error, mean - wide, mean + wide)
 
 
 def student(degrees: int) -> float:
