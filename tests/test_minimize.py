@@ -33,6 +33,8 @@ def call(problem=None, algorithm=ALGORITHM, **more):
         ({"seed": -1}, "seed must be"),
         ({"seed": 0.5}, "seed must be"),
         ({"stop": 3}, "stop must be a function"),
+        ({"target": np.inf}, "target must be"),
+        ({"tol": 1e24}, "tol must be"),
         ({"evaluate": -3}, "evaluate must be an integer"),
         ({"evaluate": 1.5}, "evaluate must be an integer"),
         ({"theta0": np.zeros(3)}, r"dim = 4 numbers, not of shape \(3,\)"),

@@ -12,6 +12,7 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -25,7 +26,8 @@ from asyncqn.algorithms.defaults import (
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.stability import warnings_before
 from asyncqn.checks.costs import measured_costs, stated_costs
-from asyncqn.checks.first_calls import check_first_calls
+from asyncqn.checks.first_calls import check_first_calls, mistake_at_the_end
+from asyncqn.core.outcome import Outcome
 from asyncqn.core.problem import check_members
 from asyncqn.core.request import Request
 from asyncqn.core.stopping import (
@@ -168,7 +170,8 @@ def minimize(
         Interval between two checkpoints: an int counts commits, a float counts seconds.
     check : bool, default True
         Whether your own problem is tested before the run: its gradient against its values, sums of rows
-        against all rows, and equal calls against each other.
+        against all rows, and equal calls against each other. A run that converges is tested at its end
+        again; where U still falls there, its status is "stalled".
     keep : int, optional
         Commits between two iterates that are stored in `Run.keep`; `replay(run, keep=...)` stores them for
         any run.
@@ -222,11 +225,12 @@ def minimize(
         from asyncqn.engines.threads import Threads
 
         engine = Threads(os.cpu_count() or 1)
+    to_check = check
     if algorithm is None:
         algorithm, checked_already = choose_algorithm(
             problem, engine, theta0, seed, waits, check
         )
-        check = check and not checked_already
+        to_check = check and not checked_already
     require(
         waits or not any(stage.waits for stage in algorithm.stages),
         f"waits=False, but {type(algorithm).__name__} waits for slow workers: leave one of the two out.",
@@ -239,7 +243,7 @@ def minimize(
         warnings.warn(sentence, StabilityWarning, stacklevel=3)
     # After the cheap checks: a user's `initial` may take long.
     start = starting_point(problem, theta0, seed)
-    if check:
+    if to_check:
         check_first_calls(problem, start)
     # After all checks, because a wrong argument should not leave a folder behind.
     checkpoints = (
@@ -262,11 +266,25 @@ def minimize(
         names = type(algorithm).__name__, type(engine).__name__
         _log.info("%s on %s begins: at most %d commits, seed %d", *names, commits, seed)
         run = engine.minimize(request)
+    by_gradient = target is None and stop is None
+    if check and by_gradient and run is not None:
+        run = _doubted(run, start)
     if run is not None:  # None on an MPI rank that does not hold the run
         _log.info(
             "%s on %s ends, %s: %s U = %.6g", *names, run.status, run.message, run.fun
         )
     return run
+
+
+def _doubted(run: Run, start: Array) -> Run:
+    """Return a run that has converged as stalled, if its gradient there is not that of the values."""
+    if run.status is not Outcome.CONVERGED or run.problem is None:
+        return run
+    mistake = mistake_at_the_end(run.problem, start, run.theta)
+    if mistake is None:
+        return run
+    message = f"no minimum was found, although the gradient is small: {mistake}"
+    return replace(run, status=Outcome.STALLED, message=message)
 
 
 PROHIBITIVE_COST = 1e12

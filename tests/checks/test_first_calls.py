@@ -298,3 +298,54 @@ def test_a_wrong_gradient_of_fast_oscillations_is_still_refused(factor):
     problem = FastCosines(factor)
     with pytest.raises(BadInput, match="grad"):
         check_first_calls(problem, 1.0 / problem.p)
+
+
+class Steps(Model):
+    """Counts errors: its values jump, and its gradient is zero as far as it exists."""
+
+    def value(self, theta: np.ndarray) -> float:
+        return float((np.sign(self.X @ theta) != self.y).sum())
+
+    def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+        out[:] = 0.0
+
+
+@pytest.mark.parametrize("n", [60, 30_000])
+def test_values_that_jump_are_refused(n: int) -> None:
+    with pytest.raises(aq.BadInput, match="no slope to follow") as raised:
+        check_first_calls(Steps("logistic", n, 3, np.float64), np.full(3, 0.3))
+    assert one_sentence(raised.value)
+
+
+class Clipped(Model):
+    """Its gradient is zero too early: near the minimum, and after many calls."""
+
+    def __init__(self, *arguments: Any, small: float = 0.0, calls: int = 10**9) -> None:
+        super().__init__(*arguments)
+        self.small, self.most = small, calls
+
+    def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+        super().grad(theta, rows, out)
+        if np.abs(out).max() < self.small or self.calls["grad"] > self.most:
+            out[:] = 0.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [({}, "converged"), ({"small": 5.0}, "stalled"), ({"calls": 14}, "stalled")],
+)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_run_is_no_success_where_its_gradient_was_zero_too_early(
+    arguments: dict[str, Any], status: str, dtype: Any
+) -> None:
+    problem = Clipped("logistic", 50, 3, dtype, **arguments)
+    run = aq.minimize(
+        problem,
+        aq.BlockLBFGS(2),
+        engine=aq.Simulator(aq.Cluster(2)),
+        theta0=np.full(3, 3.0, dtype),
+    )
+    assert (run.status, run.success) == (status, status == "converged")
+    if status == "stalled":
+        assert "Clipped.grad is zero where Clipped.value changes" in run.message
+        assert aq.replay(run).status == "stalled"

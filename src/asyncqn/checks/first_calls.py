@@ -8,7 +8,8 @@ start, at theta0 plus a tenth of each coordinate's size, because at the start it
   weighted by n_data / len(rows) and the prior is counted once;
 * slope: along a direction v, U(theta + v) - U(theta - v) = 2 v'grad + O(v^3), where U is `value_rows` on a
   few rows if there is one, else `value`, with `grad` over all rows where these are few;
-* where they are many, `value` against `grad` of a sample, which shows a mean in place of a sum, or a sign.
+* where they are many, `value` against `grad` of a sample, which shows a mean in place of a sum, or a sign;
+* flatness: a gradient that is exactly zero at two points where U differs leads nowhere.
 
 Two step lengths tell curvature and rounding from a mistake: only what is clearly beyond both is refused.
 Where values oscillate so fast that only much shorter steps agree with the gradient, a warning says that
@@ -60,9 +61,30 @@ def check_first_calls(problem: Problem, theta0: Array) -> None:
     are few, and otherwise on five samples of 64 rows.  `value` is called at most 15 times, and twice more if
     it is not finite near the start.  A mistake costs a few calls more, to find its name.
     """
-    kind = type(problem)
-    if not is_ours(kind) or kind.__module__.startswith(_ADAPTERS):
+    if _calls_functions_of_users(problem):
         compare_functions(problem, theta0)
+
+
+def mistake_at_the_end(problem: Problem, theta0: Array, theta: Array) -> str | None:
+    """Return a sentence if a user's gradient is clearly not that of `value` at the end of a run, or None.
+
+    A gradient that becomes zero too early makes a run converge where U still falls.
+    """
+    if not _calls_functions_of_users(problem):
+        return None
+    comparison = _Comparison(
+        ObservedCalls(problem), theta0, np.random.default_rng(_SEED)
+    )
+    try:
+        with np.errstate(all="ignore"):
+            return comparison.mistake_at(theta)
+    except NothingToJudge:
+        return None
+
+
+def _calls_functions_of_users(problem: Problem) -> bool:
+    kind = type(problem)
+    return not is_ours(kind) or kind.__module__.startswith(_ADAPTERS)
 
 
 def compare_functions(problem: Problem, theta0: Array, *, strict: bool = False) -> None:
@@ -115,7 +137,8 @@ class _Comparison:
         self, calls: ObservedCalls, theta0: Array, rng: np.random.Generator
     ) -> None:
         self.calls, self.theta0, self.rng = calls, theta0, rng
-        self.name, self.n = calls.name, int(calls.problem.n_data)
+        self.name = calls.name
+        self.n = int(calls.problem.n_data)
         self.eps = float(np.finfo(theta0.dtype).eps)
         # Gradients computed in single precision, or by differences, pass in float64 too.
         self.rows_tolerance = max(1e-5, 500 * self.eps)
@@ -133,9 +156,12 @@ class _Comparison:
         if self.calls.has("value_rows"):
             self._check_value_rows(A, B)
             both = np.concatenate([A, B])
+            self._check_flat("value_rows", both, self.gradient)
             self._check_slope("value_rows", both, self.gradient)
         elif self.few:
-            self._check_slope("value", None, self._whole_gradient())
+            whole = self._whole_gradient()
+            self._check_flat("value", None, whole)
+            self._check_slope("value", None, whole)
         else:
             self._check_sample()
         # Last, so that many other calls lie between the two: hidden state would show.
@@ -144,6 +170,20 @@ class _Comparison:
             struct.pack("d", again) == struct.pack("d", self.start_value),
             f"{self.name}.value is not pure: the same theta gave another number the second time.",
         )
+
+    def mistake_at(self, theta: Array) -> str | None:
+        """Return the sentence for a gradient over all rows that is wrong at `theta`, or None."""
+        A, _ = self._samples()
+        # What rounding may leave of a gradient is judged by its size at the start.
+        self.gradient_size = _norm(_finite(self.calls.grad(self.theta0, A)))
+        self.theta = theta
+        self.reach = 0.1 * np.maximum(np.abs(theta.astype(np.float64)), 1.0)
+        self.value = self.calls.number("value", theta)
+        g = _finite(self._whole_gradient())
+        slopes = self._wrong_slopes("value", None, g)
+        if not slopes or self._oscillates("value", None, g, slopes):
+            return None
+        return _mistake(self.name, "value", self.n, slopes, theta)
 
     def _samples(self) -> tuple[Rows, Rows]:
         """Return two small samples; the last row of the second is the first row of the first."""
@@ -273,27 +313,53 @@ class _Comparison:
     # -- slopes
 
     def _check_slope(self, function: str, rows: Rows | None, g: Vector) -> None:
-        """Refuse where values and gradient disagree along most of four directions; one suffices to pass."""
-        first = self._slope(function, rows, g, self._direction(_finite(g)))
-        if not first.wrong:
+        """Refuse a gradient that is clearly not that of the values."""
+        slopes = self._wrong_slopes(function, rows, g)
+        if not slopes:
             return
-        none = np.zeros_like(g)
-        # Random, with a share along theta alone.
-        others = [
-            self._slope(function, rows, g, self._direction(none)) for _ in range(3)
-        ]
-        slopes = [slope for slope in [first, *others] if slope.wrong]
-        if len(slopes) >= 3 and any(
-            self._vanishes(function, rows, g, slope) for slope in slopes
-        ):
+        if self._oscillates(function, rows, g, slopes):
             warnings.warn(
                 f"finite differences cannot tell whether {self.name}.grad is the gradient of {function}, "
                 "which oscillates too fast for them; the run continues without this check.",
                 UndecidedWarning,
                 stacklevel=2,
             )
-        elif len(slopes) >= 3:
+        else:
             raise BadInput(_mistake(self.name, function, self.n, slopes, self.theta))
+
+    def _check_flat(self, function: str, rows: Rows | None, g: Vector) -> None:
+        """Refuse a gradient that is exactly zero here and at the start, although the values differ."""
+        if g.any():
+            return
+        here = self.value if rows is None else self.rows_value
+        there = self.calls.number(function, self.theta0, rows)
+        all_rows = np.arange(self.n) if rows is None else rows
+        if here != there and not self.calls.grad(self.theta0, all_rows).any():
+            raise BadInput(
+                f"{self.name}.grad is exactly zero where {self.name}.{function} changes: values that jump, "
+                "such as a count of errors, have no slope to follow; minimise a smooth loss instead."
+            )
+
+    def _wrong_slopes(
+        self, function: str, rows: Rows | None, g: Vector
+    ) -> list[_Slope]:
+        """Return the slopes that disagree, if most of four directions do; one suffices to pass."""
+        first = self._slope(function, rows, g, self._direction(_finite(g)))
+        if not first.wrong:
+            return []
+        none = np.zeros_like(g)
+        # Random, with a share along theta alone.
+        others = [
+            self._slope(function, rows, g, self._direction(none)) for _ in range(3)
+        ]
+        slopes = [slope for slope in [first, *others] if slope.wrong]
+        return slopes if len(slopes) >= 3 else []
+
+    def _oscillates(
+        self, function: str, rows: Rows | None, g: Vector, slopes: list[_Slope]
+    ) -> bool:
+        """Return whether the values oscillate so fast that finite differences cannot decide."""
+        return any(self._vanishes(function, rows, g, slope) for slope in slopes)
 
     def _slope(
         self, function: str, rows: Rows | None, g: Vector, direction: Vector
@@ -412,6 +478,7 @@ class _Comparison:
             _finite(calls.grad(self.theta, part)) for part in np.array_split(drawn, 5)
         )
         if not first.any():
+            self._check_flat("value", None, self._whole_gradient())
             raise NothingToJudge
         direction = first * (_norm(self.reach) / _norm(first))
         slope = self._slope("value", None, np.zeros_like(first), direction)

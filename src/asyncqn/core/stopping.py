@@ -46,10 +46,10 @@ class EndedByCallback(Ended):
     """The callback asked for the end, or failed: then its error is the cause of this one."""
 
 
-Tolerance = Annotated[float | None, parameter(gt=0.0)]
+Tolerance = Annotated[float | None, parameter(gt=0.0, lt=1.0)]
 MaxPasses = Annotated[float | None, parameter(gt=0.0)]
 MaxTime = Annotated[float | None, parameter(unit="of the engine's clock", gt=0.0)]
-Target = Annotated[float | None, parameter(infinite=True)]
+Target = Annotated[float | None, parameter()]
 
 
 @dataclass(frozen=True)
