@@ -348,4 +348,5 @@ def test_a_run_is_no_success_where_its_gradient_was_zero_too_early(
     assert (run.status, run.success) == (status, status == "converged")
     if status == "stalled":
         assert "Clipped.grad is zero where Clipped.value changes" in run.message
+    if "small" in arguments:  # the other is not pure
         assert aq.replay(run).status == "stalled"
