@@ -7,7 +7,7 @@ from importlib import import_module
 from asyncqn.errors import BadInput
 from asyncqn_paper.experiment import Experiment
 
-NAMES = ("fig1", "fig2", "fig3", "fig4", "fig5", "theory", "title", "remarks")
+NAMES = ("fig1", "fig2", "fig3", "fig4", "fig5", "theory", "title")
 
 
 def find(names: list[str]) -> list[Experiment]:

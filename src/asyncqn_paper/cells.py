@@ -134,7 +134,8 @@ class Store:
     def add(self, cell: Cell, finished: Finished) -> None:
         """Keep a cell, in memory and in the journal."""
         self._found[cell.key] = finished
-        self._tables[cell.key], self._columns[cell.key] = cell.table, cell.columns()
+        self._tables[cell.key] = cell.table
+        self._columns[cell.key] = cell.columns()
         # One line of JSON per cell, written at once: what is lost in a crash is at most the cell under way.
         line = {
             "key": cell.key,
@@ -178,7 +179,9 @@ class Store:
 
     def _read_table(self, path: Path) -> None:
         for row in read_table(path.with_suffix("")):
-            key, seconds, code = row.pop("key"), row.pop("seconds"), row.pop("code")
+            key = row.pop("key")
+            seconds = row.pop("seconds")
+            code = row.pop("code")
             record = {
                 name: value
                 for name, value in row.items()

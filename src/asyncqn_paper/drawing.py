@@ -108,8 +108,15 @@ def band(
 
 
 def save_figure(figure: Any, stem: Path) -> None:
-    """Write `stem`.png."""
-    # Without the version of matplotlib in the file, equal figures have equal bytes.
+    """Write `stem`.png with a palette of its own, a third as large as one with all colours."""
+    from PIL import Image
+
     content = BytesIO()
-    figure.savefig(content, format="png", dpi=120, metadata={"Software": ""})
-    write_whole(stem.with_suffix(".png"), content.getvalue())
+    figure.savefig(content, format="png", dpi=120)
+    colours = Image.open(content).convert("RGB")
+    smaller = BytesIO()
+    palette = colours.quantize(
+        48, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE
+    )
+    palette.save(smaller, "png", optimize=True)
+    write_whole(stem.with_suffix(".png"), smaller.getvalue())

@@ -150,9 +150,12 @@ def moments(field: LBFGSField, chains: Chains, corrected: bool, seed: int) -> Ve
     rng = np.random.Generator(np.random.Philox(key=[seed, 0x5DE]))
     # p starts in its law, which is N(0, I / beta) by Proposition 1.
     at = Phase(rng.standard_normal((n, d)), rng.standard_normal((n, d)) / np.sqrt(beta))
-    nothing, total, kept = np.zeros((n, d)), np.zeros((n, d + 1)), 0
+    nothing = np.zeros((n, d))
+    total = np.zeros((n, d + 1))
+    kept = 0
     # Times and not steps: a smaller h has more steps, and the same burn-in.
-    first, last = int(chains.burn_in / h), int((chains.burn_in + chains.duration) / h)
+    first = int(chains.burn_in / h)
+    last = int((chains.burn_in + chains.duration) / h)
     for k in range(last):
         H, correction = (
             field.with_divergence(at.theta) if corrected else (field(at.theta), nothing)

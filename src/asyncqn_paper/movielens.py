@@ -26,7 +26,9 @@ TABLE: dict[str, tuple[Any, ...]] = {
     )
     for size, name in _NAMES.items()
 }
-RANK, RHO, MEMORY = 5, _OURS["1m"].rho, _OURS["1m"].memory
+RANK = 5
+RHO = _OURS["1m"].rho
+MEMORY = _OURS["1m"].memory
 STARTS = {"prior": "from the prior N(0, 1)", "mean": "near the mean rating"}
 
 
@@ -86,7 +88,8 @@ def measured_cluster(timing: Timing, workers: int, payer: str = EVERYONE) -> Clu
     """
     # The time of a message is the same whether it is paid or not: what the link keeps is taken from the
     # latency.
-    mean, half = timing.worker, timing.message / 2.0
+    mean = timing.worker
+    half = timing.message / 2.0
     link, sending = PAYERS[payer]
     kept = half if link else 0.0
     message = timing.message - kept * (1.0 if sending == "free" else 2.0)

@@ -1,17 +1,15 @@
 """docs/results/reproduction.md: the verdicts in one table, then the figures, the claims and the methods.
 
-Nothing here measures or judges: `rules` gives outcomes and verdicts, `readings` says what their numbers are,
+Nothing here measures or judges: `rules` gives outcomes and verdicts,
 `page_texts` holds the prose that no number enters.  A page is a function of the published tables, which
 `tests/paper/test_page.py` checks.
 """
 
 from __future__ import annotations
 
-import csv
 import math
 from collections import Counter
 from collections.abc import Sequence
-from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +18,7 @@ from asyncqn_paper.cells import Store
 from asyncqn_paper.drawing import save_figure, style
 from asyncqn_paper.experiment import Experiment
 from asyncqn_paper.page_texts import HEAD, METHODS, NOTES
-from asyncqn_paper.readings import reading, rule
+from asyncqn_paper.records import Record, write_table
 from asyncqn_paper.rules import (
     CLAIMS,
     DEPENDS,
@@ -77,7 +75,7 @@ def measured(name: str, found: Judged) -> str:
         (CLAIMS[part], median_outcome(found[part][1]))
         for part in SHOWN.get(name, (name,))
     ]
-    told = [reading(claim, middle) for claim, middle in middles if middle is not None]
+    told = [claim.reading(middle) for claim, middle in middles if middle is not None]
     if not told:
         return "not run"
     counts = "/".join(map(str, verdict.counts))
@@ -187,7 +185,8 @@ def first_table(found: Judged, extents: dict[str, Extent]) -> list[str]:
         verdict, outcomes = found[claim.id]
         # Without any outcome the verdict "not run" says it already.
         part = ", so far" if sum(verdict.counts) and not extents[row].whole else ""
-        told, ruling = measured(claim.id, found), word(verdict, outcomes)
+        told = measured(claim.id, found)
+        ruling = word(verdict, outcomes)
         lines.append(
             f"| [{row}](#{anchor(row)}) | {SAYS[claim.id]} | {told} | {ruling}{part} |"
         )
@@ -203,14 +202,14 @@ def claims_table(claims: Sequence[Claim], found: Judged, whole: bool) -> list[st
     for claim in claims:
         verdict, outcomes = found[claim.id]
         middle = None if claim.parts else median_outcome(outcomes)
-        told = "" if middle is None else reading(claim, middle)
+        told = "" if middle is None else claim.reading(middle)
         counts = "/".join(map(str, verdict.counts))
         part = (
             "" if whole or not any(outcome.runs for outcome in outcomes) else ", so far"
         )
         ruling = word(verdict, outcomes)
         lines.append(
-            f"| {claim.text} ({claim.where}) | {rule(claim)} | {told} | {counts} | {ruling}{part} |"
+            f"| {claim.text} ({claim.where}) | {claim.shown_rule()} | {told} | {counts} | {ruling}{part} |"
         )
     return lines
 
@@ -246,43 +245,37 @@ def page(
     return "\n".join([*lines, METHODS])
 
 
-def every_setting(found: Judged) -> str:
-    """Return every setting with its outcome and numbers, as CSV."""
+def every_setting(found: Judged) -> list[Record]:
+    """Return a record for every claim in every setting, with its outcome and numbers."""
     # One column per axis of any claim; a claim leaves those of others empty.
-    axes = list(
-        dict.fromkeys(
-            axis for _, mine in found.values() for o in mine for axis in o.choices
-        )
-    )
-    text = StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(
-        ["claim", "outcome", "estimate", "error", "margin", "runs", "because", *axes]
-    )
+    every = [outcome for _, mine in found.values() for outcome in mine]
+    axes = list(dict.fromkeys(axis for outcome in every for axis in outcome.choices))
+    records = []
     for name, (_, mine) in found.items():
-        for o in mine:
-            numbers = [
-                f"{v:.4g}" if math.isfinite(v) else "" for v in (o.value, o.error)
-            ]
-            chosen = [o.choices.get(axis, "") for axis in axes]
-            table.writerow(
-                [
-                    name,
-                    o.end,
-                    *numbers,
-                    f"{CLAIMS[name].margin:.4g}",
-                    o.runs,
-                    o.because,
-                    *chosen,
-                ]
-            )
-    return text.getvalue()
+        for outcome in mine:
+            record: Record = {
+                "claim": name,
+                "outcome": outcome.end,
+                "estimate": finite(outcome.value),
+                "error": finite(outcome.error),
+                "margin": float(CLAIMS[name].margin),
+                "runs": outcome.runs,
+                "because": outcome.because,
+            }
+            choices = {axis: outcome.choices.get(axis, "") for axis in axes}
+            records.append(record | choices)
+    return records
+
+
+def finite(value: float) -> float | None:
+    """Return the number, or None for one that does not exist."""
+    return value if math.isfinite(value) else None
 
 
 def write_page(
     experiments: Sequence[Experiment], store: Store, full: bool, path: Path
 ) -> None:
-    """Write the page, its figures, and reproduction.csv with every setting."""
+    """Write the page, its figures, and reproduction.parquet with every setting."""
     figures: dict[str, list[str]] = {}
     with style():
         for experiment in experiments:
@@ -294,6 +287,4 @@ def write_page(
                 for name, figure in drawn.items():
                     save_figure(figure, path.parent / "figures" / name)
     write_whole(path, page(experiments, store, full, figures))
-    write_whole(
-        path.with_suffix(".csv"), every_setting(judged(experiments, store, full))
-    )
+    write_table(every_setting(judged(experiments, store, full)), path.with_suffix(""))

@@ -1,17 +1,7 @@
 """The linear Gaussian problems of the experiments, d = 100, N_Y = 600, sigma_x^2 = 10 as in the paper.
 
-The paper does not publish its rows a_i; it says that they make the posterior strongly correlated.  **No
-problem whose coordinates are correlated by 0.5 in the mean is consistent with its table.**  The posterior
-covariance C has eigenvalues between c = 1/L and 1, L the largest eigenvalue of the precision I +
-A'A/sigma_x^2.  With C = c I + E, e_i = E_ii and sum_j E_ij^2 = (E^2)_ii <= (1 - c) e_i, the squared
-correlations sum up to
-
-    sum_{i != j} R_ij^2 <= sum_i ((1 - c) e_i - e_i^2) / (c + e_i)^2 <= d (1 - c)^2 / (4 c)
-
-(the first step by 2ab <= a^2 + b^2, the second at its maximum e_i = c (1 - c) / (1 + c)).  So the mean of
-|R_ij| is at most (L - 1) / (2 sqrt(L (d - 1))), which equal correlations attain at L = d + 1.  A mean of 0.5
-needs L >= 101.  But a-SGD with the table's h = 0.001 on W = 40 equal workers is stable only for
-L < 39.8 (`asyncqn.lab.delay_limit`), which allows a mean of 0.31 at most.
+The paper does not publish its rows a_i; it says that they make the posterior strongly correlated.
+docs/results/theory.md shows how strong the correlation can be where its table works.
 """
 
 from __future__ import annotations
@@ -24,7 +14,9 @@ import numpy.typing as npt
 
 from asyncqn import LinearGaussian
 
-DIM, N_Y, NOISE = 100, 600, 10.0
+DIM = 100
+N_Y = 600
+NOISE = 10.0
 
 
 @cache

@@ -79,7 +79,8 @@ def suggest(trial: Any, kind: str, goal: Goal) -> dict[str, Any]:
     """Return the parameters of a trial; memory, batch and overlap stay those of the paper."""
     # At a starting point, because the search must not know where the minimum is.
     L = largest_curvature(goal.problem, starting_point(goal.problem, None, SEED))
-    W, own = goal.cluster.workers, dict(goal.printed)
+    W = goal.cluster.workers
+    own = dict(goal.printed)
     r = trial.suggest_float("r", 2e-3, 20.0, log=True)
     if kind == "async-sgd":
         # h L = 1.6 / W is the limit of stability under equal delays (`asyncqn.lab.delay_limit`).

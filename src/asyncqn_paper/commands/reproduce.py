@@ -15,7 +15,7 @@ def reproduce(
     out: Output,
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="fig1 to fig5, theory, title or remarks; all by default."),
+        typer.Argument(help="fig1 to fig5, theory or title; all by default."),
     ] = None,
     full: Annotated[
         bool, typer.Option("--full/--quick", help="The paper's size, or a small one.")

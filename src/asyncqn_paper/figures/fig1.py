@@ -29,11 +29,9 @@ TIME_UNIT = 0.004
 """Seconds per unit of time of the stretched run: 8 ms between commits, far above what a commit costs."""
 GIVEN = {**PAPER["as-lbfgs"], "initial_scale": 0.3, "epsilon": 1.2}
 """The table's numbers with an H0 and a cautious constant with which pairs act."""
-STRETCHED, PLAIN, RATINGS = (
-    "W = 40, stretched",
-    "W = 2, not slowed",
-    "W = 2, not slowed, ratings",
-)
+STRETCHED = "W = 40, stretched"
+PLAIN = "W = 2, not slowed"
+RATINGS = "W = 2, not slowed, ratings"
 POINTS = 60
 
 
@@ -69,7 +67,8 @@ class Pair(Cell):
             engine.minimize(
                 asked[0].request(WARM_UP)
             )  # a real clock would count compiling
-            real, on = [engine.minimize(one.request()) for one in asked], "threads"
+            real = [engine.minimize(one.request()) for one in asked]
+            on = "threads"
             timings = [timing] * self.seeds
         else:
             real, on, _ = run_real(asked)
@@ -203,9 +202,7 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
         few_decades(axis)
         axis.set_title(f"{setting}\n({EVIDENCE[setting]})", fontsize=8)
         parts = _parts(get, setting, full)
-        estimates(
-            below, list(zip(("error", "duration"), parts, strict=False)), apart=True
-        )
+        estimates(below, list(zip(("error", "duration"), parts, strict=False)))
         below.set_xlabel("apart by a factor of (mark: the margin)", fontsize=7.5)
     figure.legend(
         *axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2

@@ -47,21 +47,21 @@ GRID = (
 """Problems of the grid, from weakly to strongly correlated; the last is the most correlated that the table
 allows (mean |correlation| 0.26), and violates the noise floor of a-SGD."""
 TUNED_ON = ("rows-alike-8", "five-weak-10", "linear-gaussian", "linear-gaussian-stiff")
-PROBLEM, PAYS, INTEGRATOR, H0 = "problem", "who pays for messages", "integrator", "H₀"
-NUMBERS, QUORUM, REUSE, START, TARGET = (
-    "numbers",
-    "quorum",
-    "overlap reused by mb",
-    "start",
-    "target",
-)
+PROBLEM = "problem"
+PAYS = "who pays for messages"
+INTEGRATOR = "integrator"
+H0 = "H₀"
+NUMBERS = "numbers"
+QUORUM = "quorum"
+REUSE = "overlap reused by mb"
+START = "start"
+TARGET = "target"
 CAUTIOUS = "cautious constant"
-BY_PAIRS, ORACLE, BOTH = (
-    "by pairs",
-    "√(0.8/λ) I for as-L-BFGS alone",
-    "√(0.8/λ) I for both",
-)
-EVERY_PAIR, SOME_PAIRS = 1e-4, 1.2
+BY_PAIRS = "by pairs"
+ORACLE = "√(0.8/λ) I for as-L-BFGS alone"
+BOTH = "√(0.8/λ) I for both"
+EVERY_PAIR = 1e-4
+SOME_PAIRS = 1.2
 """The cautious constant: up to 1 it admits every pair of these models, since gradients contain the prior."""
 BASE = {
     PROBLEM: "rows-alike-8",
@@ -159,7 +159,8 @@ def settings() -> list[list[Setting]]:
 
     # Batches: the base case, then the neighbours that the headline depends on, then the grid, then single
     # axes around the base case.
-    near, few = GRID[:2], (NOBODY, EVERYONE)
+    near = GRID[:2]
+    few = (NOBODY, EVERYONE)
     first = chosen(BASE[PROBLEM], payers=(NOBODY,), h0=BY_PAIRS)
     second = [
         *chosen(*near, payers=few, h0=BY_PAIRS),
@@ -184,7 +185,8 @@ def settings() -> list[list[Setting]]:
         Setting({**BASE, PROBLEM: problem, NUMBERS: "tuned", H0: "tuned"})
         for problem in TUNED_ON
     ]
-    batches, seen = [], set[str]()
+    batches = []
+    seen = set[str]()
     for batch in (first, second, third, [*searched, *around, *grid]):
         # By text, because a setting holds a dictionary, which cannot be hashed.
         batches.append(
@@ -398,7 +400,8 @@ def _lines(column: Any, kind: str, integrator: str, points: Points) -> None:
     )
     look = _look(kind, integrator)
     name = NAMES[kind] + (", modified" if integrator == "modified" else "")
-    mean, wide = times.mean(axis=1), 3.0 * times.std(axis=1)
+    mean = times.mean(axis=1)
+    wide = 3.0 * times.std(axis=1)
     low, high = np.quantile(times, (0.1, 0.9), axis=1)
     # A mean less three deviations may be negative, which a logarithmic axis cannot show.
     band(
@@ -434,7 +437,8 @@ def _leads(axis: Any, rows: dict[str, Points], integrator: str) -> None:
         if points:
             x, y, error = np.array(points).T
             # Errors are those of the logarithm.
-            low, high = y * (1.0 - np.exp(-error)), y * (np.exp(error) - 1.0)
+            low = y * (1.0 - np.exp(-error))
+            high = y * (np.exp(error) - 1.0)
             look = {
                 **_look(kind, integrator),
                 "marker": "o" if integrator == "explicit" else "^",

@@ -50,15 +50,21 @@ from asyncqn_paper.settings import (
 # the speed-up is larger for a smaller spread.
 WORKERS = (1, 2, 3, 5, 8, 10, 15, 20, 30, 40, 60, 80, 100)
 VARIANCES = (0.0, 200.0, 900.0)
-RATES, FRICTIONS, LARGEST_FRICTION = (0.005, 0.0125, 0.03, 0.08, 0.2), (0.4, 0.9), 0.3
+RATES = (0.005, 0.0125, 0.03, 0.08, 0.2)
+FRICTIONS = (0.4, 0.9)
+LARGEST_FRICTION = 0.3
 # Far from the seeds 0 to 99 of the measurements.
-TUNING_SEED, TUNING_SEEDS = 2_000_000, 3
+TUNING_SEED = 2_000_000
+TUNING_SEEDS = 3
 # Mean time of a worker from one message to the next, 80 units: mu_w = 10 + 60 and tau = 10.
 CYCLE = 10.0 + PRODUCTS["as-lbfgs"] + MESSAGE
 MOST_COMMITS = 6000.0
-TIME, COMMITS = "time 0.05", "commits 0.05"
-SPREAD, MEMORY = "σ_w²", "curvature pairs"
-FALLS, STEADY = np.log(2.0), np.log(1.0 / 1.05)
+TIME = "time 0.05"
+COMMITS = "commits 0.05"
+SPREAD = "σ_w²"
+MEMORY = "curvature pairs"
+FALLS = np.log(2.0)
+STEADY = np.log(1.0 / 1.05)
 
 
 @dataclass(frozen=True)
@@ -108,11 +114,9 @@ class Point(Cell):
         return [curve.run(method, machines, seed) for seed in seeds]
 
     def measure(self) -> list[Record]:
-        best, limit, chosen = (
-            np.inf,
-            self.limit,
-            self.parameters(RATES[0], FRICTIONS[0]),
-        )
+        best = np.inf
+        limit = self.limit
+        chosen = self.parameters(RATES[0], FRICTIONS[0])
         tuning = range(TUNING_SEED, TUNING_SEED + TUNING_SEEDS)
         # From the largest step down: the first that arrives bounds the time that slower ones may take.
         for rate in reversed(RATES):
@@ -120,7 +124,8 @@ class Point(Cell):
                 own = self.parameters(rate, friction)
                 times = [record[TIME] for record in self.runs(own, tuning, limit)]
                 if None not in times and np.mean(times) < best:
-                    best, chosen = float(np.mean(times)), own
+                    best = float(np.mean(times))
+                    chosen = own
                     limit = min(self.limit, 3.0 * max(times))  # nothing slower can win
         # Tuning seeds and test seeds differ, so a lucky choice is not rewarded.
         step = {"h": chosen["h"], "gamma": chosen["gamma"]}
@@ -267,7 +272,8 @@ def _spreads(
 ) -> Outcome:
     """Return the speedup with workers alike over that with uneven ones, seed by seed."""
     first, *_, last = even
-    logs, late = [], np.zeros(len(even[first]), bool)
+    logs = []
+    late = np.zeros(len(even[first]), bool)
     for rows in (even, uneven):
         times = np.array(
             [
@@ -338,7 +344,8 @@ def _curves(
         values = np.array(
             [[np.nan if r[name] is None else r[name] for r in p] for p in rows.values()]
         )
-        mean, wide = np.nanmean(values, axis=1), 3.0 * np.nanstd(values, axis=1)
+        mean = np.nanmean(values, axis=1)
+        wide = 3.0 * np.nanstd(values, axis=1)
         band(
             axis,
             list(rows),

@@ -40,10 +40,14 @@ from asyncqn_paper.settings import (
     given,
 )
 
-WORKERS, POINTS, STEPS, SEEDS = 10, 60, 4800, 10
+WORKERS = 10
+POINTS = 60
+STEPS = 4800
+SEEDS = 10
 SGD, MB, AS = NAMES
 PACE = "gradients"
-MEASURED, SLOW = "as fast as measured", "as slow as T_mb says"
+MEASURED = "as fast as measured"
+SLOW = "as slow as T_mb says"
 
 
 @dataclass(frozen=True)
@@ -70,15 +74,11 @@ class Factorization(Cell):
         return self.steps * _interval(self.timing(SGD), SGD, self.payer)
 
     def measure(self) -> list[Record]:
-        problem, method, timing = (
-            model(self.ratings),
-            algorithm(self.kind, self.parameters),
-            self.timing(self.kind),
-        )
-        machines, duration = (
-            measured_cluster(timing, WORKERS, self.payer),
-            self.duration,
-        )
+        problem = model(self.ratings)
+        method = algorithm(self.kind, self.parameters)
+        timing = self.timing(self.kind)
+        machines = measured_cluster(timing, WORKERS, self.payer)
+        duration = self.duration
 
         def stop(progress: Progress) -> None:
             if progress.time > duration:
@@ -246,7 +246,8 @@ def race(
     both sets, as the rules ask of runs that do not arrive.
     """
     limit = max(float(run[-1][name]) for run in (*slow, *quick))
-    logs, tied = [], 0
+    logs = []
+    tied = 0
     for a, b in zip(slow, quick, strict=True):
         ends = [end for end in (last(a), last(b)) if math.isfinite(end)]
         if not ends:
@@ -288,10 +289,8 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
                 return Outcome(claim, choices, UNDECIDED, because=value)
             return above(claim, choices, value)
 
-        mb, gain = (
-            told("fig4-mb", race(runs[MB], runs[AS])),
-            told("fig4-gain", race(runs[SGD], runs[AS])),
-        )
+        mb = told("fig4-mb", race(runs[MB], runs[AS]))
+        gain = told("fig4-gain", race(runs[SGD], runs[AS]))
         # Ten stars stand for a run that diverged: any number above the scale would do.
         ends = {
             kind: np.array([min(last(run), 10.0) for run in mine])
@@ -372,7 +371,8 @@ def _over_time(column: Any, kind: str, mine: list[list[Record]]) -> None:
                 [[r["time"] for r in run[:shortest]] for run in whole], axis=0
             )
             values = np.array([[r[name] for r in run[:shortest]] for run in whole])
-            middle, wide = values.mean(axis=0), 3.0 * values.std(axis=0)
+            middle = values.mean(axis=0)
+            wide = 3.0 * values.std(axis=0)
             axis.plot(
                 times,
                 middle,

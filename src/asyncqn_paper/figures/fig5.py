@@ -37,7 +37,10 @@ from asyncqn_paper.settings import (
     given,
 )
 
-WORKERS, COMMITS, SEEDS, EVERY = (1, 2, 5, 10, 15, 20), 1000, 10, 20
+WORKERS = (1, 2, 5, 10, 15, 20)
+COMMITS = 1000
+SEEDS = 10
+EVERY = 20
 DECIDING = [(1, 1.0), (10, 1.0), (20, 1.0), (20, 0.5)]
 """W and the share of the step, of the runs that decide the claims."""
 
@@ -56,7 +59,8 @@ class Speedup(Cell):
     seed: int
 
     def measure(self) -> list[Record]:
-        problem, method = model(self.ratings), algorithm("as-lbfgs", self.parameters)
+        problem = model(self.ratings)
+        method = algorithm("as-lbfgs", self.parameters)
         machines = measured_cluster(TIMINGS["as-lbfgs"], self.workers, self.payer)
         theta0 = start(problem, self.start, self.seed)
         request = Request(
@@ -164,7 +168,8 @@ def stable(run: Sequence[Record]) -> float:
 
 def share_of(values: Sequence[float]) -> Estimate:
     """Return the mean of numbers with its error, which is positive even for a share of exactly 0 or 1."""
-    mean, count = float(np.mean(values)), len(values)
+    mean = float(np.mean(values))
+    count = len(values)
     # Ten successes of ten do not prove a share of 1: the spread is at least that of half a run.
     spread = float(np.std(values, ddof=1)) if count > 1 else math.inf
     return Estimate(mean, max(spread, 0.5 / math.sqrt(count)) / math.sqrt(count), count)

@@ -135,7 +135,8 @@ class _Watch:
         return len(self.times) == len(self.targets)
 
     def __call__(self, progress: Progress) -> None:
-        error, time = progress.metrics["error"], progress.time
+        error = progress.metrics["error"]
+        time = progress.time
         self.first = error if self.first is None else self.first
         # Written so that NaN counts as lost.
         self.lost = not error <= HOPELESS * max(1.0, self.first)
@@ -143,10 +144,8 @@ class _Watch:
             raise StopIteration
         for name, target in self.targets.items():
             if error <= target and name not in self.times:
-                self.times[name], self.commits[name] = (
-                    round(float(time), 1),
-                    int(progress.commit),
-                )
+                self.times[name] = round(float(time), 1)
+                self.commits[name] = int(progress.commit)
         if self.arrived:
             raise StopIteration
 

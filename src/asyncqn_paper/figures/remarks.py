@@ -1,4 +1,4 @@
-"""Remarks that no figure shows: momentum repairs instability, rho stabilises, the overlap is cheap.
+"""Remarks of the paper that no figure shows, as rows of the theory: momentum, rho, and the overlap.
 
 All are compared at equal drift: the step is such that the stiffest direction falls equally fast per commit
 where H = H0 = c I, with momentum q = h c^2 lambda / gamma, without it q = h c lambda (theta - h H g); and
@@ -7,17 +7,15 @@ h (c + rho)^2 / gamma with and without rho.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from asyncqn import Simulator
 from asyncqn.types import Request
 from asyncqn_paper.cells import Cell
-from asyncqn_paper.drawing import CONTROLS, VARIANTS, panels
-from asyncqn_paper.experiment import Experiment, Get
+from asyncqn_paper.experiment import Get
 from asyncqn_paper.figures.fig2 import (
     EVERY_PAIR,
     INTEGRATOR,
@@ -28,7 +26,6 @@ from asyncqn_paper.figures.fig2 import (
 from asyncqn_paper.figures.fig4 import along, closed
 from asyncqn_paper.figures.fig5 import share_of, stable
 from asyncqn_paper.figures.gaussian import Curve, largest, scale_below_limit
-from asyncqn_paper.figures.verdicts import verdict_bars
 from asyncqn_paper.movielens import (
     STARTS,
     TIMINGS,
@@ -49,7 +46,8 @@ DRIFTS = (0.6e-6, 1.8e-6, 5.4e-6)
 """h (c + rho)^2 / gamma on ratings; the table's is 1.8e-6."""
 SCALE = 1e-3
 """c of H0 = c I on ratings."""
-COMMITS, WORKERS = 600, 10
+COMMITS = 600
+WORKERS = 10
 
 
 def momentum_cell(
@@ -62,7 +60,8 @@ def momentum_cell(
 ) -> Curve:
     """as-L-BFGS with friction gamma, or theta - h H g (None), at a drift `rate`."""
     # Rounded: the last bits of an eigenvalue depend on the BLAS, and the key of a cell must not.
-    scale, top = scale_below_limit(problem), float(f"{largest(problem):.6g}")
+    scale = scale_below_limit(problem)
+    top = float(f"{largest(problem):.6g}")
     rule = {"initial_scale": scale, "epsilon": epsilon}
     if gamma is None:  # friction 1 keeps nothing of u
         own = {**MEMORY, **rule, "gamma": 1.0, "h": rate / (scale * top)}
@@ -123,7 +122,7 @@ def ridge_cell(
 CAUTIOUS = (EVERY_PAIR, 30.0)
 
 
-def cells(full: bool) -> list[list[Cell]]:
+def cells(full: bool) -> list[Cell]:
     """Return the cells of rho first, then those of momentum."""
     seeds, rhos = (100, 10) if full else (6, 2)
     ridges: list[Cell] = [
@@ -141,7 +140,7 @@ def cells(full: bool) -> list[list[Cell]]:
         for rate in RATES
         for gamma, integrator in _kinds()
     ]
-    return [[], [], ridges, momenta] if full else [[*ridges[:12], *momenta[:5]]]
+    return [*ridges, *momenta] if full else [*ridges[:12], *momenta[:5]]
 
 
 def _kinds() -> list[tuple[float | None, str]]:
@@ -217,72 +216,3 @@ def _stable(
         return None
     end = ridge_cell(at, rho, DRIFTS[0], epsilon, 0, full).commits
     return [[stable(closed(run or [], "commit", end)) for run in line] for line in runs]
-
-
-def draw(get: Get, full: bool) -> dict[str, Any]:
-    """Draw the share of runs that arrive against the drift, and the share of stable runs on ratings."""
-    seeds, rhos = (100, 10) if full else (6, 2)
-    figure, axes = panels(1, 2, width=4.2, height=2.9)
-    left, right = axes[0]
-    looks = (CONTROLS[1], *VARIANTS[1:5])
-    for (gamma, integrator), look in zip(_kinds(), looks, strict=True):
-        x, y = [], []
-        for q in RATES:
-            points = [
-                get(momentum_cell(p, e, integrator, gamma, q, seeds))
-                for p in PROBLEMS
-                for e in (SOME_PAIRS, EVERY_PAIR)
-            ]
-            there = [p for p in points if p is not None]
-            if there:
-                x.append(q)
-                y.append(
-                    float(
-                        np.mean([r["time 0.05"] is not None for p in there for r in p])
-                    )
-                )
-        label = (
-            "no momentum, θ − hHg" if gamma is None else f"γ = {gamma:g}, {integrator}"
-        )
-        left.plot(x, y, label=label, **look)
-    left.set(
-        xscale="log",
-        xlabel="drift per commit",
-        ylabel="share of runs that arrive",
-        ylim=(-0.03, 1.03),
-    )
-    left.set_xticks(RATES, [f"{rate:g}" for rate in RATES])
-    for rho, look in ((0.0, CONTROLS[1]), (3.0, VARIANTS[3])):
-        shares: list[Sequence[float]] = []
-        for at in STARTS:
-            for epsilon in CAUTIOUS:
-                held = _stable(get, at, rho, epsilon, rhos, full)
-                shares += [np.mean(held, axis=1).tolist()] if held is not None else []
-        if shares:
-            right.plot(DRIFTS, np.mean(shares, axis=0), label=f"ρ = {rho:g}", **look)
-    right.set(
-        xscale="log",
-        xlabel="drift h(c + ρ)²/γ",
-        ylabel="share of stable runs",
-        ylim=(-0.03, 1.03),
-    )
-    right.set_xticks(DRIFTS, [f"{1e6 * drift:.1f}·10⁻⁶" for drift in DRIFTS])
-    for axis in (left, right):
-        axis.minorticks_off()
-        axis.legend(fontsize=7)
-    return {
-        "remarks": figure,
-        "remarks_settings": verdict_bars(outcomes(get, full), ("momentum", "rho")),
-    }
-
-
-EXPERIMENT = Experiment(
-    "remarks",
-    "Momentum and ρ at equal drift",
-    "Left: share of runs that arrive at ε = 0.05 with momentum and without, W = 40, against the drift of the "
-    "stiffest direction, in the mean of all settings. Right: share of stable runs on MovieLens 1M with H "
-    "+ ρI and with H, W = 10.",
-    cells,
-    outcomes,
-    draw,
-)

@@ -18,6 +18,7 @@ import numpy as np
 from asyncqn_paper.cells import Cell
 from asyncqn_paper.drawing import CONTROLS, VARIANTS, few_decades, panels
 from asyncqn_paper.experiment import Experiment, Get
+from asyncqn_paper.figures import remarks
 from asyncqn_paper.figures.fig2 import INTEGRATOR
 from asyncqn_paper.figures.theory_cells import (
     FUNCTION,
@@ -74,7 +75,8 @@ def cells(full: bool) -> list[list[Cell]]:
 
     if not full:
         return [
-            [*small, *bound(functions, (0, 3)), *laws(LAW_BETAS[:1], LAW_STEPS[:1])]
+            [*small, *bound(functions, (0, 3)), *laws(LAW_BETAS[:1], LAW_STEPS[:1])],
+            remarks.cells(full),
         ]
     # The smallest h decides the law, so it comes first; larger ones show the trend.
     finest = LAW_STEPS[-1:]
@@ -83,12 +85,14 @@ def cells(full: bool) -> list[list[Cell]]:
         [*bound(functions[1:], (3,)), *laws(LAW_BETAS[:1], finest)],
         [*bound(functions, (0,)), *laws(LAW_BETAS, finest)],
         laws(LAW_BETAS, LAW_STEPS),
+        remarks.cells(full),
     ]
 
 
 def slope(x: Any, y: Any) -> float:
     """Slope of log y over log x by least squares."""
-    lx, ly = np.log(np.asarray(x, float)), np.log(np.asarray(y, float))
+    lx = np.log(np.asarray(x, float))
+    ly = np.log(np.asarray(y, float))
     lx = lx - lx.mean()
     return float(lx @ (ly - ly.mean()) / (lx @ lx))
 
@@ -136,7 +140,7 @@ def _values(get: Get, study: str, function: str, memory: int, full: bool) -> Any
 
 def outcomes(get: Get, full: bool) -> list[Outcome]:
     """Return the outcomes of the bound and the law in every finished setting, and of the small claims."""
-    found: list[Outcome] = []
+    found: list[Outcome] = remarks.outcomes(get, full)
     for function in _size(full)[1]:
         for memory, words in MEMORIES.items():
             choices = {FUNCTION: function, PAIRS: words}
@@ -204,7 +208,8 @@ def law_ratios(
     get: Get, function: str, memory: int, W: int, beta: float, h: float, full: bool
 ) -> Any:
     """Variances over those of the law, by seed and direction; None where a run is missing."""
-    target, lines = law(function, beta), []
+    target = law(function, beta)
+    lines = []
     for s in range(_size(full)[0]):
         records = get(law_chain(function, memory, W, beta, h, s, full))
         if records is None:
@@ -276,7 +281,7 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
     found = [
         (f"β = {o.choices['β']}", o) for o in _small(get, full) if o.claim == "gamma"
     ]
-    estimates(axes[1][3], found, apart=True)
+    estimates(axes[1][3], found)
     axes[1][3].set(xlabel="E U − U* without Γ over with", title="Γ in one dimension")
     handles = {
         label: line
@@ -306,10 +311,8 @@ def _term(axis: Any, get: Get, study: str, full: bool) -> None:
                 lost = int((~np.isfinite(values)).any(axis=1).sum())
                 missing.append(f"{label}:\n{lost} of {len(values)} seeds diverge")
                 continue
-            mean, error = (
-                values.mean(axis=0),
-                2.0 * values.std(axis=0, ddof=1) / math.sqrt(len(values)),
-            )
+            mean = values.mean(axis=0)
+            error = 2.0 * values.std(axis=0, ddof=1) / math.sqrt(len(values))
             style = {**look, "linestyle": "-" if function == "quadratic" else "--"}
             bars = np.minimum(error, 0.9 * np.abs(mean))
             axis.errorbar(STUDIES[study][2], mean, yerr=bars, label=label, **style)

@@ -19,10 +19,13 @@ from asyncqn.types import Array, Progress, Request, Rows, Stream, Task
 from asyncqn_paper.cells import Cell
 from asyncqn_paper.records import Record
 
-DIM, N_DATA = 10, 100
+DIM = 10
+N_DATA = 100
 COLD = 1e6
-FUNCTION, PAIRS = "U", "curvature pairs"
-FUNCTIONS, MEMORIES = ("quadratic", "non-convex"), {0: "off (H = I)", 3: "on (M = 3)"}
+FUNCTION = "U"
+PAIRS = "curvature pairs"
+FUNCTIONS = ("quadratic", "non-convex")
+MEMORIES = {0: "off (H = I)", 3: "on (M = 3)"}
 STUDIES: dict[str, tuple[str, str, tuple[float, ...]]] = {
     "N": ("ergodic", "iterations N", (500, 1000, 2000, 4000, 8000)),
     "h": ("bias", "step h of the SDE", (0.004, 0.008, 0.016, 0.032)),
@@ -30,7 +33,8 @@ STUDIES: dict[str, tuple[str, str, tuple[float, ...]]] = {
     "beta": ("temperature", "inverse temperature β", (1.0, 3.0, 10.0, 30.0, 100.0)),
 }
 """What is varied: the claim, its words on an axis, its values."""
-LAW_STEPS, LAW_BETAS = (0.02, 0.01, 0.005), (1.0, 10.0, 100.0)
+LAW_STEPS = (0.02, 0.01, 0.005)
+LAW_BETAS = (1.0, 10.0, 100.0)
 
 
 class TwoWells:
@@ -39,7 +43,9 @@ class TwoWells:
     The wells are near x = -1 and x = 1; the first is deeper by about 1.
     """
 
-    dim, n_data, dtype = 2, 100, np.dtype(np.float64)
+    dim = 2
+    n_data = 100
+    dtype = np.dtype(np.float64)
 
     def __init__(self) -> None:
         noise = np.random.Generator(np.random.Philox(key=[0, 0x2E11])).standard_normal(
@@ -49,12 +55,15 @@ class TwoWells:
         self._noise = 4.0 * (noise - noise.mean(axis=0))
 
     def value(self, theta: Array) -> float:
-        x, y = float(theta[0]), float(theta[1])
+        x = float(theta[0])
+        y = float(theta[1])
         return 2.0 * (x * x - 1.0) ** 2 + 0.5 * x + y * y
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
-        x, y = float(theta[0]), float(theta[1])
-        out[0], out[1] = 8.0 * x * (x * x - 1.0) + 0.5, 2.0 * y
+        x = float(theta[0])
+        y = float(theta[1])
+        out[0] = 8.0 * x * (x * x - 1.0) + 0.5
+        out[1] = 2.0 * y
         out += self._noise[rows].mean(axis=0)
 
 
@@ -121,9 +130,11 @@ class Chain(Cell):
         rng = np.random.Generator(np.random.Philox(key=[self.seed, 7]))
         if self.function == "quadratic":
             # Variances are compared along the axes of the law.
-            axes, centre = np.linalg.eigh(model.precision)[1], model.optimum_theta
+            axes = np.linalg.eigh(model.precision)[1]
+            centre = model.optimum_theta
         else:
-            axes, centre = np.eye(2), np.zeros(2)
+            axes = np.eye(2)
+            centre = np.zeros(2)
         thetas: list[Array] = []
 
         def look(progress: Progress) -> None:
@@ -268,7 +279,8 @@ class Cost(Cell):
 class _Bowl:
     """U = |theta|^2 / 2: its gradient costs one pass."""
 
-    n_data, dtype = 4, np.dtype(np.float64)
+    n_data = 4
+    dtype = np.dtype(np.float64)
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
@@ -281,9 +293,11 @@ class _Bowl:
 
 
 def _step_time(M: int, d: int) -> float:
-    model, method = _Bowl(d), ASLBFGS(1e-3, 0.1, math.inf, M, 4, 2)
+    model = _Bowl(d)
+    method = ASLBFGS(1e-3, 0.1, math.inf, M, 4, 2)
     rng = np.random.default_rng(0)
-    iterate, local = method.init(rng.standard_normal(d)), None
+    iterate = method.init(rng.standard_normal(d))
+    local = None
     local = method.init_worker(model, iterate.theta)
     times = []
     # M steps fill the memory before the ones that count.

@@ -40,10 +40,16 @@ from asyncqn_paper.records import Record
 from asyncqn_paper.rules import Outcome, above
 
 COMMITS = {"mixture": 1500, "phase-retrieval": 1000}
-ROWS, OVERLAP = 12, 5
+ROWS = 12
+OVERLAP = 5
 """Rows of gradients per commit, of every method; as-L-BFGS computes the overlap twice."""
-POLISH, IDLE_PASSES, TOLERANCE = 40, 10, 1.0
-FIRST, FULL, QUICK, PIECE = 5000, 200, 20, 20
+POLISH = 40
+IDLE_PASSES = 10
+TOLERANCE = 1.0
+FIRST = 5000
+FULL = 200
+QUICK = 20
+PIECE = 20
 """The first test start, how many in each size, and how many to a cell."""
 METHODS = {"as-lbfgs": "as-L-BFGS", "sgld": "SGLD"}
 ARMS = ("none", "constant", "annealed", "restarts")
@@ -98,7 +104,7 @@ CHOSEN: dict[tuple[str, str, int], tuple[tuple[float, float, int], ...]] = {
         (0.6, INF, 8),
     ),
 }
-"""(r, beta, restarts) of every arm, found on tuning starts (docs/results/tempering/tuning.csv): r is the step
+"""(r, beta, restarts) of every arm, found on tuning starts (docs/results/tempering/tuning.parquet): r is the step
 relative to 1 / (W times the largest curvature)."""
 
 
@@ -129,7 +135,8 @@ def descend(model: Any, theta0: Array, gradients: int) -> Descent:
 
     def look(progress: Progress) -> None:
         # A run may end on a trial that would have been rejected, so the best point is kept here.
-        fun, last = progress.metrics["fun"], lowest[-1]
+        fun = progress.metrics["fun"]
+        last = lowest[-1]
         lowest.append(Descent(progress.theta, fun) if fun < last.fun else last)
         before = lowest[max(0, len(lowest) - 1 - IDLE_PASSES)].fun
         if len(lowest) > IDLE_PASSES and before - lowest[-1].fun < 1e-3 * (
@@ -197,7 +204,8 @@ class Starts(Cell):
     def last_points(self, seed: int) -> list[Array]:
         """Return where the runs of the arm end; one that diverged ends nowhere."""
         model, _, top = instance(self.problem, seed)
-        commits, points = COMMITS[self.problem] // self.restarts, []
+        commits = COMMITS[self.problem] // self.restarts
+        points = []
         for number in range(self.restarts):
             run = minimize(
                 model,
@@ -221,7 +229,8 @@ class Starts(Cell):
             model, planted, _ = instance(self.problem, seed)
             # Restarts are compared by U where they stopped, and only the best is polished, as each other
             # arm is.
-            points, excess = self.last_points(seed), None
+            points = self.last_points(seed)
+            excess = None
             if points:
                 excess = (
                     descend(model, min(points, key=model.value), POLISH).fun - planted
@@ -249,7 +258,8 @@ def cells(full: bool) -> list[list[Cell]]:
     """Return the cells of noise against none first, then those of the other arms."""
     if not full:
         return [[c for arm in ARMS for c in arm_cells(next(iter(CHOSEN)), arm, full)]]
-    noise, others = ("none", "constant"), ("annealed", "restarts")
+    noise = ("none", "constant")
+    others = ("annealed", "restarts")
 
     def some(method: str, arms: tuple[str, ...]) -> list[Cell]:
         mine = [cell for cell in CHOSEN if cell[1] == method]

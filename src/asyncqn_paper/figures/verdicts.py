@@ -62,8 +62,6 @@ TITLES = {
     "gamma": "Γ negligible",
     "momentum-limit": "SGD with momentum",
     "title": "noise helps",
-    "momentum": "momentum repairs",
-    "rho": "ρ stabilises",
 }
 """Claims in a few words, for the heads of panels."""
 
@@ -76,7 +74,8 @@ def verdict_bars(outcomes: Sequence[Outcome], claims: Sequence[str]) -> Any:
     """
     shown = [found for found in outcomes if found.claim in claims]
     lines = _lines(shown)
-    places, y = [], 0.0
+    places = []
+    y = 0.0
     for axis, value in lines:
         y += (
             1.0 if value or not axis else 1.5
@@ -128,7 +127,8 @@ def _lines(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
 
 
 def _bar(panel: Any, place: float, outcomes: Sequence[Outcome]) -> None:
-    counts, left = Counter(found.end for found in outcomes), 0.0
+    counts = Counter(found.end for found in outcomes)
+    left = 0.0
     for end in ENDS:
         width = counts[end] / len(outcomes) if outcomes else 0.0
         if width:
@@ -166,41 +166,32 @@ def _legend(figure: Any) -> None:
     figure.legend(handles=patches, loc="outside lower center", ncols=3, fontsize=7)
 
 
-def estimates(
-    axis: Any, rows: Sequence[tuple[str, Outcome]], *, apart: bool = False
-) -> None:
-    """Draw estimates with two errors, coloured by outcome, and a mark at the margin that they must exceed.
+def estimates(axis: Any, rows: Sequence[tuple[str, Outcome]]) -> None:
+    """Draw estimates with two errors, coloured by outcome, and a mark at the margin.
 
-    Ratios are on a logarithmic axis.  `apart`: estimates are minus |logarithm of a ratio|, and are shown as
-    the ratio, which must stay below its mark.
+    Numbers are in the units of a reader; ratios are on a logarithmic axis.
     """
     for y, (_, found) in enumerate(rows):
-        margin = CLAIMS[found.claim].margin
-        # All four are transformed alike, so that mark and bar stay comparable.
-        ends = [
-            found.value,
-            found.value - ERRORS * found.error,
-            found.value + ERRORS * found.error,
-            margin,
-        ]
-        if apart:
-            ends = [-end for end in ends]
-        if apart or CLAIMS[found.claim].ratio:
-            ends = [float(np.exp(end)) for end in ends]
-        middle, one, other, mark = ends
-        if np.isfinite(middle):
-            look = {
-                "color": COLOURS[found.end],
-                "marker": MARKERS[found.end],
-                "markersize": 5,
-            }
-            axis.plot([one, other], [y, y], color=COLOURS[found.end], linewidth=1.5)
-            axis.plot(middle, y, linestyle="none", **look)
+        claim = CLAIMS[found.claim]
+        mark = claim.unit.of(claim.margin)
+        if np.isfinite(found.value):
+            wide = ERRORS * found.error
+            ends = [claim.unit.of(found.value + side) for side in (-wide, wide)]
+            colour = COLOURS[found.end]
+            axis.plot(ends, [y, y], color=colour, linewidth=1.5)
+            axis.plot(
+                claim.unit.of(found.value),
+                y,
+                linestyle="none",
+                color=colour,
+                marker=MARKERS[found.end],
+                markersize=5,
+            )
         else:
             axis.text(mark, y - 0.25, found.because, fontsize=6, ha="center")
         axis.plot([mark, mark], [y - 0.35, y + 0.35], color="black", linewidth=1.2)
     axis.set_yticks(range(len(rows)), [label for label, _ in rows], fontsize=7)
     axis.set_ylim(len(rows) - 0.4, -0.6)
-    if apart or any(CLAIMS[found.claim].ratio for _, found in rows):
+    if any(CLAIMS[found.claim].unit.ratio for _, found in rows):
         axis.set_xscale("log")
         few_decades(axis, "x")
