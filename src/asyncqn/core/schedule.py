@@ -320,6 +320,61 @@ class Schedule(Checked):
         )
 
     @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        worker: str = "worker",
+        start: str = "start",
+        end: str = "end",
+        version: str = "version",
+        commit: str = "commit",
+    ) -> Schedule:
+        """Build a schedule from the log of another asynchronous system, with one row per update.
+
+        A worker whose computations overlap becomes as many workers as compute at the same time.
+
+        Parameters
+        ----------
+        table : data frame, Arrow table or dict of arrays
+            The log, with its rows in any order.
+        worker : str, default "worker"
+            Column with the name or the number of the worker.
+        start : str, default "start"
+            Column with the time at which the computation began: numbers, or dates.
+        end : str, default "end"
+            Column with the time at which its update was applied.
+        version : str, default "version"
+            Column with the version that it read, 0 at the start; if the table does not have it, the worker read what
+            there was when it began.
+        commit : str, default "commit"
+            Column with the number of the version that the update became part of, 0 if it was dropped; if the table
+            does not have it, every update makes a version.
+
+        Returns
+        -------
+        Schedule
+            The schedule, with times from the first start on.
+
+        Examples
+        --------
+        >>> import asyncqn as aq
+        >>> log = {"worker": ["a", "b", "a"], "start": [0.0, 0.0, 2.0], "end": [2.0, 3.0, 4.0]}
+        >>> aq.Schedule.from_table(log).staleness.tolist()
+        [0, 1, 1]
+        """
+        from asyncqn.core.log import schedule_of_log
+
+        names = {
+            "worker": worker,
+            "start": start,
+            "end": end,
+            "version": version,
+            "commit": commit,
+        }
+        return schedule_of_log(table, names)
+
+    @classmethod
     def serial(cls, commits: int) -> Schedule:
         """Build the schedule of one worker: no staleness, and one unit of time per commit."""
         n = np.arange(1, commits + 1)

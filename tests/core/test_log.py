@@ -1,0 +1,120 @@
+"""The logs of other systems as schedules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import asyncqn as aq
+from asyncqn.errors import BadInput
+
+
+def as_log(schedule: aq.Schedule) -> dict[str, Any]:
+    """An asynchronous schedule without messages, as another system would log it."""
+    ends = np.concatenate([[0.0], schedule.commit_times()])
+    return {
+        "worker": schedule.worker,
+        "start": ends[schedule.read],
+        "end": schedule.time,
+    }
+
+
+@given(seed=st.integers(0, 99), workers=st.integers(1, 6), shuffle=st.randoms())
+def test_a_simulated_run_is_reconstructed_from_its_log(
+    seed: int, workers: int, shuffle: Any
+) -> None:
+    cluster = aq.Cluster(workers=workers, worker_mean=1.0, worker_std=0.5)
+    schedule = aq.simulate(cluster, aq.AsyncSGD(h=1.0, batch=1).stages, 60, seed=seed)
+    log = pd.DataFrame(as_log(schedule))
+    order = list(range(len(log)))
+    shuffle.shuffle(order)
+    again = aq.Schedule.from_table(log.iloc[order])
+    assert again.read.tolist() == schedule.read.tolist()
+    assert again.commit.tolist() == schedule.commit.tolist()
+    assert np.allclose(again.time, schedule.time)
+
+
+def test_frames_tables_dates_and_names_of_columns_are_alike() -> None:
+    log = {"node": ["b", "a", "b"], "begin": [0.0, 1.0, 2.5], "done": [2.0, 3.0, 4.0]}
+    names = {"worker": "node", "start": "begin", "end": "done"}
+    one = aq.Schedule.from_table(log, **names)
+    assert one.worker.tolist() == [1, 0, 1]
+    assert one.read.tolist() == [0, 0, 1]
+    frame = pd.DataFrame(log)
+    dated = frame.assign(
+        begin=pd.Timestamp("2026-01-01") + pd.to_timedelta(frame["begin"], "s"),
+        done=pd.Timestamp("2026-01-01") + pd.to_timedelta(frame["done"], "s"),
+    )
+    for table in (frame, dated, pl.DataFrame(log), pa.table(log)):
+        other = aq.Schedule.from_table(table, **names)
+        assert other.read.tolist() == one.read.tolist()
+        assert np.allclose(other.time, one.time)
+
+
+def test_versions_and_commits_are_taken_where_the_log_has_them() -> None:
+    log = {
+        "worker": [0, 1, 2, 0, 1],
+        "start": [0.0, 0.0, 0.0, 2.0, 2.0],
+        "end": [1.0, 2.0, 3.0, 4.0, 5.0],
+        "version": [0, 0, 0, 1, 1],
+        "commit": [7, 7, 0, 9, 9],
+    }
+    schedule = aq.Schedule.from_table(log)
+    assert schedule.commit.tolist() == [1, 1, 0, 2, 2]
+    assert schedule.read.tolist() == [0, 0, 0, 1, 1]
+    assert schedule.dropped == 1
+
+
+def test_a_worker_whose_computations_overlap_is_several_workers() -> None:
+    log = {"worker": ["a"] * 4, "start": [0, 1, 3, 3], "end": [2, 3, 5, 6]}
+    schedule = aq.Schedule.from_table(log)
+    assert schedule.worker.tolist() == [0, 1, 0, 1]
+
+
+def test_a_million_rows_are_read() -> None:
+    rng = np.random.default_rng(0)
+    n, workers = 1_000_000, 64
+    worker = np.arange(n) % workers
+    length = rng.uniform(0.5, 1.5, (n // workers, workers))
+    end = length.cumsum(axis=0)
+    log = {"worker": worker, "start": (end - length).ravel(), "end": end.ravel()}
+    schedule = aq.Schedule.from_table(log)
+    assert schedule.commits == n
+    # Conservation: with W workers that never wait, the mean staleness is W - 1.
+    assert abs(schedule.staleness.mean() - (workers - 1)) < 0.1
+
+
+GOOD: dict[str, Any] = {"worker": [0, 1], "start": [0.0, 0.0], "end": [1.0, 2.0]}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"end": [1.0, -2.0]}, "row 2 of the log ends before it starts"),
+        ({"end": [1.0, np.nan]}, "row 2 of the log has no finite end"),
+        ({"start": ["x", 0.0]}, "row 1 of column 'start' is 'x', not a time"),
+        ({"worker": ["a", None]}, "row 2 of the log has no worker"),
+        ({"worker": None}, "must have one entry per row"),
+        ({"version": [0, 2]}, "row 2 of the log read version 2, but it is update num"),
+        ({"version": [0, 0.5]}, "row 2 of the log has a version that is not a whole"),
+        ({"commit": [2, 1]}, "row 2 of the log belongs to commit 1"),
+        ({"end": [1.0]}, "column 'end' has 1 rows, but 'start' has 2"),
+        ({"start": [], "end": [], "worker": []}, "has no rows"),
+    ],
+)
+def test_bad_rows_are_named(change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadInput, match=sentence):
+        aq.Schedule.from_table({**GOOD, **change})
+
+
+@pytest.mark.parametrize("table", [3, None, "log.csv", {"worker": [0]}])
+def test_something_else_than_a_log_is_refused(table: Any) -> None:
+    with pytest.raises(BadInput, match="the log has no column 'start'"):
+        aq.Schedule.from_table(table)
