@@ -111,7 +111,7 @@ SAYS = {
     "logging_callback": r'(.*"step": \d+.*\n){10}',
     "kill_and_resume": r"killed, exit code -9\ncontinued from commit \d+ to 20000\nidentical: True",
 }
-ELSEWHERE = {"service", "ray_workers"}
+ELSEWHERE = {"parameter_server", "service", "ray_workers"}
 """Programs with a test of their own, above and below."""
 
 
@@ -132,6 +132,20 @@ def test_an_example_says_what_it_promises(
 def test_the_example_of_ray_replays(ray_local: Any) -> None:
     address = ray_local.get_runtime_context().gcs_address
     assert program("ray_workers").main(address).nit == 60
+
+
+def test_the_log_of_a_parameter_server_shows_its_straggler(
+    ray_local: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = program("parameter_server")
+    example.write(example.serve(80), tmp_path / "server.csv")
+    example.analyse(tmp_path / "server.csv")
+    said = capsys.readouterr().out
+    assert said.startswith("80 updates, mean staleness ")
+    assert re.search(r"^worker 3: \d+ ms a cycle, staleness ", said, re.M)
+    assert re.search(r"^worker 3 ", said.partition("without")[2], re.M) or (
+        "worker 3" in said.partition("mean of 4 seeds")[2]
+    )
 
 
 def test_the_script_for_slurm_runs_a_job_and_goes_on_with_it(

@@ -30,6 +30,7 @@ from .core.stopping import Patience
 from .engines.mpi.engine import MPI
 from .engines.processes.engine import Processes
 from .engines.ray.engine import Ray
+from .engines.recorded import Recorded
 from .engines.simulator import Simulator
 from .engines.threads import Threads
 from .errors import (
@@ -109,6 +110,7 @@ __all__ = [
     "Processes",
     "Progress",
     "Ray",
+    "Recorded",
     "Rennala",
     "ReplayMismatch",
     "Ringmaster",

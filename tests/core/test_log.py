@@ -118,3 +118,41 @@ def test_bad_rows_are_named(change: dict[str, Any], sentence: str) -> None:
 def test_something_else_than_a_log_is_refused(table: Any) -> None:
     with pytest.raises(BadInput, match="the log has no column 'start'"):
         aq.Schedule.from_table(table)
+
+
+def test_a_run_under_the_delays_of_a_schedule_is_that_run() -> None:
+    problem = aq.LinearGaussian.random(dim=5, n_data=100, seed=0)
+    sgd = aq.AsyncSGD(h=1e-3, batch=10)
+    engine = aq.Simulator(aq.Cluster(workers=4, worker_std=0.5))
+    run = aq.minimize(problem, sgd, engine=engine, commits=200, seed=3)
+    recorded = aq.Recorded(run.schedule)
+    again = aq.minimize(problem, sgd, engine=recorded, commits=200, seed=3)
+    assert (again.theta == run.theta).all()
+    assert (aq.replay(again).theta == run.theta).all()
+    half = aq.minimize(problem, sgd, engine=recorded, commits=100, seed=3)
+    assert half.nit == 100
+    fresh = again.what_if(fresh=True)
+    assert (fresh.schedule.staleness == 0).all()
+
+
+def test_what_a_recorded_schedule_cannot_do_is_said(tmp_path: Any) -> None:
+    problem = aq.LinearGaussian.random(dim=5, n_data=100, seed=0)
+    engine = aq.Recorded(aq.Schedule.from_table(GOOD))
+    with pytest.raises(BadInput, match="assigns parts of the data"):
+        aq.minimize(problem, engine=engine)
+    sgd = aq.AsyncSGD(h=1e-3, batch=10)
+    with pytest.raises(BadInput, match="takes no checkpoints"):
+        aq.minimize(problem, sgd, engine=engine, commits=2, checkpoint=tmp_path / "c")
+
+
+def test_a_cluster_repeats_the_times_of_a_schedule() -> None:
+    cluster = aq.Cluster(workers=3, worker_mean=[1.0, 2.0, 4.0], worker_std=0.1)
+    stages = aq.AsyncSGD(h=1.0, batch=1).stages
+    schedule = aq.simulate(cluster, stages, 300, seed=1)
+    again = aq.Cluster.from_schedule(schedule)
+    laws = again.laws()
+    assert laws is not None
+    assert [round(law.mean, 1) for law in laws] == [1.0, 2.0, 4.0]
+    simulated = aq.simulate(again, stages, 300, seed=0)
+    assert abs(simulated.time[-1] / schedule.time[-1] - 1.0) < 0.05
+    assert aq.Cluster.from_schedule(schedule, workers=5, per_worker=False).workers == 5

@@ -23,6 +23,7 @@ from asyncqn.cluster.laws import (
     mean_of,
     stretched,
 )
+from asyncqn.core.schedule import Schedule
 from asyncqn.errors import require
 from asyncqn.kernels.random import DELAYS, fill_normals
 from asyncqn.parameters import (
@@ -274,6 +275,44 @@ class Cluster(Checked):
         from asyncqn.cluster.fit import fit
 
         return fit(run, workers, per_worker)
+
+    @classmethod
+    @checked
+    def from_schedule(
+        cls,
+        schedule: Schedule,
+        *,
+        workers: Workers | None = None,
+        per_worker: bool = True,
+    ) -> Cluster:
+        """Make a cluster whose workers take the times of a schedule, such as the log of another system.
+
+        Parameters
+        ----------
+        schedule : Schedule
+            The recorded times; `Schedule.from_table` reads a log.
+        workers : int, optional
+            Number of workers of the cluster; by default that of the schedule.
+        per_worker : bool, default True
+            Whether every worker repeats its own times; otherwise all share one law.
+
+        Returns
+        -------
+        Cluster
+            In the schedule's unit of time.  Messages are part of the computation times, because a log does not tell
+            them apart.
+
+        Examples
+        --------
+        >>> import asyncqn as aq
+        >>> log = {"worker": ["a", "b", "a"], "start": [0.0, 0.0, 2.0], "end": [2.0, 3.0, 4.0]}
+        >>> cluster = aq.Cluster.from_schedule(aq.Schedule.from_table(log))
+        >>> cluster.workers, cluster.laws()[1].mean
+        (2, 3.0)
+        """
+        from asyncqn.cluster.fit import of_schedule
+
+        return of_schedule(schedule, workers, per_worker)
 
     def __json__(self) -> Json:
         """Return plain data, without the newer fields that are at their defaults."""

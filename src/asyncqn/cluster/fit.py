@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.cluster.laws import LogNormal
+from asyncqn.cluster.laws import LogNormal, Trace
 from asyncqn.cluster.simulate import simulate
+from asyncqn.core.schedule import Schedule
 from asyncqn.core.stages import Stages, stage_at, time_share
 from asyncqn.errors import BadInput, require
 from asyncqn.parameters import from_json
@@ -68,6 +69,32 @@ def fit(run: Run, workers: int | None, per_worker: bool) -> Cluster:
         bare, message=_message(bare, run.schedule.commit_times(), run.algorithm.stages)
     )
     return fitted if workers is None else with_workers(fitted, workers)
+
+
+def of_schedule(schedule: Schedule, workers: int | None, per_worker: bool) -> Cluster:
+    """Return the cluster whose workers take the times of a schedule; see `Cluster.from_schedule`."""
+    require(
+        len(schedule) > 0, "the schedule has no rows, so there are no times to learn."
+    )
+    made = np.concatenate([[0.0], schedule.commit_times()])
+    order = np.argsort(schedule.worker, kind="stable")
+    worker = schedule.worker[order]
+    end = schedule.time[order]
+    before = np.concatenate([[-math.inf], end[:-1]])
+    before[np.flatnonzero(np.diff(worker, prepend=-1))] = -math.inf
+    # A worker begins when the version that it reads is there and its own last computation is over.
+    length = end - np.maximum(made[schedule.read[order]], before)
+    present = np.unique(worker).tolist()
+    laws = [_trace(length[worker == w]) for w in present]
+    times = laws if per_worker else _trace(length)
+    cluster = Cluster(len(present), times=times)
+    return cluster if workers is None else with_workers(cluster, workers)
+
+
+def _trace(length: npt.NDArray[np.float64]) -> Trace:
+    """Return the law that repeats these times; a computation without length lasts no shorter than a rounding."""
+    least = max(float(length.max()), 1e-300) * 1e-9
+    return Trace(np.maximum(length, least).tolist())
 
 
 def with_workers(cluster: Cluster, workers: int) -> Cluster:

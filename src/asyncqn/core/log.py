@@ -65,7 +65,9 @@ def _column(table: Any, name: str) -> npt.NDArray[Any]:
     """Return a column of a data frame, an Arrow table or a dictionary of arrays."""
     try:
         column = table[name]
-    except Exception:  # frames of other libraries raise errors of their own
+    except (
+        Exception
+    ):  # structured arrays and frames of other libraries raise errors of their own
         raise BadInput(
             f"the log has no column {name!r}: name its columns, as in "
             "from_table(table, worker='node', start='begin', end='finish')."
@@ -82,7 +84,10 @@ def _column(table: Any, name: str) -> npt.NDArray[Any]:
 
 def _optional(table: Any, name: str) -> npt.NDArray[Any] | None:
     """Return a column, or None where the table does not have it."""
-    names = getattr(table, "column_names", None) or getattr(table, "columns", table)
+    if isinstance(table, np.ndarray):
+        names = table.dtype.names or ()
+    else:
+        names = getattr(table, "column_names", None) or getattr(table, "columns", table)
     return _column(table, name) if name in list(names) else None
 
 
