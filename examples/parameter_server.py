@@ -37,6 +37,7 @@ def serve(updates: int) -> list[tuple[int, float, float]]:
     """Run the parameter server, and return its log."""
     workers = [Worker.remote(w, 3 if w == 3 else 1) for w in range(4)]
     theta = np.zeros(20)
+    ray.get([worker.gradient.remote(theta) for worker in workers])  # all have started
     log = []
     running = {}
     for w, worker in enumerate(workers):
