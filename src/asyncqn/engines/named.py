@@ -32,12 +32,6 @@ _RECORDED = (
     "resumed_from",
 )
 """Entries of an engine's manifest that are not parameters of its constructor."""
-_RENAMED = {
-    "slow": "timing_model",
-    "silence": "give_up_after",
-    "patience": "start_timeout",
-}
-"""Present names of parameters, by the names that they had in version 0.1."""
 
 
 def engine_class(kind: str) -> type:
@@ -51,15 +45,9 @@ def engine_class(kind: str) -> type:
 def engine_from_json(document: Mapping[str, Any]) -> Engine:
     """Return the engine that a manifest describes."""
     cls = engine_class(document["kind"])
-    values = {
-        _RENAMED.get(name, name): value
-        for name, value in document.items()
-        if name not in _RECORDED
-    }
-    if document["kind"] in (
-        "simulator",
-        "mpi",
-    ):  # the cluster, or the launcher, says how many
+    values = {name: value for name, value in document.items() if name not in _RECORDED}
+    # The cluster, or the launcher, says how many workers there are.
+    if document["kind"] in ("simulator", "mpi"):
         del values["workers"]
     engine: Engine = from_json(cls, values, f"engine '{document['kind']}'")
     return engine

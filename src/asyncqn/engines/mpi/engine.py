@@ -1,24 +1,16 @@
 """MPI: every rank runs the same program; rank 0 is the master, each other rank is a worker.
 
 Before a run all ranks meet (`meet`): they exchange what they were given, or the mistake that they found, so
-that a mistake is raised on all of them.  After that, whatever goes wrong on one rank ends the job.  The
-second half of this file is about endings: under ULFM a job survives lost ranks, without it MPI aborts it.
-
-This file alone imports mpi4py.
+that a mistake is raised on all of them.  After that, whatever goes wrong on one rank ends the job
+(`mpi.endings`).  This file alone imports mpi4py.
 """
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import json
-import os
-import socket
-import sys
-import time
-import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -26,19 +18,14 @@ from asyncqn.algorithms import algorithm_to_json
 from asyncqn.core.request import Request
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.interrupts import listening_for_interrupts
-from asyncqn.engines.mpi import master_gone
+from asyncqn.engines.mpi.endings import Job, end_job_on_uncaught_exceptions
 from asyncqn.engines.mpi.master import MPIMaster
 from asyncqn.engines.mpi.worker import Worker
 from asyncqn.engines.real import RealEngine
 from asyncqn.engines.round_trip import round_trip_seconds
 from asyncqn.errors import AsyncqnError, BadInput, MissingExtra, require
-from asyncqn.runs.checkpoint import Checkpoints
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Array
-
-REVOCATION_SECONDS = 0.5
-"""Seconds for which a failed rank keeps MPI's messages moving before it exits, so that its revocation of the
-communicator reaches the others."""
 
 
 class SharedMistake(BadInput):
@@ -86,7 +73,7 @@ class MPI(RealEngine):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_options(None)
-        _end_job_on_uncaught_exceptions(_mpi())
+        end_job_on_uncaught_exceptions(_mpi())
 
     @property
     def workers(self) -> int:
@@ -112,9 +99,12 @@ class MPI(RealEngine):
 
     def minimize(self, request: Request) -> Any:
         """Return the `Run` on rank 0, and None on the others."""
-        mpi, workers, checkpoints = _mpi(), self.workers, request.checkpoints
+        mpi = _mpi()
+        workers = self.workers
+        checkpoints = request.checkpoints
         self.check_options(workers)
-        clock, state = Clock(self.time_unit), None
+        clock = Clock(self.time_unit)
+        state = None
         try:
             # Only the master needs a coordinator; its mistakes are shared with all ranks below.
             if mpi.COMM_WORLD.rank == 0:
@@ -124,26 +114,17 @@ class MPI(RealEngine):
         meet(given=_fingerprint(request, self))
         # A communicator of its own: the user's program may send messages on COMM_WORLD.
         comm = mpi.COMM_WORLD.Dup()
-        master = master_gone.watched_master(comm)
-        with (
-            _ending_the_job(mpi, comm, checkpoints),
-            listening_for_interrupts(checkpoints),
-            master_gone.watching(master, checkpoints),
-        ):
-            if state is not None:
-                mpi_master = MPIMaster(mpi, comm, state, self.wire == "float32", clock)
-                run = mpi_master.run()
-                _part(
-                    mpi,
-                    comm,
-                    mpi_master.told_whole,
-                    whole=len(state.members) == workers,
-                )
-                if mpi_master.unheard:
-                    _abandon(mpi_master)
-                return run
-            _part(mpi, comm, Worker(mpi, comm, request, self).run())
-            return None
+        job = Job(mpi, comm, checkpoints)
+        with job.ended_by_exceptions(), listening_for_interrupts(checkpoints):
+            if state is None:
+                job.part(Worker(mpi, comm, request, self).run())
+                return None
+            master = MPIMaster(mpi, comm, state, self.wire == "float32", clock)
+            run = master.run()
+            job.part(master.announced, whole=len(state.members) == workers)
+            if master.unheard:
+                job.abandon(master)
+            return run
 
 
 def meet(mistake: str = "", given: str = "") -> None:
@@ -224,130 +205,3 @@ def _fingerprint(request: Request, engine: MPI) -> str:
     # Not the data: hashing them could take as long as the run.
     digest.update(theta0.tobytes())
     return digest.hexdigest()[:32]
-
-
-def _tell_and_abort(
-    mpi: Any, comm: Any, error: BaseException, checkpoints: Checkpoints | None = None
-) -> None:
-    """Print on stderr which rank failed, where and why, and end the whole job."""
-    of_mpi = isinstance(error, mpi.Exception) or isinstance(
-        error.__cause__, mpi.Exception
-    )
-    if of_mpi and _survives_losses():
-        if comm.Is_revoked():
-            _leave(comm)  # another rank failed, and has said why
-        speaks = master_gone.speaks_under_ulfm(comm, mpi.UNDEFINED)
-        if speaks:
-            master_gone.say(checkpoints)
-            comm.Revoke()
-        if speaks is not None:
-            _leave(comm)
-    text = " ".join(str(error).split())
-    name = "" if isinstance(error, AsyncqnError) else f"{type(error).__name__}: "
-    rank, host = mpi.COMM_WORLD.rank, socket.gethostname()
-    sys.stdout.flush()
-    sentence = f"asyncqn: rank {rank} on {host} failed and ends the job: {name}{text}"
-    trace = "".join(traceback.format_exception(error))
-    print(f"{trace}{sentence}", file=sys.stderr, flush=True)
-    if not _survives_losses():
-        mpi.COMM_WORLD.Abort(1)
-    # Under ULFM the job outlives an aborted rank (and MPI_Abort may hang): a revoked communicator is
-    # what reaches all others, whatever they wait for.
-    comm.Revoke()
-    _leave(comm)
-
-
-def _survives_losses() -> bool:
-    """Return whether the launcher keeps the other ranks when one dies (mpiexec --with-ft ulfm, OpenMPI 5)."""
-    enabled = os.environ.get("OMPI_MCA_mpi_ft_enable", "0")  # noqa: SIM112 (not ours to spell)
-    return enabled.lower() in ("1", "true", "ulfm", "mpi")
-
-
-def _part(mpi: Any, comm: Any, told_whole: bool, *, whole: bool = True) -> None:
-    """Leave a run: with all ranks present MPI ends as usual, otherwise without waiting for lost ones.
-
-    The ranks leave together, so that all of them find the last checkpoint, which rank 0 writes.  `told_whole`
-    says whether the master has announced that all ranks are present, in which case the workers wait for each
-    other; `whole` is what the master knows since.  If a worker was lost after the announcement, the master
-    releases the others: a worker that left before would look lost, too.
-    """
-    if told_whole and whole:
-        try:
-            # Nobody finalizes MPI before rank 0 has written the last checkpoint.
-            comm.Barrier()
-            comm.Free()
-            return
-        except mpi.Exception:
-            if not _survives_losses():
-                raise
-            while comm.rank > 0 and not comm.Is_revoked():
-                if 0 in master_gone.failed_ranks(comm, mpi.UNDEFINED):
-                    raise
-                _let_messages_move(comm)
-    if _survives_losses():
-        if told_whole and comm.rank == 0:
-            comm.Revoke()
-        atexit.register(depart, 0)
-
-
-def _abandon(mpi_master: MPIMaster) -> None:
-    """Let the program continue although some ranks hang, and abort the job when the program ends."""
-    ranks = ", ".join(str(i + 1) for i in sorted(mpi_master.unheard))
-
-    def end() -> None:
-        print(
-            f"asyncqn: rank {ranks} did not answer to the end: the job is ended.",
-            file=sys.stderr,
-        )
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # The master is kept until here: receives may still write into its buffers.
-        mpi_master.comm.Abort(1)
-
-    atexit.register(end)
-
-
-def depart(code: int) -> None:
-    """End this process at once: after a loss MPI_Finalize may wait forever."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-
-def _leave(comm: Any) -> None:
-    """End this process without MPI_Finalize, which waits for others, after its last messages have left."""
-    until = time.monotonic() + REVOCATION_SECONDS
-    while time.monotonic() < until:
-        _let_messages_move(comm)
-    depart(1)
-
-
-def _let_messages_move(comm: Any) -> None:
-    with suppress(Exception):
-        comm.Iprobe()
-    time.sleep(0.01)
-
-
-@contextmanager
-def _ending_the_job(
-    mpi: Any, comm: Any, checkpoints: Checkpoints | None
-) -> Iterator[None]:
-    """End the job on an exception inside the block: the other ranks would wait for this one forever."""
-    try:
-        yield
-    except BaseException as error:
-        _tell_and_abort(mpi, comm, error, checkpoints)
-        raise
-
-
-def _end_job_on_uncaught_exceptions(mpi: Any) -> None:
-    """Let an uncaught exception of this rank end the job, even where no run is under way."""
-    # Installed once; a single process has nobody to end.
-    if getattr(sys.excepthook, "ends_mpi_job", False) or mpi.COMM_WORLD.size < 2:
-        return
-
-    def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        _tell_and_abort(mpi, mpi.COMM_WORLD, error)
-
-    hook.ends_mpi_job = True  # type: ignore[attr-defined]
-    sys.excepthook = hook

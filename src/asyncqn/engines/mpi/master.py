@@ -17,7 +17,7 @@ import numpy.typing as npt
 from asyncqn.core.worker import sample_update
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.coordinator import Coordinator
-from asyncqn.engines.mpi.master_gone import failed_ranks
+from asyncqn.engines.mpi.endings import failed_ranks
 from asyncqn.engines.mpi.worker import (
     NO_PART,
     ORDERS,
@@ -76,13 +76,11 @@ class MPIMaster:
     def __init__(
         self, mpi: Any, comm: Any, coordinator: Coordinator, narrow: bool, clock: Clock
     ) -> None:
-        self.mpi, self.comm, self.coordinator, self.clock, self.narrow = (
-            mpi,
-            comm,
-            coordinator,
-            clock,
-            narrow,
-        )
+        self.mpi = mpi
+        self.comm = comm
+        self.coordinator = coordinator
+        self.clock = clock
+        self.narrow = narrow
         self.sample = sample_update(
             coordinator.algorithm,
             coordinator.problem,
@@ -97,7 +95,7 @@ class MPIMaster:
         self.gone: set[int] = set()
         self.unheard: set[int] = set()
         """Ranks that have the order to stop and have not confirmed it."""
-        self.told_whole = False
+        self.announced = False
         """Whether that order said that all ranks were still present."""
 
     def run(self) -> Run:
@@ -164,7 +162,7 @@ class MPIMaster:
         """Tell all workers to stop, and return the final states of those that are still members."""
         coordinator = self.coordinator
         # All ranks wait for each other at the end only if nobody is missing: a barrier would never open.
-        self.told_whole = not self.gone and len(coordinator.members) == len(self.ranks)
+        self.announced = not self.gone and len(coordinator.members) == len(self.ranks)
         for i, rank in enumerate(self.ranks):
             if i in self.gone:
                 continue
@@ -173,7 +171,7 @@ class MPIMaster:
             self.unheard.add(i)
             with _Losing(self, i):
                 self._listen(i)
-                rank.notice.address(STOP, member, self.told_whole)
+                rank.notice.address(STOP, member, self.announced)
                 rank.noticing = self.comm.Isend(rank.notice.head, i + 1, ORDERS)
         states: dict[int, Any] = {}
         until = time.monotonic() + coordinator.last_wait(self.clock.unit)
@@ -254,11 +252,7 @@ class MPIMaster:
     def failed(self, error: Exception) -> list[int]:
         """Return the indices of ranks that are gone; re-raise an error that has another cause."""
         try:
-            return [
-                rank - 1
-                for rank in failed_ranks(self.comm, self.mpi.UNDEFINED)
-                if rank > 0
-            ]
+            return [rank - 1 for rank in failed_ranks(self.mpi, self.comm) if rank > 0]
         except NotImplementedError:
             raise error from None
 
