@@ -41,7 +41,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "async-sgd blocks": ("async-sgd", {"sampling": "blocks"}),
     "mb-lbfgs timeout": ("mb-lbfgs", {"timeout": 1.5, "quorum": 0.3}),
-    "block-lbfgs pieces": ("block-lbfgs", {"blocks": 3, "pieces": 4}),
+    "exact-lbfgs pieces": ("exact-lbfgs", {"blocks": 3, "pieces": 4}),
     "staged-lbfgs no warm-up": ("staged-lbfgs", {"batches": 1, "warmup": 0}),
     "staged-lbfgs in step": (
         "staged-lbfgs",

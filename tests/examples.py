@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from asyncqn.algorithms import ALGORITHMS
+from asyncqn.algorithms.exact.metric import METRIC_EXTRAS
 from asyncqn.algorithms.fit import offers
 from asyncqn.models import PROBLEMS
 from asyncqn.types import extra
@@ -29,7 +30,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         "mb-lbfgs",
         {"timeout": 0.0, "quorum": 0.01, "initial_scale": 0.05},
     ),
-    "block-lbfgs pieces": ("block-lbfgs", {"blocks": 3, "pieces": 4}),
+    "exact-lbfgs pieces": ("exact-lbfgs", {"blocks": 3, "pieces": 4}),
+    "exact-lbfgs scatter": ("exact-lbfgs", {"samples": 1, "inverse": "scatter"}),
+    "exact-lbfgs metric": ("exact-lbfgs", {"samples": 0, "inverse": "metric"}),
     "staged-lbfgs without warm-up": ("staged-lbfgs", {"batches": 1, "warmup": 0}),
     "staged-lbfgs in step": (
         "staged-lbfgs",
@@ -43,14 +46,22 @@ def problem_for(name: str, dtype: str = "float64") -> Any:
     cls = ALGORITHMS[_kind(name)]
     required = extra(getattr(cls, "initial_inverse", cls), "requires")
     needs = required if isinstance(required, tuple) else ()
+    if VARIANTS.get(name, ("", {}))[1].get("inverse") == "metric":
+        needs = METRIC_EXTRAS
     models = (model.example(dtype) for model in PROBLEMS.values())
     return next(problem for problem in models if offers(problem, needs))
 
 
 def algorithm_for(name: str) -> Any:
     """The example of an algorithm, or a variant of it."""
-    algorithm = ALGORITHMS[_kind(name)].example(problem_for(name))
-    return replace(algorithm, **VARIANTS[name][1]) if name in VARIANTS else algorithm
+    problem = problem_for(name)
+    algorithm = ALGORITHMS[_kind(name)].example(problem)
+    if name not in VARIANTS:
+        return algorithm
+    parameters = VARIANTS[name][1]
+    if parameters.get("inverse") == "metric":
+        parameters = {**parameters, "curvature": problem.curvature_size}
+    return replace(algorithm, **parameters)
 
 
 def _kind(name: str) -> str:
@@ -74,10 +85,6 @@ def problem_examples() -> list[tuple[str, str]]:
 EXAMPLES: dict[str, Any] = {
     name: algorithm_for(name) for name in [*ALGORITHMS, *VARIANTS]
 }
-SERIAL = [
-    name for name, algorithm in EXAMPLES.items() if extra(algorithm, "max_workers") == 1
-]
-PARALLEL = [name for name in EXAMPLES if name not in SERIAL]
 STOCHASTIC = [
     name
     for name, algorithm in EXAMPLES.items()

@@ -210,7 +210,7 @@ def test_a_stopping_rule_of_ones_own_ends_a_run_and_its_replay_ends_there() -> N
 
     engine = aq.Simulator(aq.Cluster(workers=2))
     run = aq.minimize(
-        problem, aq.BlockLBFGS(blocks=2), engine=engine, commits=50, tol=None, stop=rule
+        problem, aq.ExactLBFGS(blocks=2), engine=engine, commits=50, tol=None, stop=rule
     )
     assert (run.status, len(seen)) == ("converged", 4)
     assert run.message.startswith("four looks are enough, after ")

@@ -145,7 +145,7 @@ def good() -> Iterator[tuple[Callable[..., Any], dict[str, Any]]]:
     for cls in ALGORITHMS.values():
         if cls.__name__ in aq.__all__ and hasattr(cls, "example"):
             problem: Any = PROBLEM if cls is not aq.StagedLBFGS else None
-            if cls in (aq.StagedLBFGS, aq.MetricLBFGS):
+            if cls is aq.StagedLBFGS:
                 problem = aq.LogisticRegression.example()
             yield (
                 cls,

@@ -10,8 +10,8 @@ import simpy
 
 from asyncqn import (
     ASLBFGS,
-    BlockLBFGS,
     Cluster,
+    ExactLBFGS,
     LinearGaussian,
     LogisticRegression,
     simulate,
@@ -318,7 +318,7 @@ def rows_per_version() -> Records:
     for n, d, commits in ((300, 10, 400), (20_000, 20, 60)):
         problem, algorithm = (
             LogisticRegression.random(n_data=n, dim=d, seed=0),
-            BlockLBFGS(2, memory=1),
+            ExactLBFGS(2, memory=1),
         )
         schedule = simulate(Cluster(2, 2.0, 0.5), algorithm.stages, commits, 0)
 

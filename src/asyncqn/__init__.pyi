@@ -4,17 +4,15 @@ from collections.abc import Callable
 
 from .algorithms.annealing import Annealing
 from .algorithms.defaults import default_algorithm
+from .algorithms.exact.choice import exact_algorithm
+from .algorithms.exact.exact_lbfgs import ExactLBFGS
 from .algorithms.paper.as_lbfgs import ASLBFGS
 from .algorithms.paper.async_sgd import AsyncSGD
 from .algorithms.paper.mb_lbfgs import MBLBFGS
-from .algorithms.quasi_newton.block_lbfgs import BlockLBFGS
-from .algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
-from .algorithms.quasi_newton.metric_lbfgs import MetricLBFGS
 from .algorithms.quasi_newton.staged_lbfgs import StagedLBFGS
 from .algorithms.quasi_newton.table_lbfgs import TableLBFGS, table_algorithm
 from .algorithms.rivals.async_saga import AsyncSAGA
 from .algorithms.rivals.delay_adaptive_sgd import DelayAdaptiveSGD
-from .algorithms.rivals.lbfgs import LBFGS
 from .algorithms.rivals.rennala import Rennala
 from .algorithms.rivals.ringmaster import Ringmaster
 from .algorithms.rivals.sgd import SGD
@@ -73,7 +71,6 @@ def lazy_names(
 
 __all__ = [
     "ASLBFGS",
-    "LBFGS",
     "MBLBFGS",
     "MPI",
     "SGD",
@@ -84,7 +81,6 @@ __all__ = [
     "AsyncSGD",
     "AsyncqnError",
     "BadInput",
-    "BlockLBFGS",
     "Bounded",
     "Cluster",
     "Constant",
@@ -93,15 +89,14 @@ __all__ = [
     "DelayAdaptiveSGD",
     "Draws",
     "Engine",
+    "ExactLBFGS",
     "Exponential",
     "FiniteSum",
-    "GrowingLBFGS",
     "LeastSquares",
     "LinearGaussian",
     "LogDensity",
     "LogNormal",
     "LogisticRegression",
-    "MetricLBFGS",
     "Outcome",
     "Pareto",
     "Patience",
@@ -131,6 +126,7 @@ __all__ = [
     "Trace",
     "blame",
     "default_algorithm",
+    "exact_algorithm",
     "from_jax",
     "from_torch",
     "lazy_names",

@@ -9,12 +9,12 @@ from oracles import Quadratic, one_sentence
 
 from asyncqn import (
     ASLBFGS,
-    LBFGS,
     MBLBFGS,
     SGD,
     SGLD,
     AsyncSGD,
     Cluster,
+    ExactLBFGS,
     Simulator,
     minimize,
 )
@@ -33,7 +33,7 @@ GOOD = {
     AsyncSGD: {"h": 1e-3, "batch": 6},
     SGD: {"h": 1e-3, "batch": 6},
     SGLD: {"h": 1e-3, "beta": 10.0, "batch": 6},
-    LBFGS: {"memory": 3},
+    ExactLBFGS: {"blocks": 2, "memory": 3},
 }
 NOT_A_STEP = [0.0, -1e-3, math.nan, math.inf, "1"]
 NOT_A_COUNT = [0, -1, 2.5, math.nan, "6"]

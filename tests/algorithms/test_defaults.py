@@ -8,8 +8,9 @@ from oracles import Quadratic
 from scipy import sparse
 
 import asyncqn as aq
-from asyncqn import BlockLBFGS, GrowingLBFGS, MetricLBFGS, TableLBFGS
-from asyncqn.algorithms.defaults import default_algorithm, growths, pieces_of_a_block
+from asyncqn import ExactLBFGS, TableLBFGS
+from asyncqn.algorithms.defaults import default_algorithm
+from asyncqn.algorithms.exact.choice import growths, pieces_of_a_block
 from asyncqn.minimize import choose_algorithm
 
 DEAR = {"message": 1e6, "master": 1e6}
@@ -18,8 +19,8 @@ DEAR = {"message": 1e6, "master": 1e6}
 
 def test_a_plain_problem_gets_as_many_blocks_as_workers_or_data_points():
     problem = Quadratic.random(n_data=20)
-    assert default_algorithm(problem, 8) == BlockLBFGS(8, memory=100)
-    assert default_algorithm(problem, 50) == BlockLBFGS(20, memory=100)
+    assert default_algorithm(problem, 8) == ExactLBFGS(8, memory=100)
+    assert default_algorithm(problem, 50) == ExactLBFGS(20, memory=100)
 
 
 @pytest.mark.parametrize(
@@ -44,8 +45,8 @@ def test_blocks_are_cut_into_pieces_while_these_are_worth_an_update(
 
 def test_the_default_cuts_blocks_into_pieces():
     problem = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
-    assert default_algorithm(problem, 2) == BlockLBFGS(2, memory=100, pieces=4)
-    assert default_algorithm(problem, 1) == BlockLBFGS(1, memory=100)
+    assert default_algorithm(problem, 2) == ExactLBFGS(2, memory=100, pieces=4)
+    assert default_algorithm(problem, 1) == ExactLBFGS(1, memory=100)
 
 
 def test_minimize_needs_nothing_but_the_problem():
@@ -70,7 +71,7 @@ def test_an_exact_method_needs_a_tolerance_or_a_number_of_commits():
     with pytest.raises(aq.BadInput, match="commits is missing"):
         aq.minimize(
             Quadratic.random(),
-            BlockLBFGS(2),
+            ExactLBFGS(2),
             engine=aq.Simulator(aq.Cluster(1)),
             tol=None,
         )
@@ -83,25 +84,24 @@ def test_no_workers_are_refused():
         default_algorithm(Quadratic.random(), 0)
 
 
+ALL = (0, 1, 2, 3, 4, 6, 8, 10)
+
+
 @pytest.mark.parametrize(
-    ("n_data", "dim", "samples", "versions", "first", "last"),
+    ("n_data", "dim", "samples", "versions", "renewals"),
     [
-        (10_000, 3, 0, 12, (0, 1, 2, 3, 4, 6, 8, 10), (0, 2)),
-        (
-            100_000,
-            3,
-            2,
-            12,
-            (0, 1, 2, 3, 4, 6, 8, 10),
-            (0, 2),
-        ),  # 1,562 rows of 64 are enough
-        (40_000, 302, 0, 8, (0,), (0,)),  # ten rows for every number
-        (49_000, 302, 1, 8, (0,), (0,)),
-        (49_000, 2001, 0, 12, (0,), (0, 2)),  # the metric is a diagonal
+        (10_000, 3, 0, [None], ALL),
+        # 1,562 rows of 64 are enough.
+        (100_000, 3, 2, [12, 3, None], ALL),
+        # Ten rows for every number.
+        (40_000, 302, 0, [None], (0,)),
+        (49_000, 302, 1, [8, None], (0,)),
+        # The metric is a diagonal.
+        (49_000, 2001, 0, [None], (0, 2)),
     ],
 )
 def test_samples_in_a_metric_begin_where_they_are_enough_for_it(
-    n_data, dim, samples, versions, first, last
+    n_data, dim, samples, versions, renewals
 ):
     row = sparse.csr_matrix(
         (np.ones(n_data), np.zeros(n_data, int), np.arange(n_data + 1)), (n_data, dim)
@@ -109,9 +109,10 @@ def test_samples_in_a_metric_begin_where_they_are_enough_for_it(
     algorithm = default_algorithm(
         aq.LeastSquares(row, np.ones(n_data), intercept=False), 2
     )
-    assert isinstance(algorithm, MetricLBFGS)
-    assert (algorithm.samples, algorithm.versions) == (samples, versions)
-    assert (algorithm.renewals, algorithm.last_renewals) == (first, last)
+    assert (algorithm.inverse, algorithm.samples) == ("metric", samples)
+    assert [stage.commits for stage in algorithm.stages] == versions
+    first = {v for v in range(versions[0] or 12) if algorithm._wants_summary(v, dim)}
+    assert first == set(renewals)
 
 
 def test_samples_grow_where_all_rows_are_more_than_a_few_waves():
@@ -119,16 +120,10 @@ def test_samples_grow_where_all_rows_are_more_than_a_few_waves():
         n_data = 1_000_000
 
     large = Large(np.eye(300), np.zeros(300))
-    assert default_algorithm(large, 2, **DEAR) == GrowingLBFGS(
-        2, 4, memory=100, pieces=4
-    )
+    assert default_algorithm(large, 2, **DEAR) == ExactLBFGS(2, 4, 4, memory=100)
     # Waves of 8000 rows:
-    assert default_algorithm(large, 80, **DEAR) == GrowingLBFGS(
-        80, 3, memory=100, pieces=4
-    )
-    assert default_algorithm(large, 2500, **DEAR) == BlockLBFGS(
-        2500, memory=100, pieces=4
-    )
+    assert default_algorithm(large, 80, **DEAR) == ExactLBFGS(80, 4, 3, memory=100)
+    assert default_algorithm(large, 2500, **DEAR) == ExactLBFGS(2500, 4, memory=100)
 
 
 def test_the_table_is_chosen_where_its_parts_are_worth_their_messages_and_commits():
@@ -140,10 +135,10 @@ def test_the_table_is_chosen_where_its_parts_are_worth_their_messages_and_commit
     assert default_algorithm(many, 4) == aq.table_algorithm(many, 4)
     assert default_algorithm(many, 4, message=100_000 / 64 / 4.0) == TableLBFGS(64, 4)
     assert isinstance(
-        default_algorithm(many, 4, message=100_000 / 63 / 4.0), GrowingLBFGS
+        default_algorithm(many, 4, message=100_000 / 63 / 4.0), ExactLBFGS
     )
     # The master needs 100 rows' time for an update: 40 workers may send one in 4000.
-    assert isinstance(default_algorithm(many, 40, master=100.0), GrowingLBFGS)
+    assert isinstance(default_algorithm(many, 40, master=100.0), ExactLBFGS)
     # Four parts per worker, however many these are.
     assert isinstance(default_algorithm(many, 625, master=0.0), TableLBFGS)
     assert not isinstance(default_algorithm(many, 626, master=0.0), TableLBFGS)
@@ -169,7 +164,7 @@ def test_costs_are_measured_only_where_the_choice_depends_on_them():
         n_data = 100_000
 
     small, many = Timed(np.eye(3), np.zeros(3)), Many(np.eye(3), np.zeros(3))
-    assert isinstance(choose_algorithm(small, aq.Threads(2)).algorithm, BlockLBFGS)
+    assert isinstance(choose_algorithm(small, aq.Threads(2)).algorithm, ExactLBFGS)
     assert small.calls == 0
     choose_algorithm(many, aq.Threads(2))
     assert many.calls > 0
@@ -200,7 +195,7 @@ class WithoutCurvature(aq.LogisticRegression):
 @pytest.mark.parametrize(
     ("model", "algorithm", "workers"),
     [
-        (aq.LogisticRegression, MetricLBFGS, 2),
+        (aq.LogisticRegression, ExactLBFGS, 2),
         *((WithoutCurvature, TableLBFGS, workers) for workers in (1, 2, 40)),
     ],
 )

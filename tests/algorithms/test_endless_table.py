@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
-from asyncqn.algorithms.quasi_newton.centred_table import Progress, Update
-from asyncqn.algorithms.quasi_newton.composition import Iterate
-from asyncqn.algorithms.quasi_newton.endless_table import STRETCH, WINDOWS_PER_HALVING
-from asyncqn.algorithms.quasi_newton.scatter_inverse import (
+from asyncqn.algorithms.exact.scatter import (
     ScatterInverse,
     ScatterMatrix,
 )
+from asyncqn.algorithms.quasi_newton.centred_table import Progress, Update
+from asyncqn.algorithms.quasi_newton.composition import Iterate
+from asyncqn.algorithms.quasi_newton.endless_table import STRETCH, WINDOWS_PER_HALVING
 from asyncqn.types import Commit
 
 PARTS = 10

@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
-from asyncqn.algorithms.pair_memory import PairRule, RecursiveMemory
-from asyncqn.algorithms.quasi_newton.initial_inverse import (
-    COSINE,
-    InverseHessian,
-    LearnedDiagonal,
-)
+from asyncqn.algorithms.exact.diagonal import LearnedDiagonal
+from asyncqn.algorithms.exact.inverse import InverseHessian
+from asyncqn.algorithms.pair_memory import RecursiveMemory
 
 DIM = 6
 
@@ -22,9 +19,7 @@ DIM = 6
 def untaught(size: int, theta0: Any) -> InverseHessian:
     """H without pairs on a diagonal that they are to teach."""
     initial = LearnedDiagonal(LearnedDiagonal.empty(theta0, 0))
-    return InverseHessian(
-        RecursiveMemory.empty(size, theta0), initial, PairRule(0.0, COSINE)
-    )
+    return InverseHessian(RecursiveMemory.empty(size, theta0), initial)
 
 
 def quadratic(seed: int = 0) -> Any:

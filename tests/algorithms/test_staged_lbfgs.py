@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
+from asyncqn.algorithms.exact.inverse import RULE
 from asyncqn.algorithms.fit import check_fit
-from asyncqn.algorithms.pair_memory import PairRule
-from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import (
     StagedLBFGS,
     default_factorization_algorithm,
@@ -173,7 +172,7 @@ def test_the_product_with_images_equals_the_dense_recursion_at_every_ring_offset
     for _ in range(2 * M + 1):
         s = rng.standard_normal(d)
         y = B @ s
-        assert memory.admit(PairRule(0.0, COSINE), s, y, H0 @ y)
+        assert memory.admit(RULE, s, y, H0 @ y)
         pairs = [*pairs, (s, y)][-M:]
         H = H0.copy()
         for s, y in pairs:
@@ -186,7 +185,7 @@ def test_the_product_with_images_equals_the_dense_recursion_at_every_ring_offset
         np.testing.assert_allclose(
             found, H @ v, rtol=1e-11, atol=1e-11 * np.abs(H @ v).max()
         )
-    assert not memory.admit(PairRule(0.0, COSINE), s, -y, -H0 @ y)
+    assert not memory.admit(RULE, s, -y, -H0 @ y)
 
 
 def test_a_warm_up_that_did_harm_is_undone() -> None:

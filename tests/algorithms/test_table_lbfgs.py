@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
+from asyncqn.algorithms.exact.scatter import RATE, ScatterMatrix
 from asyncqn.algorithms.quasi_newton.centred_table import TURNS, Update
 from asyncqn.algorithms.quasi_newton.composition import Iterate
 from asyncqn.algorithms.quasi_newton.endless_table import place_of
-from asyncqn.algorithms.quasi_newton.scatter_inverse import RATE, ScatterMatrix
 from asyncqn.core.stages import Growth
 from asyncqn.types import Commit
 
@@ -280,39 +280,6 @@ def test_a_table_that_does_not_fit_the_master_is_refused() -> None:
     with pytest.raises(aq.BadInput, match="too large for the master"):
         aq.TableLBFGS(parts=1000, first=10).check(Long())
     assert 16 * aq.table_algorithm(Long(), 4).parts * 10**6 <= 2**30
-
-
-@pytest.mark.parametrize(
-    "make", [aq.BlockLBFGS, lambda blocks, **given: aq.GrowingLBFGS(blocks, 1, **given)]
-)
-def test_an_H0_from_the_scatter_saves_passes_where_features_are_turned(
-    make: Any,
-) -> None:
-    rng = np.random.default_rng(0)
-    turn, _ = np.linalg.qr(rng.standard_normal((12, 12)))
-    X = rng.standard_normal((4000, 12)) * np.geomspace(1.0, 0.02, 12) @ turn
-    problem = aq.LogisticRegression(
-        X, X @ (5.0 * turn.sum(axis=0)) + rng.logistic(size=4000) > 0, intercept=False
-    )
-    engine = aq.Simulator(aq.Cluster(workers=10))
-    passes = {}
-    for scale in ("pairs", "scatter"):
-        algorithm = make(10, pieces=2, initial_scale=scale)
-        run = aq.minimize(problem, algorithm, engine=engine, commits=150)
-        assert run.status == "converged"
-        passes[scale] = run.passes
-    assert passes["scatter"] < 0.75 * passes["pairs"]
-
-
-def test_one_part_has_no_scatter() -> None:
-    problem = aq.LinearGaussian.random(dim=5, n_data=60, seed=1)
-    algorithm = aq.BlockLBFGS(1, initial_scale="scatter")
-    run = aq.minimize(
-        problem, algorithm, engine=aq.Simulator(aq.Cluster(1)), commits=60
-    )
-    assert run.status == "converged"
-    with pytest.raises(aq.BadInput, match="initial_scale must be"):
-        aq.BlockLBFGS(1, initial_scale="diagonal")
 
 
 def test_theta_is_set_anew_every_few_updates_and_all_of_them_enter_the_table() -> None:

@@ -106,9 +106,9 @@ def test_nobody_waits_where_that_is_asked_for(engine: aq.Engine) -> None:
 
 def test_an_algorithm_that_waits_contradicts_it() -> None:
     with pytest.raises(
-        aq.BadInput, match="waits=False, but BlockLBFGS waits for slow workers"
+        aq.BadInput, match="waits=False, but ExactLBFGS waits for slow workers"
     ):
-        aq.minimize(PROBLEM, aq.BlockLBFGS(2), engine=aq.Threads(2), waits=False)
+        aq.minimize(PROBLEM, aq.ExactLBFGS(2), engine=aq.Threads(2), waits=False)
     run = aq.minimize(
         PROBLEM,
         aq.AsyncSGD(h=1e-5, batch=10),

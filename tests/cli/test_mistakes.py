@@ -48,7 +48,6 @@ BAD = {
     "too little data": ["simulate", "--dim", "10", "--n-data", "5"],
     "negative seed": ["simulate", "--seed", "-1"],
     "overlap above batch": ["simulate", "-p", "overlap=60"],
-    "a serial method on many": ["simulate", "--algorithm", "lbfgs", "--workers", "2"],
     "a figure of no known kind": ["show", "run", "--plot", "a.bmp"],
     "a figure in a file": ["show", "run", "--plot", "file.txt/a.png"],
     "a trace in a file": ["show", "run", "--trace", "file.txt/a.json"],
@@ -98,7 +97,7 @@ BAD = {
     "a memory beyond integers": [
         "simulate",
         "--algorithm",
-        "lbfgs",
+        "exact-lbfgs",
         "-p",
         "memory=99999999999999999999",
     ],

@@ -94,7 +94,7 @@ def test_workers_have_laws_of_their_own_where_asked():
 
 
 def test_the_times_of_pieces_are_told_as_those_of_their_block():
-    algorithm = aq.BlockLBFGS(blocks=4, pieces=2)
+    algorithm = aq.ExactLBFGS(blocks=4, pieces=2)
     run = recorded(aq.Cluster(2, 3.0, 0.1, link=0.25, master=1.0), algorithm, 40)
     fitted = aq.Cluster.from_run(run)
     assert fitted.times.mean == pytest.approx(
@@ -107,7 +107,7 @@ def test_the_times_of_pieces_are_told_as_those_of_their_block():
 def test_a_manifest_of_an_earlier_version_calls_an_update_an_answer() -> None:
     run = recorded(
         aq.Cluster(2, 3.0, 0.1, link=0.25, master=1.0),
-        aq.BlockLBFGS(blocks=4, pieces=2),
+        aq.ExactLBFGS(blocks=4, pieces=2),
         40,
     )
     fitted = aq.Cluster.from_run(run)
@@ -142,7 +142,7 @@ def test_times_follow_the_rows_of_the_algorithm():
     per_row = aq.Cluster(1, 0.5, rows=1)
     for algorithm, rows in (
         (aq.AsyncSGD(h=1e-4, batch=8), 8),
-        (aq.BlockLBFGS(blocks=2), 20 * 2),
+        (aq.ExactLBFGS(blocks=2), 20 * 2),
     ):
         run = aq.minimize(
             PROBLEM, algorithm, engine=aq.Simulator(per_row), commits=3, tol=None
@@ -153,7 +153,7 @@ def test_times_follow_the_rows_of_the_algorithm():
 
 
 @pytest.mark.parametrize(
-    "algorithm", [aq.BlockLBFGS(40, pieces=2), aq.TableLBFGS(37, 4)]
+    "algorithm", [aq.ExactLBFGS(40, pieces=2), aq.TableLBFGS(37, 4)]
 )
 def test_parts_that_differ_by_a_row_take_the_mean_time(algorithm: aq.Algorithm) -> None:
     # 300 rows in 80 pieces: piece 0 has 3 rows, and the mean is 3.75; no part may stand for all.

@@ -20,8 +20,7 @@ from asyncqn import (
     StabilityWarning,
     minimize,
 )  # fmt: skip
-from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
-from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
+from asyncqn.algorithms.exact.exact_lbfgs import ExactLBFGS
 from asyncqn.algorithms.stability import delay_limit, largest_curvature, warnings_before
 from asyncqn.types import Algorithm, Array, Rows
 
@@ -263,7 +262,7 @@ class _NoGradient:
         out[...] = np.nan
 
 
-@pytest.mark.parametrize("algorithm", [BlockLBFGS(2, pieces=2), GrowingLBFGS(2, 1)])
+@pytest.mark.parametrize("algorithm", [ExactLBFGS(2, 2), ExactLBFGS(2, samples=1)])
 def test_exact_methods_diverge_where_no_gradient_is_finite(
     algorithm: Algorithm,
 ) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from engines.runs import EVERY, Slope, assert_replays, make_problem
 from engines.typed_states import TypedSGD
-from examples import SERIAL, algorithm_for
 
 import asyncqn as aq
 from asyncqn.engines import coordinator
@@ -135,18 +134,6 @@ def own_problem() -> None:
 
 
 def serial_and_resumed(folder: Path) -> None:
-    for name in SERIAL:
-        show(
-            name,
-            aq.minimize(
-                make_problem(name),
-                algorithm_for(name),
-                engine=aq.MPI(),
-                commits=20,
-                tol=None,
-            ),
-        )
-
     def interrupt(progress: Any) -> None:
         if progress.commit == 40:
             os.kill(os.getpid(), signal.SIGINT)

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-from examples import EXAMPLES, PARALLEL, VARIANTS, problem_for
+from examples import EXAMPLES, VARIANTS, problem_for
 
 import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.composition import QuasiNewton
@@ -15,8 +15,8 @@ from asyncqn.algorithms.quasi_newton.composition import QuasiNewton
 # Of the variants only those that an engine could treat otherwise: each costs time on MPI and Ray.
 EVERY: dict[str, Any] = {
     name: EXAMPLES[name]
-    for name in PARALLEL
-    if name not in VARIANTS or name in ("mb-lbfgs timeout", "block-lbfgs pieces")
+    for name in EXAMPLES
+    if name not in VARIANTS or name in ("mb-lbfgs timeout", "exact-lbfgs pieces")
 }
 # On real engines times are seconds.
 EVERY["mb-lbfgs timeout"] = replace(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncqn as aq
-from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
-from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
+from asyncqn.algorithms.exact.exact_lbfgs import ExactLBFGS
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS
 from asyncqn.cluster.handout import HandOut
 from asyncqn.cluster.simulate import simulate
@@ -34,15 +34,23 @@ def ratings() -> ProfiledFactorization:
     )
 
 
+def with_backups(algorithm: ExactLBFGS, after: float) -> ExactLBFGS:
+    """The same algorithm with blocks that are late after this many usual durations."""
+    late = tuple(replace(stage, backup_after=after) for stage in algorithm.stages)
+    # Where the cached property stores its value.
+    vars(algorithm)["stages"] = late
+    return algorithm
+
+
 PROBLEM = ratings()
 STAGED = StagedLBFGS(batches=6, warmup=9, blocks=4, curvature=10, delay=1)
 ALGORITHMS: dict[str, Any] = {
     "staged": STAGED,
     "no warm-up": StagedLBFGS(batches=1, warmup=0, blocks=3, curvature=10),
-    "blocks": BlockLBFGS(blocks=4),
-    "growing": GrowingLBFGS(blocks=4, levels=1, versions=8),
-    "blocks with eager backups": BlockLBFGS(blocks=4, backup_after=1e-3),
-    "blocks in pieces": BlockLBFGS(blocks=3, pieces=4, backup_after=1e-3),
+    "blocks": ExactLBFGS(blocks=4),
+    "growing": ExactLBFGS(blocks=4, samples=1),
+    "blocks with eager backups": with_backups(ExactLBFGS(blocks=4), 1e-3),
+    "blocks in pieces": with_backups(ExactLBFGS(blocks=3, pieces=4), 1e-3),
 }
 
 
@@ -76,7 +84,7 @@ def test_one_thread_with_blocks_equals_the_simulator_with_one_worker() -> None:
         assert threads.theta.tobytes() == simulated.theta.tobytes()
 
 
-@pytest.mark.parametrize("algorithm", [STAGED, BlockLBFGS(3, pieces=4)])
+@pytest.mark.parametrize("algorithm", [STAGED, ExactLBFGS(3, pieces=4)])
 def test_sleeping_threads_that_die_leave_their_blocks_to_others(algorithm: Any) -> None:
     cluster = aq.Cluster(3, worker_mean=2.0, worker_std=1.0, deaths={0: 9.0, 2: 30.0})
     run = aq.minimize(
@@ -159,7 +167,7 @@ def test_any_order_of_updates_and_losses_records_a_schedule_that_replays(
 ) -> None:
     algorithm = data.draw(
         st.sampled_from(
-            [STAGED, BlockLBFGS(3, backup_after=1.0), BlockLBFGS(2, pieces=3)]
+            [STAGED, with_backups(ExactLBFGS(3), 1.0), ExactLBFGS(2, pieces=3)]
         )
     )
     theta0 = PROBLEM.initial(np.random.default_rng(0))

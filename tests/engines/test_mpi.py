@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from conftest import Mpirun, child_environment
 from engines.runs import EVERY, assert_made_all_commits
-from examples import SERIAL
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -106,8 +105,6 @@ def test_an_interrupted_run_is_resumed_and_replays_as_a_whole(
     mpirun: Mpirun, tmp_path: Path
 ) -> None:
     lines = told(mpirun(2, [JOBS, "serial", str(tmp_path / "checkpoints")]))
-    for name in SERIAL:
-        assert lines[name]["commits"] == 20
     assert lines["interrupted"]["status"] == "interrupted"
     assert 40 <= lines["interrupted"]["commits"] < 100
     assert lines["resumed"]["commits"] == 100

@@ -25,7 +25,6 @@ from engines.runs import (
     make_problem,
 )
 from engines.typed_states import TypedSGD
-from examples import SERIAL, algorithm_for
 
 import asyncqn as aq
 from asyncqn.engines.processes.engine import why_not_fork
@@ -96,16 +95,6 @@ def test_a_run_on_processes_equals_its_replay_bitwise(name: str) -> None:
     )
     assert_made_all_commits(name, run.status, run.schedule.commits, 80)
     assert run.manifest["engine"]["workers_lost"] == 0
-    assert_replays(run)
-
-
-@pytest.mark.parametrize("name", SERIAL)
-def test_a_run_on_one_process_equals_its_replay_bitwise(name: str) -> None:
-    engine = aq.Processes(1, start_method="fork")
-    run = aq.minimize(
-        make_problem(name), algorithm_for(name), engine=engine, commits=20, seed=1
-    )
-    assert run.schedule.commits > 0
     assert_replays(run)
 
 
@@ -268,7 +257,7 @@ def test_fork_is_not_chosen_beside_what_does_not_survive_it(
     assert why_not_fork() == "JAX"
 
 
-@pytest.mark.parametrize("name", ["as-lbfgs", "mb-lbfgs", "block-lbfgs pieces"])
+@pytest.mark.parametrize("name", ["as-lbfgs", "mb-lbfgs", "exact-lbfgs pieces"])
 def test_a_killed_worker_is_announced_and_not_replaced_while_another_is_added(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:

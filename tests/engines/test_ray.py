@@ -23,7 +23,6 @@ from engines.runs import (
     assert_replays,
     make_problem,
 )
-from examples import SERIAL, algorithm_for
 
 import asyncqn as aq
 from asyncqn.errors import WorkerFailed
@@ -51,17 +50,6 @@ def test_a_run_on_actors_equals_its_replay_bitwise(ray_local: Any, name: str) ->
     )
     assert_made_all_commits(name, run.status, run.schedule.commits, 80)
     assert run.manifest["engine"]["workers_lost"] == 0
-    assert_replays(run)
-
-
-@pytest.mark.parametrize("name", SERIAL)
-def test_a_run_on_one_actor_equals_its_replay_bitwise(
-    ray_local: Any, name: str
-) -> None:
-    run = aq.minimize(
-        make_problem(name), algorithm_for(name), engine=aq.Ray(1), commits=20, seed=1
-    )
-    assert run.schedule.commits > 0
     assert_replays(run)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from examples import EXAMPLES, SERIAL, problem_for
+from examples import EXAMPLES, problem_for
 
 import asyncqn as aq
 from asyncqn.cluster.fit import stretched_to
@@ -69,7 +69,7 @@ def test_a_run_that_outlives_its_schedule_has_the_bits_of_one_that_does_not(
     name, stretches
 ) -> None:
     problem, algorithm = problem_for(name), EXAMPLES[name]
-    cluster = aq.Cluster(workers=1 if name in SERIAL else 4, worker_std=0.5)
+    cluster = aq.Cluster(workers=4, worker_std=0.5)
     request = Request(
         problem,
         algorithm,

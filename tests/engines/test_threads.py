@@ -338,7 +338,7 @@ def test_what_is_computed_to_warm_up_and_thrown_away_looks_at_few_rows() -> None
             looked.append(len(rows))
             out[:] = theta
 
-    precompile(Wide(), aq.BlockLBFGS(2), np.array([3.0]), 0)
+    precompile(Wide(), aq.ExactLBFGS(2), np.array([3.0]), 0)
     assert looked
     assert max(looked) <= 4096
 

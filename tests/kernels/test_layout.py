@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from examples import SERIAL, VARIANTS, algorithm_for, problem_for
+from examples import VARIANTS, algorithm_for, problem_for
 from numba import njit, types
 from numba.core.errors import NumbaError
 from numba.core.registry import CPUDispatcher
@@ -131,7 +131,7 @@ def relocating() -> Iterator[Calls]:
 def test_kernels_of_every_algorithm_compute_the_same_bits_wherever_arrays_lie(
     name, relocating
 ) -> None:
-    cluster = aq.Cluster(workers=1 if name in SERIAL else 3)
+    cluster = aq.Cluster(workers=3)
     engine = aq.Simulator(cluster)
     aq.minimize(
         problem_for(name), algorithm_for(name), engine=engine, commits=30, tol=None

@@ -20,7 +20,7 @@ from asyncqn.lab.plan import Prediction, _pays, _predicted
 
 PROBLEM = aq.LinearGaussian.random(dim=6, n_data=120, seed=0)
 TARGET = PROBLEM.optimum + 1e-3 * abs(PROBLEM.optimum)
-BLOCKS = {"blocks": lambda problem, workers: aq.BlockLBFGS(blocks=workers)}
+BLOCKS = {"blocks": lambda problem, workers: aq.ExactLBFGS(blocks=workers)}
 QUICK = {"record": 0.05, "seeds": 2, "recorded_workers": 1}
 
 
@@ -32,7 +32,7 @@ def test_a_prediction_is_the_mean_time_to_the_target_on_the_cluster():
         PROBLEM, "blocks", algorithm, cluster, range(5, 7), commits=None, **end
     )
     runs = [
-        aq.minimize(PROBLEM, aq.BlockLBFGS(blocks=3), engine=aq.Simulator(cluster), seed=s, target=TARGET,
+        aq.minimize(PROBLEM, aq.ExactLBFGS(blocks=3), engine=aq.Simulator(cluster), seed=s, target=TARGET,
                     evaluate=1)
         for s in (5, 6)
     ]  # fmt: skip
@@ -71,20 +71,20 @@ def test_a_plan_from_a_real_run_is_checked_for_real():
 
 def test_a_run_made_before_is_planned_from():
     run = aq.minimize(
-        PROBLEM, aq.BlockLBFGS(1), engine=aq.Threads(1), commits=20, tol=None
+        PROBLEM, aq.ExactLBFGS(1), engine=aq.Threads(1), commits=20, tol=None
     )
     found = aq.plan(
-        PROBLEM, target=TARGET, recorded={"block-lbfgs": run}, workers=(1, 2), seeds=2
+        PROBLEM, target=TARGET, recorded={"exact-lbfgs": run}, workers=(1, 2), seeds=2
     )
-    assert {p.algorithm for p in found.predictions} == {"block-lbfgs"}
-    assert found.clusters["block-lbfgs"] == aq.Cluster.from_run(run)
+    assert {p.algorithm for p in found.predictions} == {"exact-lbfgs"}
+    assert found.clusters["exact-lbfgs"] == aq.Cluster.from_run(run)
 
 
 def test_the_command_prints_the_plan(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     job = tmp_path / "job.toml"
     job.write_text(f"[problem]\ndim = 6\nn_data = 120\n[run]\ntarget = {TARGET}\n")
     with pytest.raises(SystemExit) as end:
-        main(["plan", str(job), "--record", "0.1s", "--workers", "1..2", "--algorithms", "block-lbfgs",
+        main(["plan", str(job), "--record", "0.1s", "--workers", "1..2", "--algorithms", "exact-lbfgs",
               "--seeds", "2", "--json", "-q"])  # fmt: skip
     told = json.loads(capfd.readouterr().out)
     assert end.value.code == 0
@@ -164,5 +164,5 @@ def test_one_seed_that_misses_the_target_is_enough(monkeypatch: pytest.MonkeyPat
         return math.inf if seed == 6 else 1.0
 
     monkeypatch.setattr(sys.modules["asyncqn.lab.plan"], "_time_to", misses)
-    found = _predicted(PROBLEM, "blocks", aq.BlockLBFGS(1), aq.Cluster(1), range(5, 9))
+    found = _predicted(PROBLEM, "blocks", aq.ExactLBFGS(1), aq.Cluster(1), range(5, 9))
     assert (found.time, asked) == (math.inf, [5, 6])

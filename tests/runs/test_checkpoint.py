@@ -20,7 +20,7 @@ from engines.runs import (
     assert_replays,
     make_problem,
 )
-from examples import EXAMPLES, SERIAL
+from examples import EXAMPLES
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -73,8 +73,6 @@ def test_a_resumed_run_equals_the_uninterrupted_one_bitwise(
     name: str, engine: Any, tmp_path: Path
 ) -> None:
     algorithm, problem = EXAMPLES[name], make_problem(name)
-    if name in SERIAL and engine.workers > 1:
-        engine = aq.Simulator(aq.Cluster(1))
     whole = aq.minimize(
         problem, algorithm, engine=engine, commits=240, seed=5, evaluate=25, tol=None
     )

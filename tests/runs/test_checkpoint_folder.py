@@ -152,7 +152,7 @@ def test_a_file_system_without_locks_is_told_and_the_run_goes_on(
         assert begun(tmp_path / "c", aq.Threads(1)).status == "completed"
 
 
-@pytest.mark.parametrize("name", ["async-sgd", "block-lbfgs"])
+@pytest.mark.parametrize("name", ["async-sgd", "exact-lbfgs"])
 def test_killed_at_any_call_of_a_checkpoint_the_run_resumes_to_the_same_bits(
     name: str, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
+from asyncqn import exact_algorithm
 
 
 def logistic(n=3000, d=8, cls=aq.LogisticRegression):
@@ -17,10 +18,9 @@ def engine(workers=2):
 
 
 ALGORITHMS = {
-    "block": aq.BlockLBFGS(2),
-    "serial": aq.LBFGS(memory=5),
-    "growing": aq.GrowingLBFGS(2, 1, versions=4),
-    "metric": aq.MetricLBFGS.example(logistic()),
+    "block": aq.ExactLBFGS(2),
+    "growing": aq.ExactLBFGS(2, samples=1),
+    "metric": exact_algorithm(logistic(), 2),
 }
 
 
@@ -42,9 +42,7 @@ def test_there_is_a_row_per_version_that_was_judged_on_all_rows(algorithm):
     )  # fmt: skip
     commits = run.metrics["commit"].astype(int).tolist()
     assert commits == [0, *range(commits[1], run.nit + 1)]
-    assert (commits[1] == 1) == isinstance(algorithm, (aq.BlockLBFGS, aq.LBFGS)), (
-        "others begin with samples"
-    )
+    assert (commits[1] == 1) == (algorithm.samples == 0), "others begin with samples"
     assert [progress.commit for progress, _ in seen] == commits
     for row, (progress, value) in enumerate(seen):
         assert progress.metrics["fun"] == pytest.approx(value, rel=1e-12), (
@@ -108,17 +106,17 @@ def test_a_target_ends_an_exact_run_at_the_first_version_known_to_reach_it(
 def test_a_run_is_the_same_after_a_checkpoint_between_two_evaluations(tmp_path):
     p = logistic()
     asked = {"engine": engine(), "commits": 30, "evaluate": 1000, "tol": None}
-    whole = aq.minimize(p, aq.BlockLBFGS(2), **asked)
+    whole = aq.minimize(p, aq.ExactLBFGS(2), **asked)
 
     def stop(progress):
         if progress.commit == 11:
             raise StopIteration
 
     first = aq.minimize(
-        p, aq.BlockLBFGS(2), callback=stop, checkpoint=tmp_path, **asked
+        p, aq.ExactLBFGS(2), callback=stop, checkpoint=tmp_path, **asked
     )
     assert (first.status, first.nit) == ("stopped", 11)
-    resumed = aq.resume(tmp_path, p, aq.BlockLBFGS(2))
+    resumed = aq.resume(tmp_path, p, aq.ExactLBFGS(2))
     assert resumed.nit == whole.nit
     same(resumed, whole)
 
@@ -126,7 +124,7 @@ def test_a_run_is_the_same_after_a_checkpoint_between_two_evaluations(tmp_path):
 def test_max_time_ends_an_exact_run_at_the_version_that_passes_it():
     run = aq.minimize(
         logistic(),
-        aq.BlockLBFGS(2),
+        aq.ExactLBFGS(2),
         engine=engine(),
         max_time=20.0,
         tol=None,
@@ -143,7 +141,7 @@ def test_recordings_without_rows_per_version_are_replayed_as_they_were(tmp_path)
     p = logistic()
     request = Request(
         p,
-        aq.BlockLBFGS(2),
+        aq.ExactLBFGS(2),
         np.zeros(p.dim),
         40,
         evaluate=10,
@@ -154,6 +152,6 @@ def test_recordings_without_rows_per_version_are_replayed_as_they_were(tmp_path)
     assert "every_version" not in old.manifest
     same(old, aq.replay(old.save(tmp_path), p))
     new = aq.minimize(
-        p, aq.BlockLBFGS(2), engine=engine(), commits=40, evaluate=10, target=1500.0
+        p, aq.ExactLBFGS(2), engine=engine(), commits=40, evaluate=10, target=1500.0
     )
     assert new.nit < old.nit

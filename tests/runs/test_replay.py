@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from examples import DTYPES, EXAMPLES, PARALLEL, SERIAL, STOCHASTIC, problem_for
+from examples import DTYPES, EXAMPLES, STOCHASTIC, problem_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import Quadratic, one_sentence, thetas_of
@@ -18,8 +18,8 @@ from asyncqn import (
     SGD,
     SGLD,
     AsyncSGD,
-    BlockLBFGS,
     Cluster,
+    ExactLBFGS,
     LinearGaussian,
     Simulator,
     Threads,
@@ -78,7 +78,7 @@ def assert_saved_and_replayed(run, problem, folder):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("cluster", CLUSTERS)
-@pytest.mark.parametrize("name", PARALLEL)
+@pytest.mark.parametrize("name", list(EXAMPLES))
 def test_a_run_equals_its_replay_bitwise(name, cluster, dtype, tmp_path):
     problem = problem_for(name, dtype)
     run = minimize(
@@ -89,23 +89,9 @@ def test_a_run_equals_its_replay_bitwise(name, cluster, dtype, tmp_path):
     assert_saved_and_replayed(run, problem, tmp_path / "run")
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", SERIAL)
-def test_a_serial_run_equals_its_replay_bitwise(name, dtype, tmp_path):
-    problem = problem_for(name, dtype)
-    run = minimize(
-        problem,
-        EXAMPLES[name],
-        engine=Simulator(Cluster(1, 2.0, 1.0)),
-        commits=30,
-        seed=5,
-    )
-    assert_saved_and_replayed(run, problem, tmp_path / "run")
-
-
 @settings(max_examples=30)
 @given(
-    st.sampled_from(PARALLEL), st.sampled_from(sorted(CLUSTERS)), st.integers(0, 30),
+    st.sampled_from(list(EXAMPLES)), st.sampled_from(sorted(CLUSTERS)), st.integers(0, 30),
     st.integers(1, 7), st.integers(0, 99),
 )  # fmt: skip
 def test_a_run_stopped_by_its_callback_equals_its_replay_bitwise(
@@ -349,7 +335,7 @@ def test_a_problem_given_is_used_even_if_the_run_names_one_that_cannot_be_rebuil
     "engine", [Simulator(Cluster(2)), Threads(1)], ids=["simulator", "threads"]
 )
 @pytest.mark.parametrize(
-    "algorithm", [BlockLBFGS(2), AsyncSGD(h=1e-4, batch=6)], ids=["exact", "stochastic"]
+    "algorithm", [ExactLBFGS(2), AsyncSGD(h=1e-4, batch=6)], ids=["exact", "stochastic"]
 )
 def test_a_request_without_evaluations_asks_only_for_what_nobody_else_knows(
     algorithm, engine, tmp_path

@@ -93,9 +93,9 @@ def test_another_cluster_or_number_of_workers_is_simulated():
     slow = aq.Cluster(5, 10.0)
     assert run.what_if(cluster=slow).schedule == aq.simulate(slow, SGD.stages, 120, 3)
     assert run.what_if(workers=2).schedule.workers == 2
-    blocks = run.what_if(algorithm=aq.BlockLBFGS(blocks=5))
+    blocks = run.what_if(algorithm=aq.ExactLBFGS(blocks=5))
     assert blocks.status == "converged"
-    assert blocks.manifest["engine"]["what_if"] == {"algorithm": "BlockLBFGS"}
+    assert blocks.manifest["engine"]["what_if"] == {"algorithm": "ExactLBFGS"}
 
 
 def test_a_run_on_threads_is_asked_on_what_it_recorded(tmp_path: Path):
@@ -115,7 +115,7 @@ def test_a_run_on_threads_is_asked_on_what_it_recorded(tmp_path: Path):
         ({"without_worker": 7}, "no worker 7"),
         ({"workers": 2, "cluster": CLUSTER}, "not both"),
         ({"seed": -1}, "seed must be"),
-        ({"algorithm": aq.BlockLBFGS(blocks=5), "without_worker": 1}, "all parts"),
+        ({"algorithm": aq.ExactLBFGS(blocks=5), "without_worker": 1}, "all parts"),
     ],
 )
 def test_an_impossible_change_is_refused_in_one_sentence(change, words):

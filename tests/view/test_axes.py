@@ -65,7 +65,7 @@ def run_of(kind: str, fun: list[float]) -> Seen:
 RUNS = {
     "sgd": run_of("async-sgd", [9.0, 3.0, 0.5]),
     "wild": run_of("as-lbfgs", [9.0, 1e8, 1e200]),
-    "exact": run_of("lbfgs", [9.0, 0.01, 0.0]),
+    "exact": run_of("exact-lbfgs", [9.0, 0.01, 0.0]),
 }
 
 

@@ -3,14 +3,14 @@
     python -m benchmarks.studies.laboratory.safety [--runs 1000] [--seconds 150]     goes on where it stopped
     python -m benchmarks.studies.laboratory.safety --runs 0                          prints the counts alone
 
-Beside every run, `BlockLBFGS` on one worker is given 300 passes from the same start; the table is given ten
+Beside every run, `ExactLBFGS` on one worker is given 300 passes from the same start; the table is given ten
 times what that needed, and 200 passes where it did not converge.  Counted are
 
     false success   `converged`, and the exact gradient, computed anew, is not flat:
                     |g| max(1, |theta|) > 1e-8 max(1, |U|) beyond rounding
     above           U at the reported point is above the start, beyond rounding
-    diverged        by status, where BlockLBFGS does not diverge
-    slow            BlockLBFGS converged, and the table did not within its passes
+    diverged        by status, where ExactLBFGS does not diverge
+    slow            ExactLBFGS converged, and the table did not within its passes
 
 Every run is a line of docs/results/laboratory/safety.jsonl; counts by problem go to safety.csv beside it.
 """
@@ -37,9 +37,9 @@ LINES = RESULTS / "laboratory" / "safety.jsonl"
 WORKERS = (1, 2, 5, 17, 60, 250, 400)
 SCALES = (0.01, 0.1, 1.0, 10.0, 100.0)
 PASSES, TIMES = 300, 10
-"""Passes that BlockLBFGS is given, and how many times the passes that it needed the table is."""
+"""Passes that ExactLBFGS is given, and how many times the passes that it needed the table is."""
 FEWEST = 20
-"""Passes that BlockLBFGS is taken to need at least."""
+"""Passes that ExactLBFGS is taken to need at least."""
 WRONG = ("false success", "above", "diverged")
 SHARE = 0.95
 """Of the runs that must converge in time."""
@@ -162,7 +162,7 @@ def one_run(number: int) -> dict[str, Any]:
     options = {"theta0": theta0, "seed": number, "evaluate": 10**9, "check": False}
     block = aq.minimize(
         problem,
-        aq.BlockLBFGS(1),
+        aq.ExactLBFGS(1),
         engine=aq.Simulator(aq.Cluster(1)),
         commits=PASSES,
         **options,

@@ -1,7 +1,7 @@
 """One algorithm per file, and their names in files and on the command line.
 
 Reading order: `stochastic_gradient` with `paper/async_sgd` (the shortest algorithm), `pair_memory` with
-`paper/as_lbfgs` (curvature pairs), `safeguard` with `quasi_newton/` (exact methods), `sampling/`, and
+`paper/as_lbfgs` (curvature pairs), `safeguard` with `exact/`, `quasi_newton/`, `sampling/`, and
 `rivals/`; `defaults` chooses one of them for a problem.
 
 May import: errors, types, parameters, kernels, storage, registry, published, and of core what knows no run
@@ -38,11 +38,8 @@ ALGORITHMS = Registry(
         "mb-lbfgs": "asyncqn.algorithms.paper.mb_lbfgs:MBLBFGS",
         "sgd": "asyncqn.algorithms.rivals.sgd:SGD",
         "sgld": "asyncqn.algorithms.sampling.sgld:SGLD",
-        "lbfgs": "asyncqn.algorithms.rivals.lbfgs:LBFGS",
-        "block-lbfgs": "asyncqn.algorithms.quasi_newton.block_lbfgs:BlockLBFGS",
-        "growing-lbfgs": "asyncqn.algorithms.quasi_newton.growing_lbfgs:GrowingLBFGS",
+        "exact-lbfgs": "asyncqn.algorithms.exact.exact_lbfgs:ExactLBFGS",
         "staged-lbfgs": "asyncqn.algorithms.quasi_newton.staged_lbfgs:StagedLBFGS",
-        "metric-lbfgs": "asyncqn.algorithms.quasi_newton.metric_lbfgs:MetricLBFGS",
         "table-lbfgs": "asyncqn.algorithms.quasi_newton.table_lbfgs:TableLBFGS",
         "shared-metric-hmc": "asyncqn.algorithms.sampling.shared_metric_hmc:SharedMetricHMC",
     }

@@ -100,8 +100,7 @@ DEFAULT_PARAMETERS: dict[str, dict[str, Any]] = {
     },
     "sgd": {"h": 2e-5, "batch": 6},
     "sgld": {"h": 2e-5, "beta": 500.0, "batch": 6},
-    "lbfgs": {"memory": 10},
-    "block-lbfgs": {"blocks": 40},
+    "exact-lbfgs": {"blocks": 40},
 }
 """These parameters suit the default problem with 40 simulated workers and nothing else; the paper's own are
 in `asyncqn.published`.  as-lbfgs has h, gamma, beta and M of the paper's table; its batches, overlap, H0 and

@@ -36,7 +36,7 @@ class Problem(Protocol):
     * `metrics(theta)`: a dict of further numbers for the metric table;
     * `optimum`: U*, where it is known, which adds the column `error` = (U - U*)/U*;
     * `value_rows(theta, rows)`: the estimate of U(theta) from `rows`, scaled as `grad` scales its own;
-      `BlockLBFGS` judges its steps by it;
+      `ExactLBFGS` judges its steps by it;
     * `grad_with_value(theta, rows, out)`: computes `grad` and returns `value_rows` in one pass over the rows;
     * `curvature_diagonal(theta)`: a positive vector near the diagonal of the Hessian, for
       `initial_scale="diagonal"`;
@@ -45,7 +45,7 @@ class Problem(Protocol):
       `ProfiledFactorization`), for `StagedLBFGS`;
     * `sampled_metric`: True where the summary of a sample of rows serves for all rows, so that samples may
       grow; `grad_with_curvature` then takes one more argument, the number of rows in the sample, and an empty
-      `curvature` where none is wanted; for `MetricLBFGS`;
+      `curvature` where none is wanted; for `ExactLBFGS`;
     * `convex`: True where U is convex, so that a method may leave out what is there for plateaus and saddles;
     * `names`: a name for each number of theta, for tables and ArviZ;
     * `constrain(theta)`: the natural parameters (of many theta along the last axis), which `sample` reports;

@@ -15,6 +15,8 @@ from asyncqn.kernels.vectors import SUM_TILE
 
 NO_SLOT = -1
 """In place of a ring slot: there is no pair before the first, or after the last."""
+WIDEST = 1e12
+"""Largest factor between an entry of a fitted diagonal and the geometric mean of all."""
 
 
 @reducing_piece
@@ -49,15 +51,18 @@ def _add_then_dot(v, a, added, before, measured, i):
 @reducing_kernel
 def first_loop(pairs, own, newest, v, shares):
     """Do the loop from the newest pair to the oldest on v, in place; store its coefficients in `shares`."""
-    m, kind = own.size, v.dtype.type
-    before, a = NO_SLOT, kind(0)
+    m = own.size
+    kind = v.dtype.type
+    before = NO_SLOT
+    a = kind(0)
     for back in range(m):
         i = (newest - back) % m
         if own[i] > 0.0:
             # alpha_i = s_i'v / s_i'y_i, then v -= alpha_i y_i: the subtraction shares its pass over v with
             # the inner product of the next older pair.
             shares[i] = _add_then_dot(v, a, pairs[1], before, pairs[0], i) / own[i]
-            before, a = i, -kind(shares[i])
+            before = i
+            a = -kind(shares[i])
     # The oldest pair's subtraction has no inner product to share its pass with.
     _add_then_dot(v, a, pairs[1], before, pairs[0], NO_SLOT)
 
@@ -65,8 +70,10 @@ def first_loop(pairs, own, newest, v, shares):
 @reducing_kernel
 def second_loop(pairs, own, newest, shares, v):
     """Do the loop back, in place; v must be H0 times the result of the first loop, and becomes H v."""
-    m, kind = own.size, v.dtype.type
-    before, a = NO_SLOT, kind(0)
+    m = own.size
+    kind = v.dtype.type
+    before = NO_SLOT
+    a = kind(0)
     for back in range(m - 1, -1, -1):
         i = (newest - back) % m
         if own[i] > 0.0:
@@ -79,20 +86,25 @@ def second_loop(pairs, own, newest, shares, v):
 
 
 @reducing_kernel
-def fit_diagonal(pairs, own, widest, out, s2, y2):
+def fit_diagonal(pairs, own, out, sums):
     """out_j = sqrt(sum_i s_ij^2 / s_i'y_i  /  sum_i y_ij^2 / s_i'y_i) over its geometric mean.
 
-    Entries without information are 1, and all lie between 1 / widest and widest.  `s2` and `y2` must be
-    zeros, with room for a vector each.
+    Entries without information are 1, and all lie between 1 / `WIDEST` and `WIDEST`.  `sums` must be zeros,
+    with room for two vectors.
     """
-    m, d = own.size, out.size
+    s2 = sums[0]
+    y2 = sums[1]
+    m = own.size
+    d = out.size
     for i in range(m):
         if own[i] > 0.0:
             for j in range(d):
-                s, y = np.float64(pairs[0, i, j]), np.float64(pairs[1, i, j])
+                s = np.float64(pairs[0, i, j])
+                y = np.float64(pairs[1, i, j])
                 s2[j] += s * s / own[i]
                 y2[j] += y * y / own[i]
-    total, known = 0.0, 0
+    total = 0.0
+    known = 0
     for j in range(d):
         # A coordinate that no pair has moved says nothing about its scale.
         informed = s2[j] > 0.0 and y2[j] > 0.0 and s2[j] < np.inf and y2[j] < np.inf
@@ -103,7 +115,7 @@ def fit_diagonal(pairs, own, widest, out, s2, y2):
             total += s2[j]
             known += 1
     mean = total / known if known else 0.0
-    most = np.log(widest)
+    most = np.log(WIDEST)
     for j in range(d):
         out[j] = 1.0 if np.isnan(s2[j]) else np.exp(min(max(s2[j] - mean, -most), most))
 
@@ -111,9 +123,11 @@ def fit_diagonal(pairs, own, widest, out, s2, y2):
 @reducing_kernel
 def weighed(v, diagonal):
     """Return v' D v and v' D^-1 v."""
-    by, over = 0.0, 0.0
+    by = 0.0
+    over = 0.0
     for j in range(v.size):
-        x, w = np.float64(v[j]), np.float64(diagonal[j])
+        x = np.float64(v[j])
+        w = np.float64(diagonal[j])
         by += x * x * w
         over += x * x / w
     return by, over

@@ -14,10 +14,9 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.defaults import default_algorithm, growths, pieces_of_a_block
+from asyncqn.algorithms.defaults import default_algorithm
+from asyncqn.algorithms.exact.choice import exact_algorithm
 from asyncqn.algorithms.fit import check_fit
-from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
-from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
 from asyncqn.algorithms.quasi_newton.table_lbfgs import table_algorithm
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.fit import with_workers
@@ -43,20 +42,9 @@ MAX_TIME_RATIO = 0.9
 choice."""
 
 
-def _blocks(problem: Problem, workers: int) -> Algorithm:
-    pieces = pieces_of_a_block(problem.dim, problem.n_data, workers)
-    return BlockLBFGS(min(workers, problem.n_data), pieces=pieces)
-
-
-def _growing(problem: Problem, workers: int) -> Algorithm:
-    # At least one growth: without any, this would be `block-lbfgs` again.
-    return GrowingLBFGS(workers, max(1, growths(problem.dim, problem.n_data, workers)))
-
-
 CANDIDATES: dict[str, Make] = {
     "default": default_algorithm,
-    "block-lbfgs": _blocks,
-    "growing-lbfgs": _growing,
+    "exact-lbfgs": exact_algorithm,
     "table-lbfgs": table_algorithm,
 }
 """The methods without a step size, which can be planned for any problem."""

@@ -21,7 +21,7 @@ ALGORITHM_STYLES = {
     "async-sgd": STYLES[1],
     "mb-lbfgs": STYLES[2],
     "staged-lbfgs": STYLES[3],
-    "block-lbfgs": STYLES[4],
+    "exact-lbfgs": STYLES[4],
 }
 
 

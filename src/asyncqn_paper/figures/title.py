@@ -23,8 +23,8 @@ from asyncqn import (
     ASLBFGS,
     SGLD,
     Annealing,
-    BlockLBFGS,
     Cluster,
+    ExactLBFGS,
     Simulator,
     minimize,
 )
@@ -147,7 +147,7 @@ def descend(model: Any, theta0: Array, gradients: int) -> Descent:
     engine = Simulator(Cluster(1))
     minimize(
         model,
-        BlockLBFGS(1),
+        ExactLBFGS(1),
         engine=engine,
         theta0=theta0,
         commits=gradients,

@@ -40,10 +40,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.algorithms.exact.inverse import COSINE, InverseHessian
+from asyncqn.algorithms.exact.scatter import ScatterInverse
 from asyncqn.algorithms.pair_memory import PairRule
 from asyncqn.algorithms.quasi_newton.composition import Iterate
-from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, InverseHessian
-from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
 from asyncqn.algorithms.safeguard import FIRST, STEP_GROWTH
 from asyncqn.kernels.table import (
     MOVED,

@@ -1,17 +1,16 @@
 """A quasi-Newton method as plan x initial inverse x pair memory x safeguard.
 
 plan
-    A sequence of stages and what a worker computes in each: `Samples` (`samples`: blocks of all rows, or of
-    samples that grow), `StochasticStart` (`stochastic_start`), which ends in exact passes, or `EndlessTable`
-    (`endless_table`), in which each update is a commit.
+    A sequence of stages and what a worker computes in each: `StochasticStart` (`stochastic_start`), which ends in
+    exact passes, or `EndlessTable` (`endless_table`), in which each update is a commit.
 initial inverse
-    H0, on which the pairs build: see `initial_inverse`.
+    H0, on which the pairs build: see `exact.inverse`.
 pair memory
     The last M curvature pairs: `algorithms.pair_memory`.
 safeguard
     Which point is accepted, what follows a failure, when to end: `algorithms.safeguard`.
 
-The public classes (`BlockLBFGS` and its siblings) hold parameters and name the parts; `QuasiNewton` below
+The public classes hold parameters and name the parts; `QuasiNewton` below
 composes them.  To add a method, write a class with parameters, a `plan` and an `initial_inverse`.
 """
 
@@ -24,8 +23,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from asyncqn.algorithms.pair_memory import PairRule, RecursiveMemory, pair_totals
-from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, ScalarInverse
+from asyncqn.algorithms.exact.inverse import InitialInverse
+from asyncqn.algorithms.pair_memory import RecursiveMemory, pair_totals
 from asyncqn.algorithms.safeguard import Trial
 from asyncqn.algorithms.safeguard import standing as safeguard_standing
 from asyncqn.core.stages import Stages
@@ -107,8 +106,6 @@ class QuasiNewton(Checked, ABC):
     # Workers receive theta alone: base, pairs and table would cost many times as much to send.
     sent: ClassVar[tuple[str, ...]] = ("theta",)
     recent_values: ClassVar[int] = RECENT_VALUES
-    # The cosine alone decides: epsilon is a curvature, and no value of it would suit every problem.
-    rule: ClassVar[PairRule] = PairRule(0.0, COSINE)
 
     @property
     def summary_size(self) -> int:
@@ -128,31 +125,33 @@ class QuasiNewton(Checked, ABC):
 
     @property
     @abstractmethod
-    def initial_inverse(self) -> type[ScalarInverse]:
+    def initial_inverse(self) -> type[InitialInverse]:
         """The kind of H0."""
 
     @property
     def requires(self) -> tuple[str, ...]:
         """Extras that the problem must offer."""
-        return self.initial_inverse.requires
+        return getattr(self.initial_inverse, "requires", ())
 
     @property
     def stages(self) -> Stages:
         return self.plan.stages
 
     def check(self, problem: Problem) -> None:
-        self.initial_inverse.check(problem, self.summary_size)
         self.plan.check(problem)
 
     def init(self, theta0: Array) -> Iterate:
         # k: the gradient alone, or with its image under H0.
-        rows = self.initial_inverse.vectors
+        rows = getattr(self.initial_inverse, "vectors", 1)
+        empty_memory = getattr(
+            self.initial_inverse, "empty_memory", RecursiveMemory.empty
+        )
         return Iterate(
             # The iterate owns all its arrays, because the coordinator writes them in place.
             theta=theta0.copy(),
             base=theta0.copy(),
             at_base=np.zeros((rows, theta0.size), theta0.dtype),
-            memory=self.initial_inverse.empty_memory(self.memory, theta0),
+            memory=empty_memory(self.memory, theta0),
             initial=self.initial_inverse.empty(theta0, self.summary_size),
             # -inf is never the largest, so that empty places do not count in the non-monotone rule.
             trial=Trial((-math.inf,) * self.recent_values),

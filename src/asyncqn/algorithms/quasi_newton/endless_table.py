@@ -44,8 +44,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from asyncqn.algorithms.exact.inverse import COSINE, InverseHessian
+from asyncqn.algorithms.exact.scatter import ScatterInverse
 from asyncqn.algorithms.pair_memory import PairRule
-from asyncqn.algorithms.parts import rows_of_parts
+from asyncqn.algorithms.parts import rows_of_parts, share_of
 from asyncqn.algorithms.quasi_newton.centred_table import (
     FADING,
     TURNS,
@@ -63,12 +65,6 @@ from asyncqn.algorithms.quasi_newton.centred_table import (
     window_is_full,
 )
 from asyncqn.algorithms.quasi_newton.composition import Iterate, Plan
-from asyncqn.algorithms.quasi_newton.initial_inverse import (
-    COSINE,
-    InverseHessian,
-    share_of,
-)
-from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
 from asyncqn.algorithms.quasi_newton.stochastic_phase import Phase, stochastic_step
 from asyncqn.algorithms.safeguard import (
     LESS,

@@ -100,6 +100,14 @@ class StagedLBFGS(QuasiNewton):
             f"batch_blocks must be at most blocks = {most}: use fewer.",
         )
 
+    def check(self, problem: Problem) -> None:
+        own = extra(problem, "curvature_size")
+        require(
+            self.curvature == own,
+            f"curvature must be the problem's {own}, not {self.curvature}.",
+        )
+        super().check(problem)
+
     @cached_property
     def plan(self) -> StochasticStart:
         batch_blocks = self.blocks if self.batch_blocks is None else self.batch_blocks

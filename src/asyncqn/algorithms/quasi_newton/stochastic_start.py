@@ -30,14 +30,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.algorithms.exact.inverse import InitialInverse, InverseHessian
 from asyncqn.algorithms.pair_memory import PairRule, RecursiveMemory
 from asyncqn.algorithms.parts import rows_of_parts
 from asyncqn.algorithms.quasi_newton.composition import Iterate, Plan
-from asyncqn.algorithms.quasi_newton.initial_inverse import (
-    SUMMARIES,
-    InverseHessian,
-    ScalarInverse,
-)
 from asyncqn.algorithms.safeguard import advance
 from asyncqn.core.stages import Stages, batches, blocks
 from asyncqn.errors import require
@@ -124,7 +120,7 @@ class ImageMemory(NamedTuple):
 
 
 @dataclass
-class StructuredMetric(ScalarInverse):
+class StructuredMetric(InitialInverse):
     """H0 of a factorization, which only the workers can apply: `at` has two rows, g and its image H0 g.
 
     H0 is linear: images add up as gradients do, and H0 y is the difference of two images.  What H0 is made
@@ -143,7 +139,7 @@ class StructuredMetric(ScalarInverse):
     summary: Array
     foreign: bool
 
-    requires = SUMMARIES
+    requires = ("curvature_size", "grad_with_curvature", "inverse_metric_from")
     vectors = 2
 
     def __post_init__(self) -> None:
@@ -151,8 +147,8 @@ class StructuredMetric(ScalarInverse):
         self.state.blind[0] |= self.foreign
 
     @classmethod
-    def empty(cls, theta0: Array, summary_size: int) -> Structured:
-        return Structured(np.zeros(summary_size, theta0.dtype), np.zeros(1, np.bool_))
+    def empty(cls, theta0: Array, curvature: int) -> Structured:
+        return Structured(np.zeros(curvature, theta0.dtype), np.zeros(1, np.bool_))
 
     @classmethod
     def empty_memory(cls, size: int, theta0: Array) -> Any:
@@ -437,7 +433,7 @@ class StochasticStart(Plan):
             # Without `starts` the next pass, which is at theta0 itself, is not judged by the warm-up again.
             return iterate._replace(course=warm_up._replace(starts=0))
         initial = StructuredMetric(iterate.initial, summary, bool(foreign))
-        inverse = InverseHessian(iterate.memory, initial, method.rule)
+        inverse = InverseHessian(iterate.memory, initial)
         # U comes with every gradient, so that the safeguard never has to ask for it.
         return iterate._replace(
             trial=advance(iterate, inverse, at if whole else None, value, None)

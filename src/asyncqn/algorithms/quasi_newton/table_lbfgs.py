@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated
 
+from asyncqn.algorithms.exact.scatter import ScatterInverse
 from asyncqn.algorithms.parameters import PairedMemorySize, Parts
 from asyncqn.algorithms.quasi_newton.composition import (
     GROWING_EVALUATE,
@@ -32,7 +33,6 @@ from asyncqn.algorithms.quasi_newton.composition import (
     Worker,
 )
 from asyncqn.algorithms.quasi_newton.endless_table import LARGEST_TABLE, EndlessTable
-from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
 from asyncqn.errors import require
 from asyncqn.parameters import Workers, checked, parameter
 from asyncqn.types import Problem, extra

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.rivals.lbfgs import LBFGS
+from asyncqn.algorithms.exact.exact_lbfgs import ExactLBFGS
 from asyncqn.algorithms.sampling.evidence import (
     best_place,
     hessian,
@@ -219,11 +219,11 @@ def _search(target: Target, start: Array, first_check: int | None) -> Search:
     already dismissed; None: it is not asked.
     """
     # The optimiser of this package by its protocol, step by step: no engine, no run.
-    method = LBFGS(memory=20)
+    method = ExactLBFGS(blocks=1)
     recent: Secants = deque(maxlen=RANK + 1)
     target.recent = recent
     iterate = method.init(start)
-    local = method.init_worker(target, start)
+    worker = method.init_worker(target, start)
     path: list[Array] = [np.array(start, np.float64)]
     check = first_check
     for k in range(min(_LENGTH + _LENGTH_PER_DIM * start.size, _LONGEST)):
@@ -233,17 +233,16 @@ def _search(target: Target, start: Array, first_check: int | None) -> Search:
             if not is_mode(target, path, path[-1]):
                 break
             target.recent = recent
-        task = Task(0, k, Stream(0, 0, k))
-        update = method.step(iterate, local, target, task)
-        local = method.learn(iterate, local, target, task)
+        task = Task(0, k, Stream(0, 0, k), 0)
+        update = method.step(iterate, worker, target, task)
         iterate = method.apply(iterate, [update], Commit(k + 1, (0,), target.value))
         if first_check is not None:
-            path.append(np.array(iterate.theta, np.float64))
+            path.append(np.array(iterate.base, np.float64))
         standing = method.standing(iterate)
         if standing is not None and (standing.stalled or standing.decrease <= _SETTLED):
             break
     target.recent = None
-    return Search(np.array(iterate.theta, np.float64), recent, path)
+    return Search(np.array(iterate.base, np.float64), recent, path)
 
 
 def _mode(target: Target, x: Array, recent: Secants, shape: Shape) -> Start:

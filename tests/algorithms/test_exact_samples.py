@@ -1,4 +1,4 @@
-"""Growing L-BFGS: samples, exact sums on them, growth, the end on all rows, no bit from the cluster."""
+"""Exact L-BFGS on growing samples: exact sums, growth, the end on all rows, no bit from the cluster."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from exact_versions import versions
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import Quadratic, one_sentence
+from oracles import Quadratic
 
 import asyncqn as aq
-from asyncqn import BlockLBFGS, GrowingLBFGS
-from asyncqn.algorithms import make_algorithm
+from asyncqn import ExactLBFGS
 from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm
 from asyncqn.cluster.simulate import simulate
-from asyncqn.core.master import Master
-from asyncqn.core.request import Request
 from asyncqn.core.stages import blocks, stage_at, stage_index
 from asyncqn.core.streams import Stream
 from asyncqn.engines.worker_loop import Delays
@@ -25,28 +23,11 @@ from asyncqn.kernels.shuffling import fill_strata
 from asyncqn.types import Task
 
 
-def versions(problem, algorithm, theta0, commits, seed=0):
-    """The master's iterates, every part computed at every version, without a cluster."""
-    master = Master(
-        Request(problem, algorithm, theta0, commits, evaluate=None), workers=1
-    )
-    local = algorithm.init_worker(problem, theta0)
-    for n in range(commits):
-        updates = [
-            algorithm.step(
-                master.iterate, local, problem, Task(0, n, Stream(seed, 0, n), part)
-            )
-            for part in range(algorithm.blocks * algorithm.pieces)
-        ]
-        master.commit(updates, float(n), [0] * len(updates))
-        yield master.iterate
-
-
 def parts_of(algorithm, n_data, read, seed=0):
     """The rows of all parts of a version, with their shares."""
     parts = range(algorithm.blocks * algorithm.pieces)
     found = [
-        algorithm.plan.rows(n_data, Task(0, read, Stream(seed, 0, 0), part))
+        algorithm._rows(n_data, Task(0, read, Stream(seed, 0, 0), part))
         for part in parts
     ]
     return [(rows, rows.size / sample) for rows, sample in found]
@@ -80,7 +61,7 @@ def test_every_row_is_as_likely_as_any_other():
 
 @given(st.integers(1, 5), st.integers(1, 3), st.integers(400, 700), st.integers(0, 60))
 def test_the_parts_of_a_version_make_its_sample(blocks, pieces, n_data, read):
-    algorithm = GrowingLBFGS(blocks, levels=2, versions=10, pieces=pieces)
+    algorithm = ExactLBFGS(blocks, pieces, samples=2)
     parts = parts_of(algorithm, n_data, read)
     stride = 16 if read < 20 else 4 if read < 30 else 1
     rows = np.concatenate([rows for rows, _ in parts])
@@ -90,11 +71,11 @@ def test_the_parts_of_a_version_make_its_sample(blocks, pieces, n_data, read):
 
 
 def test_small_samples_serve_more_versions_and_the_last_stage_is_all_rows():
-    pattern = GrowingLBFGS(2, levels=4, versions=5).stages
-    assert [stage.commits for stage in pattern] == [20, 20, 10, 5, None]
+    pattern = ExactLBFGS(2, samples=4).stages
+    assert [stage.commits for stage in pattern] == [40, 40, 20, 10, None]
     assert [stage.share for stage in pattern] == [1 / 256, 1 / 64, 1 / 16, 1 / 4, 1.0]
     assert [
-        stage_index(pattern, version) for version in (0, 19, 20, 40, 50, 54, 55, 999)
+        stage_index(pattern, version) for version in (0, 39, 40, 80, 100, 109, 110, 999)
     ] == [
         0,
         0,
@@ -105,7 +86,7 @@ def test_small_samples_serve_more_versions_and_the_last_stage_is_all_rows():
         4,
         4,
     ]
-    assert [stage_at(pattern, version).share for version in (0, 54, 55)] == [
+    assert [stage_at(pattern, version).share for version in (0, 109, 110)] == [
         1 / 256,
         1 / 4,
         1.0,
@@ -117,11 +98,11 @@ def test_it_ends_at_the_minimum_over_all_rows(dtype):
     problem = aq.LogisticRegression.random(
         4_000, 10, condition=5.0, seed=1, dtype=dtype
     )
-    algorithm = GrowingLBFGS(3, levels=2)
+    algorithm = ExactLBFGS(3, samples=2, memory=50)
     theta0, g = np.zeros(10, dtype), np.empty(10, dtype)
     problem.grad(theta0, np.arange(4_000), g)
     start = np.linalg.norm(g)
-    *_, last = versions(problem, algorithm, theta0, algorithm.growing_versions + 25)
+    *_, last = versions(problem, algorithm, theta0, 30 + 25)
     problem.grad(last.base, np.arange(4_000), g)
     # A gradient of float32 rows is known to some 1e-6 of what it was at the start.
     assert np.linalg.norm(g) < (1e-9 if dtype == np.float64 else 1e-5) * start
@@ -131,11 +112,11 @@ def test_what_samples_teach_is_worth_several_passes_over_all_rows():
     problem = aq.LogisticRegression.random(40_000, 20, condition=10.0, seed=2)
     theta0 = np.zeros(20)
     best = min(
-        problem.value(i.base) for i in versions(problem, BlockLBFGS(2), theta0, 120)
+        problem.value(i.base) for i in versions(problem, ExactLBFGS(2), theta0, 120)
     )
-    algorithm = GrowingLBFGS(2, levels=4)
-    *_, grown = versions(problem, algorithm, theta0, algorithm.growing_versions)
-    *_, plain = versions(problem, BlockLBFGS(2), theta0, 6)  # samples cost 4.5 passes
+    algorithm = ExactLBFGS(2, samples=4, memory=50)
+    *_, grown = versions(problem, algorithm, theta0, 120 - 10)
+    *_, plain = versions(problem, ExactLBFGS(2), theta0, 6)  # samples cost 4.5 passes
     start = problem.value(theta0) - best
     assert problem.value(grown.base) - best < 0.01 * start
     assert problem.value(grown.base) - best < 0.1 * (problem.value(plain.base) - best)
@@ -143,9 +124,9 @@ def test_what_samples_teach_is_worth_several_passes_over_all_rows():
 
 def test_a_growth_judges_the_last_point_kept_on_the_larger_sample():
     problem = aq.LogisticRegression.random(640, 5, seed=0)
-    algorithm = GrowingLBFGS(2, levels=1, versions=6)
-    iterates = versions(problem, algorithm, np.zeros(5), 7)
-    for _ in range(6):
+    algorithm = ExactLBFGS(2, samples=1)
+    iterates = versions(problem, algorithm, np.zeros(5), 11)
+    for _ in range(10):
         before = next(iterates)
     assert before.theta.tobytes() == before.base.tobytes()
     base = before.base.copy()
@@ -170,9 +151,9 @@ def test_a_point_that_more_rows_cannot_bear_is_moved_back_to_the_start():
     rng = np.random.default_rng(0)
     A = rng.standard_normal((256, 3))
     problem = OneCliff(A, A @ np.array([3.0, 0.0, 0.0]))
-    algorithm = GrowingLBFGS(1, levels=1, versions=8)
+    algorithm = ExactLBFGS(1, samples=1)
     seed = next(s for s in range(99) if 3 not in parts_of(algorithm, 256, 0, s)[0][0])
-    *_, sampled = versions(problem, algorithm, np.zeros(3), 8, seed)
+    *_, sampled = versions(problem, algorithm, np.zeros(3), 10, seed)
     assert np.linalg.norm(sampled.base) > 2.0
     *_, last = versions(problem, algorithm, np.zeros(3), 40, seed)
     assert 0.7 < np.linalg.norm(last.base) <= 1.0
@@ -181,14 +162,14 @@ def test_a_point_that_more_rows_cannot_bear_is_moved_back_to_the_start():
 @pytest.mark.parametrize("workers", [1, 2, 7])
 def test_no_bit_depends_on_the_cluster(workers):
     problem = aq.LogisticRegression.random(640, 5, seed=0)
-    algorithm = GrowingLBFGS(3, levels=1, versions=4, pieces=2)
+    algorithm = ExactLBFGS(3, 2, samples=1)
     cluster = aq.Cluster(
         workers, worker_mean=5.0, worker_std=6.0, message=1.0, master=1.0
     )
     run = aq.minimize(
-        problem, algorithm, engine=aq.Simulator(cluster), commits=12, seed=4, tol=None
+        problem, algorithm, engine=aq.Simulator(cluster), commits=16, seed=4, tol=None
     )
-    *_, alone = versions(problem, algorithm, run.theta0, 12, seed=4)
+    *_, alone = versions(problem, algorithm, run.theta0, 16, seed=4)
     assert (
         run.theta.tobytes()
         == min((alone.theta, alone.base), key=problem.value).tobytes()
@@ -198,24 +179,22 @@ def test_no_bit_depends_on_the_cluster(workers):
 @pytest.mark.parametrize("engine", [aq.Threads(1), aq.Threads(3)])
 def test_runs_on_threads_replay_to_the_bit(engine, tmp_path):
     problem = aq.LogisticRegression.random(640, 5, seed=0)
-    run = aq.minimize(
-        problem, GrowingLBFGS(3, levels=1, versions=4), engine=engine, commits=12
-    )
+    run = aq.minimize(problem, ExactLBFGS(3, samples=1), engine=engine, commits=16)
     run.save(tmp_path / "run")
     assert aq.replay(tmp_path / "run").theta.tobytes() == run.theta.tobytes()
 
 
 def test_a_resumed_run_goes_on_where_its_sample_was(tmp_path):
     problem = aq.LogisticRegression.random(640, 5, seed=0)
-    algorithm = GrowingLBFGS(3, levels=1, versions=4)
+    algorithm = ExactLBFGS(3, samples=1)
 
     def stop(progress):
         if progress.commit >= 3:
             raise StopIteration
 
-    aq.minimize(problem, algorithm, engine=aq.Threads(2), commits=12, evaluate=1, callback=stop,
+    aq.minimize(problem, algorithm, engine=aq.Threads(2), commits=16, evaluate=1, callback=stop,
                 checkpoint=tmp_path / "c")  # fmt: skip
-    whole = aq.minimize(problem, algorithm, engine=aq.Threads(1), commits=12)
+    whole = aq.minimize(problem, algorithm, engine=aq.Threads(1), commits=16)
     assert aq.resume(tmp_path / "c").theta.tobytes() == whole.theta.tobytes()
 
 
@@ -233,27 +212,16 @@ def test_a_quarter_of_the_rows_takes_a_quarter_of_the_time():
 
 def test_it_keeps_the_rules_of_an_algorithm():
     check_algorithm(
-        GrowingLBFGS(3, levels=1, versions=4),
+        ExactLBFGS(3, samples=1),
         aq.LogisticRegression.random(60, 3),
-        commits=15,
+        commits=20,
         engines=IN_THIS_PROCESS,
     )
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [{"blocks": 0, "levels": 1}, {"blocks": 2, "levels": 0}, {"blocks": 2, "levels": 1, "versions": 1},
-     {"blocks": 2, "levels": 1, "memory": 0}, {"blocks": 2}, {"blocks": 2, "levels": 99}],
-)  # fmt: skip
-def test_bad_parameters_are_named_in_one_sentence(parameters):
-    with pytest.raises(aq.BadInput) as error:
-        make_algorithm("growing-lbfgs", parameters)
-    assert one_sentence(error.value)
-
-
 def test_samples_smaller_than_the_number_of_parts_are_refused():
-    with pytest.raises(aq.BadInput, match="fewer levels"):
-        GrowingLBFGS(4, levels=3).check(Quadratic.random(n_data=200))
+    with pytest.raises(aq.BadInput, match="fewer samples"):
+        ExactLBFGS(4, samples=3).check(Quadratic.random(n_data=200))
 
 
 def test_slowed_engines_stretch_a_sample_to_its_share_of_the_time():
@@ -264,3 +232,32 @@ def test_slowed_engines_stretch_a_sample_to_its_share_of_the_time():
         0.5,
         2.0,
     ]
+
+
+@pytest.mark.parametrize("samples", [0, 1])
+def test_an_H0_from_the_scatter_saves_passes_where_features_are_turned(
+    samples: int,
+) -> None:
+    rng = np.random.default_rng(0)
+    turn, _ = np.linalg.qr(rng.standard_normal((12, 12)))
+    X = rng.standard_normal((4000, 12)) * np.geomspace(1.0, 0.02, 12) @ turn
+    problem = aq.LogisticRegression(
+        X, X @ (5.0 * turn.sum(axis=0)) + rng.logistic(size=4000) > 0, intercept=False
+    )
+    engine = aq.Simulator(aq.Cluster(workers=10))
+    passes = {}
+    for inverse in ("pairs", "scatter"):
+        algorithm = ExactLBFGS(10, 2, samples, inverse)
+        run = aq.minimize(problem, algorithm, engine=engine, commits=150)
+        assert run.status == "converged"
+        passes[inverse] = run.passes
+    assert passes["scatter"] < 0.75 * passes["pairs"]
+
+
+def test_one_part_has_no_scatter() -> None:
+    problem = aq.LinearGaussian.random(dim=5, n_data=60, seed=1)
+    algorithm = ExactLBFGS(1, inverse="scatter")
+    run = aq.minimize(
+        problem, algorithm, engine=aq.Simulator(aq.Cluster(1)), commits=60
+    )
+    assert run.status == "converged"

@@ -33,8 +33,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.algorithms.exact.inverse import InitialInverse
 from asyncqn.algorithms.pair_memory import RecursiveMemory
-from asyncqn.algorithms.quasi_newton.initial_inverse import ScalarInverse, Updates
 from asyncqn.kernels.gram import cholesky, solve
 from asyncqn.kernels.scatter import (
     note_deviation,
@@ -170,7 +170,7 @@ class ScatterMatrix(NamedTuple):
 
 
 @dataclass
-class ScatterInverse(ScalarInverse):
+class ScatterInverse(InitialInverse):
     """H0 = c F^-1; c I while there is no F.  Products are computed in double precision.
 
     Parameters
@@ -193,18 +193,15 @@ class ScatterInverse(ScalarInverse):
     trusted: bool = True
 
     @classmethod
-    def empty(cls, theta0: Array, summary_size: int) -> ScatterMatrix:
+    def empty(cls, theta0: Array, curvature: int) -> ScatterMatrix:
         return ScatterMatrix.empty(theta0)
 
     @classmethod
     def for_commit(
-        cls, state: Any, updates: Updates, summary: Array | None, commit: Commit
+        cls, state: Any, updates: Sequence[Any], summary: Array | None, commit: Commit
     ) -> Self:
         if all(update.finite for update in updates):
-            # In the order of parts, not of arrival, so that F does not depend on the speed of workers.
-            state.note_version(
-                [update.g for update in sorted(updates, key=lambda update: update.part)]
-            )
+            state.note_version([update.g for update in updates])
         return cls(state)
 
     def product(self, memory: RecursiveMemory, at: Array, out: Array) -> None:

@@ -1,4 +1,4 @@
-"""Metric L-BFGS: what it costs, when it asks for curvature, and that it holds where features misbehave."""
+"""Exact L-BFGS over a metric: what it costs, when it asks for curvature, and that it holds where features misbehave."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
-from asyncqn.algorithms.pair_memory import PairRule, RecursiveMemory
-from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, InverseHessian
-from asyncqn.algorithms.quasi_newton.metric_lbfgs import (
-    RENEWAL_PERIOD,
-    MetricLBFGS,
-    SampledMetric,
-    Summary,
-)
+from asyncqn import ExactLBFGS
+from asyncqn.algorithms.exact.inverse import InverseHessian
+from asyncqn.algorithms.exact.metric import Curvature, SampledMetric
+from asyncqn.algorithms.exact.samples import RENEWAL_PERIOD, RENEWALS
+from asyncqn.algorithms.pair_memory import RecursiveMemory
 from asyncqn.core.streams import Stream
 from asyncqn.types import Task
 
@@ -22,10 +19,16 @@ ONE = aq.Simulator(aq.Cluster(workers=1))
 
 def over_metric(problem, summary, theta0):
     """H of three pairs at most over the metric of a summary that came with the trial."""
-    state = Summary(np.zeros(problem.curvature_size))
+    state = Curvature(np.zeros(problem.curvature_size))
     initial = SampledMetric(state, summary, problem.inverse_metric_from)
-    return InverseHessian(
-        RecursiveMemory.empty(3, theta0), initial, PairRule(0.0, COSINE)
+    return InverseHessian(RecursiveMemory.empty(3, theta0), initial)
+
+
+def over_samples(problem, samples, **parameters):
+    """The method over the problem's metric, in blocks of its own."""
+    size = problem.curvature_size
+    return ExactLBFGS(
+        samples=samples, inverse="metric", curvature=size, **{"blocks": 2, **parameters}
     )
 
 
@@ -43,19 +46,18 @@ def test_an_ill_conditioned_model_takes_a_handful_of_passes(model):
 
 def test_summaries_come_by_a_timetable_and_are_zero_at_other_versions():
     problem = aq.LogisticRegression.random(320, 3, seed=0)
-    algorithm = MetricLBFGS(
-        2, problem.curvature_size, samples=1, versions=4, renewals=(0, 2)
-    )
+    algorithm = over_samples(problem, 1)
     iterate = algorithm.init(np.zeros(3))
     local = algorithm.init_worker(problem, np.zeros(3))
     asked = []
-    for read in range(4 + 2 * RENEWAL_PERIOD + 1):
+    for read in range(12 + 2 * RENEWAL_PERIOD + 1):
         update = algorithm.step(
             iterate, local, problem, Task(0, read, Stream(0, 0, read), 1)
         )
         if update.summary.any():
             asked.append(read)
-    assert asked == [0, 2, 4, 6, 4 + RENEWAL_PERIOD, 4 + 2 * RENEWAL_PERIOD]
+    on_all_rows = [0, 2, RENEWAL_PERIOD, 2 * RENEWAL_PERIOD]
+    assert asked == [*RENEWALS, *(12 + version for version in on_all_rows)]
 
 
 def test_directions_are_those_of_the_dense_recursion_over_the_metric():
@@ -102,7 +104,7 @@ def test_a_metric_that_fails_is_dropped_with_its_pairs():
 @pytest.mark.parametrize("workers", [1, 7])
 def test_every_bit_is_the_same_for_any_delays(workers):
     problem = aq.LogisticRegression.random(2_000, 5, seed=0)
-    algorithm = MetricLBFGS(3, problem.curvature_size, samples=1, pieces=2)
+    algorithm = over_samples(problem, 1, blocks=3, pieces=2)
     engine = aq.Simulator(aq.Cluster(workers, worker_mean=3.0, worker_std=4.0))
     once = aq.minimize(problem, algorithm, engine=ONE)
     again = aq.minimize(
@@ -120,7 +122,7 @@ def test_features_of_any_scale_and_precision_end_at_the_minimum(scale, dtype):
     )
     assert run.success
     exact = aq.LogisticRegression(problem.X.astype(float), problem.y, intercept=False)
-    best = aq.minimize(exact, aq.BlockLBFGS(1, memory=100), engine=ONE, tol=1e-12)
+    best = aq.minimize(exact, ExactLBFGS(1, memory=100), engine=ONE, tol=1e-12)
     # A float32 gradient is known to about 1e-5 of the first, and U to its square.
     assert exact.value(run.theta.astype(float)) <= best.fun * (
         1.0 + 1e-9 + 1e-6 * (dtype == "float32")
@@ -162,14 +164,6 @@ def test_a_start_where_the_loss_overflows_on_the_next_sample_is_left():
 )
 def test_parameters_that_do_not_fit_the_problem_are_refused(change, words):
     problem = aq.LogisticRegression.random(20, 3)
-    parameters = {"blocks": 2, "curvature": problem.curvature_size, **change}
+    parameters = {"samples": 0, "curvature": problem.curvature_size, **change}
     with pytest.raises(aq.BadInput, match=words):
-        MetricLBFGS(**parameters).check(problem)
-
-
-@pytest.mark.parametrize(
-    "change", [{"samples": -1}, {"renewals": (1,)}, {"last_renewals": ()}]
-)
-def test_impossible_parameters_are_refused(change):
-    with pytest.raises(aq.BadInput):
-        MetricLBFGS(**{"blocks": 2, "curvature": 10, **change})
+        ExactLBFGS(2, inverse="metric", **parameters).check(problem)

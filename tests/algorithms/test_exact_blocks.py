@@ -1,4 +1,4 @@
-"""Block L-BFGS: exact sums, the safeguard, and numbers that do not depend on the cluster."""
+"""Exact L-BFGS on all rows: exact sums, the safeguard, and numbers that do not depend on the cluster."""
 
 from __future__ import annotations
 
@@ -6,42 +6,24 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from exact_versions import versions
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import Quadratic, one_sentence
 
 import asyncqn as aq
-from asyncqn import BlockLBFGS
+from asyncqn import ExactLBFGS
 from asyncqn.algorithms import make_algorithm
 from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm
-from asyncqn.core.master import Master
-from asyncqn.core.request import Request
 from asyncqn.core.stages import blocks
 from asyncqn.core.streams import Stream
 from asyncqn.types import Task
 
 
-def versions(problem, algorithm, theta0, commits):
-    """The master's iterates, every block computed at every version, without a cluster."""
-    master = Master(
-        Request(problem, algorithm, theta0, commits, evaluate=None), workers=1
-    )
-    local = algorithm.init_worker(problem, theta0)
-    for n in range(commits):
-        updates = [
-            algorithm.step(
-                master.iterate, local, problem, Task(0, n, Stream(0, 0, n), part)
-            )
-            for part in range(algorithm.blocks * algorithm.pieces)
-        ]
-        master.commit(updates, float(n), [0] * len(updates))
-        yield master.iterate
-
-
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(0, 5))
 def test_the_updates_of_pieces_add_up_to_the_exact_gradient(blocks, pieces, seed):
     problem = Quadratic.random(dim=4, n_data=20, seed=seed)
-    algorithm = BlockLBFGS(blocks, pieces=max(1, min(pieces, 20 // blocks)))
+    algorithm = ExactLBFGS(blocks, pieces=max(1, min(pieces, 20 // blocks)))
     algorithm.check(problem)
     theta = np.random.default_rng(seed).standard_normal(4)
     iterate = algorithm.init(theta)
@@ -61,7 +43,7 @@ def test_a_quadratic_with_three_eigenvalues_is_solved_in_fourteen_versions(memor
     eigenvalues = np.repeat([2.0, 40.0, 700.0], 10)
     problem = aq.LinearGaussian.random(dim=30, n_data=60, seed=1, spectrum=eigenvalues)
     theta0 = np.random.default_rng(0).standard_normal(30)
-    *_, last = versions(problem, BlockLBFGS(4, memory=memory), theta0, 14)
+    *_, last = versions(problem, ExactLBFGS(4, memory=memory), theta0, 14)
     start = problem.value(theta0) - problem.optimum
     assert problem.value(last.theta) - problem.optimum < 1e-8 * start
 
@@ -87,13 +69,13 @@ def test_it_is_textbook_lbfgs_with_unit_steps():
             V = np.eye(6) - np.outer(y, s) / (s @ y)
             H = V.T @ H @ V + np.outer(s, s) / (s @ y)
         step = -H @ g
-    algorithm = BlockLBFGS(5, memory=3)
+    algorithm = ExactLBFGS(5, memory=3)
     for expected, iterate in zip(points[1:], versions(problem, algorithm, theta, 8)):
         # The condition number is below 100: eight steps magnify rounding by far less than 1e6.
         np.testing.assert_allclose(iterate.theta, expected, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("algorithm", [BlockLBFGS(7), BlockLBFGS(7, pieces=4)])
+@pytest.mark.parametrize("algorithm", [ExactLBFGS(7), ExactLBFGS(7, pieces=4)])
 @pytest.mark.parametrize("workers", [1, 2, 7, 30])
 def test_no_bit_depends_on_the_cluster(workers, algorithm):
     problem = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
@@ -117,7 +99,7 @@ def test_runs_with_backups_and_deaths_replay_to_the_bit(dtype, pieces, tmp_path)
     cluster = aq.Cluster(
         6, worker_mean=5.0, worker_std=9.0, message=1.0, master=1.0, deaths={2: 40.0}
     )
-    algorithm = BlockLBFGS(9, pieces=pieces)
+    algorithm = ExactLBFGS(9, pieces=pieces)
     run = aq.minimize(
         problem, algorithm, engine=aq.Simulator(cluster), commits=20, seed=1, tol=None
     )
@@ -129,7 +111,7 @@ def test_runs_with_backups_and_deaths_replay_to_the_bit(dtype, pieces, tmp_path)
 
 
 def test_it_keeps_the_rules_of_an_algorithm():
-    for algorithm in (BlockLBFGS(5), BlockLBFGS(5, pieces=4)):
+    for algorithm in (ExactLBFGS(5), ExactLBFGS(5, pieces=4)):
         check_algorithm(
             algorithm,
             aq.LinearGaussian.random(dim=5, n_data=20),
@@ -165,7 +147,7 @@ class ValuedRosenbrock(Rosenbrock):
 @pytest.mark.parametrize("seed", range(5))
 def test_a_curved_valley_is_followed_to_its_end(problem, seed):
     theta0 = 3.0 * np.random.default_rng(seed).standard_normal(6)
-    *_, last = versions(problem, BlockLBFGS(3, memory=5), theta0, 300)
+    *_, last = versions(problem, ExactLBFGS(3, memory=5), theta0, 300)
     g = np.empty(6)
     problem.grad(last.base, np.arange(12), g)
     assert np.linalg.norm(g) < 1e-6, (
@@ -177,7 +159,7 @@ def test_with_values_no_point_is_kept_above_the_last_five():
     problem = ValuedRosenbrock()
     theta0 = 3.0 * np.random.default_rng(0).standard_normal(6)
     kept = [problem.value(theta0)]
-    for iterate in versions(problem, BlockLBFGS(3), theta0, 150):
+    for iterate in versions(problem, ExactLBFGS(3), theta0, 150):
         value = problem.value(iterate.base)
         if value != kept[-1]:
             assert value <= max(kept[-5:])
@@ -201,7 +183,7 @@ def test_a_trial_beyond_the_numbers_is_taken_back():
     problem = Cliff()
     # The first step goes 0.01 |theta| = 800 up the cliff, where exp overflows.
     theta0 = np.array([-8e4, -1.0, 0.0, 1.0, 2.0, 3.0])
-    run_ = [*versions(problem, BlockLBFGS(2), theta0, 400)]
+    run_ = [*versions(problem, ExactLBFGS(2), theta0, 400)]
     assert all(np.isfinite(problem.value(iterate.base)) for iterate in run_)
     assert problem.value(run_[-1].base) < 12 * 6 + 1e-6
 
@@ -252,36 +234,60 @@ def test_a_network_is_trained_from_tame_and_from_wild_starts(scale, share):
     problem = Digits()
     for seed in range(2):
         theta0 = scale * np.random.default_rng(seed).standard_normal(problem.dim)
-        *_, last = versions(problem, BlockLBFGS(4), theta0, 80)
+        *_, last = versions(problem, ExactLBFGS(4), theta0, 80)
         # A loss near ln 10 per image means nothing learned; these shares of the start mean much was.
         assert problem.value(last.base) < share * problem.value(theta0)
 
 
 def test_at_a_stationary_start_it_stays():
     problem = Quadratic(np.eye(3), np.zeros(3))
-    *_, last = versions(problem, BlockLBFGS(3), np.zeros(3), 4)
+    *_, last = versions(problem, ExactLBFGS(3), np.zeros(3), 4)
     assert not last.theta.any()
 
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"blocks": 0}, {"blocks": 2.5}, {"blocks": 4, "memory": 0}, {"blocks": 4, "backup_after": -1.0},
-     {"blocks": 4, "backup_after": "late"}, {"blocks": 4, "pieces": 0}, {"blocks": 4, "pieces": 1.5},
+    [{"blocks": 0}, {"blocks": 2.5}, {"blocks": 4, "memory": 0},
+     {"blocks": 4, "samples": -1}, {"blocks": 4, "samples": 99}, {"blocks": 4, "inverse": "none"},
+     {"blocks": 4, "inverse": "metric"}, {"blocks": 4, "curvature": 3},
+     {"blocks": 4, "pieces": 0}, {"blocks": 4, "pieces": 1.5},
      {"blocks": 4, "speed": 1}],
 )  # fmt: skip
 def test_bad_parameters_are_named_in_one_sentence(parameters):
     with pytest.raises(aq.BadInput) as error:
-        make_algorithm("block-lbfgs", parameters)
+        make_algorithm("exact-lbfgs", parameters)
     assert one_sentence(error.value)
 
 
-@pytest.mark.parametrize("algorithm", [BlockLBFGS(21), BlockLBFGS(7, pieces=3)])
+@pytest.mark.parametrize("algorithm", [ExactLBFGS(21), ExactLBFGS(7, pieces=3)])
 def test_more_parts_than_data_points_are_refused(algorithm):
     with pytest.raises(aq.BadInput, match="21 parts: use fewer"):
         algorithm.check(Quadratic.random(n_data=20))
 
 
 def test_help_comes_sooner_where_a_block_lies_in_pieces():
-    assert BlockLBFGS(4).stages == (blocks(4, 3.0),)
-    assert BlockLBFGS(4, pieces=4).stages == (blocks(4, 2.0, 4),)
-    assert BlockLBFGS(4, pieces=4, backup_after=5).stages == (blocks(4, 5.0, 4),)
+    assert ExactLBFGS(4).stages == (blocks(4, 3.0),)
+    assert ExactLBFGS(4, pieces=4).stages == (blocks(4, 2.0, 4),)
+
+
+class Alone(ExactLBFGS):
+    """A method that runs on one worker only."""
+
+    max_workers = 1
+
+
+def test_more_workers_than_a_method_allows_are_refused():
+    engine = aq.Simulator(aq.Cluster(2))
+    words = "Alone runs on at most 1 worker, not on 2"
+    with pytest.raises(aq.BadInput, match=words) as caught:
+        aq.minimize(Quadratic.random(), Alone(1), engine=engine, commits=5)
+    assert one_sentence(caught.value)
+
+
+def test_serially_it_finds_the_closed_form_optimum_and_ends_by_itself():
+    p = aq.LinearGaussian.random(20, 60, 2.0, seed=1)
+    run = aq.minimize(p, ExactLBFGS(1), engine=aq.Simulator(aq.Cluster(1)), seed=0)
+    assert (run.status, run.success) == ("converged", True)
+    assert run.fun == pytest.approx(p.optimum, rel=1e-12)
+    # At the optimum U is flat: an error of sqrt(eps) in theta is all that values can tell.
+    assert np.abs(run.theta - p.optimum_theta).max() < 1e-6
