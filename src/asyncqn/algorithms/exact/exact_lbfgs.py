@@ -31,7 +31,7 @@ import numpy as np
 
 from asyncqn.algorithms.exact.diagonal import LearnedDiagonal
 from asyncqn.algorithms.exact.inverse import InitialInverse, InverseHessian
-from asyncqn.algorithms.exact.metric import METRIC_EXTRAS, SampledMetric
+from asyncqn.algorithms.exact.metric import SampledMetric
 from asyncqn.algorithms.exact.samples import Sample, timetable, wants_summary
 from asyncqn.algorithms.exact.scatter import ScatterInverse
 from asyncqn.algorithms.pair_memory import RecursiveMemory, pair_totals
@@ -170,7 +170,7 @@ class ExactLBFGS(Checked):
     @property
     def requires(self) -> tuple[str, ...]:
         """Extras that the problem must offer."""
-        return METRIC_EXTRAS if self.inverse == "metric" else ()
+        return INVERSES[self.inverse].requires
 
     @property
     def evaluate_every(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from asyncqn.algorithms.pair_memory import PairRule, RecursiveMemory
 from asyncqn.types import Array, Commit
@@ -28,6 +28,9 @@ class InitialInverse:
     """
 
     state: Any
+
+    requires: ClassVar[tuple[str, ...]] = ()
+    """Extras that the problem must offer."""
 
     @classmethod
     def empty(cls, theta0: Array, curvature: int) -> Any:

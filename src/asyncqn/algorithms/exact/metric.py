@@ -53,6 +53,8 @@ class SampledMetric(InitialInverse):
     fresh: Array | None
     make: Callable[[Array], Any]
 
+    requires = METRIC_EXTRAS
+
     @classmethod
     def empty(cls, theta0: Array, curvature: int) -> Curvature:
         # In float64 whatever the precision of theta, because the coordinator factorizes it.

@@ -131,7 +131,7 @@ class QuasiNewton(Checked, ABC):
     @property
     def requires(self) -> tuple[str, ...]:
         """Extras that the problem must offer."""
-        return getattr(self.initial_inverse, "requires", ())
+        return self.initial_inverse.requires
 
     @property
     def stages(self) -> Stages:
