@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from asyncqn.errors import BadInput
-from asyncqn.storage import LONGEST_DOCUMENT, own_handle, read_own, to_json
+from asyncqn.storage import check_output, open_input, to_json
 from asyncqn_paper.pool import pool
 from asyncqn_paper.records import Record, read_table, write_table
 
@@ -145,8 +145,8 @@ class Store:
         }
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            handle = own_handle(self._journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            with os.fdopen(handle, "a", encoding="utf-8") as file:
+            check_output(self._journal)
+            with self._journal.open("a", encoding="utf-8") as file:
                 # The first break ends a line that an interruption may have cut off.
                 file.write("\n" + json.dumps(line, allow_nan=False) + "\n")
         except OSError as error:
@@ -196,11 +196,9 @@ class Store:
         """Read the cells of the journal; a line that was cut off is ignored."""
         if not self._journal.is_file():
             return
-        for line in (
-            read_own(self._journal, LONGEST_DOCUMENT)
-            .decode(errors="replace")
-            .splitlines()
-        ):
+        with open_input(self._journal) as file:
+            text = file.read().decode(errors="replace")
+        for line in text.splitlines():
             try:
                 entry = json.loads(line)
                 self._found[entry["key"]] = Finished(

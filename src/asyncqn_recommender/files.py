@@ -12,18 +12,11 @@ import numpy.typing as npt
 from asyncqn import Table
 from asyncqn.errors import DamagedFile
 from asyncqn.storage import (
-    FLOATS,
-    INT32,
-    INT64,
-    TEXT,
+    Document,
     Kind,
     Spec,
-    npz,
-    read_document,
-    read_settled,
-    telling_damage,
+    read_folder,
     to_json,
-    version_of,
     write_folder,
 )
 from asyncqn_recommender.kernels.als import Grouped
@@ -33,26 +26,29 @@ MODEL = Kind(
     "asyncqn model",
     "model",
     "model.json",
-    2,
+    3,
     ("arrays.npz",),
     advice="; fit the model again",
 )
-"""Format 1 had a file named arrays.npz; it is still read.  Models of version 0.1 lack `seen_values`."""
+FLOATS = ("<f8", "<f4")
+INT64 = ("<i8",)
+IDS = ("<i8", "U")
+"""The dtypes of ids: integers or texts."""
 
 SCHEMA = {
     "item_factors": Spec(FLOATS, ("items", "rank")),
     "user_factors": Spec(FLOATS, ("users", "rank")),
-    "user_ids": Spec(INT64 + TEXT, ("users",)),
-    "item_ids": Spec(INT64 + TEXT, ("items",)),
+    "user_ids": Spec(IDS, ("users",)),
+    "item_ids": Spec(IDS, ("items",)),
     "item_offsets": Spec(("<f8",), ("items",)),
     "user_offsets": Spec(("<f8",), ("users",)),
     "item_counts": Spec(INT64, ("items",)),
     "user_counts": Spec(INT64, ("users",)),
     "seen_start": Spec(INT64, ("users + 1",)),
-    "seen_items": Spec(INT32, ("ratings",)),
+    "seen_items": Spec(("<i4",), ("ratings",)),
     # The names in each shape tie the arrays together: all that have "users" must agree in length.
     "seen_values": Spec(("<f4",), ("ratings",), optional=True),
-    "titles": Spec(TEXT, ("items",), optional=True),
+    "titles": Spec(("U",), ("items",), optional=True),
     "columns": Spec(("<f8",), ("rank",), optional=True),
     "history.*": Spec(("f", "i", "u", "b"), ("evaluations",)),
 }
@@ -121,54 +117,51 @@ def save_model(
         "mean": model.offsets.mean,
         **{name: getattr(model, name) for name in _NUMBERS},
     }
-    return write_folder(folder, MODEL, document, {"arrays.npz": npz(arrays)})
+    return write_folder(folder, MODEL, document, {"arrays.npz": arrays})
 
 
 def load_model(
     folder: str | Path,
 ) -> tuple[FactorModel, Table, dict[str, Any], dict[str, Any]]:
     """Return model, history, parameters and facts; raise an error for a folder without an intact model."""
-    # Another process may replace the model while it is read; it is then read again.
-    return read_settled(lambda: version_of(folder, MODEL), lambda: _read_model(folder))
+    return read_folder(folder, MODEL, _read_model)
 
 
 def _read_model(
-    folder: str | Path,
+    document: Document,
 ) -> tuple[FactorModel, Table, dict[str, Any], dict[str, Any]]:
-    document = read_document(folder, MODEL)
-    with telling_damage(folder, MODEL):
-        said = document.typed(ModelDocument)
-        arrays = document.arrays("arrays.npz", SCHEMA)
-        _check_seen(folder, arrays)
-        same: dict[str, Any] = {name: arrays.get(name) for name in _ARRAYS}
-        model = FactorModel(
-            **same,
-            **{name: getattr(said, name) for name in _NUMBERS},
-            offsets=Offsets(
-                said.mean,
-                *(
-                    arrays[name]
-                    for name in (
-                        "item_offsets",
-                        "user_offsets",
-                        "item_counts",
-                        "user_counts",
-                    )
-                ),
+    said = document.typed(ModelDocument)
+    arrays = document.arrays("arrays.npz", SCHEMA)
+    _check_seen(document.folder, arrays)
+    same: dict[str, Any] = {name: arrays.get(name) for name in _ARRAYS}
+    model = FactorModel(
+        **same,
+        **{name: getattr(said, name) for name in _NUMBERS},
+        offsets=Offsets(
+            said.mean,
+            *(
+                arrays[name]
+                for name in (
+                    "item_offsets",
+                    "user_offsets",
+                    "item_counts",
+                    "user_counts",
+                )
             ),
-            seen=Grouped(
-                arrays["seen_start"],
-                arrays["seen_items"],
-                arrays.get("seen_values", np.empty(0, np.float32)),
-            ),
-        )
-        head = "history."
-        history = {
-            name.removeprefix(head): a
-            for name, a in arrays.items()
-            if name.startswith(head)
-        }
-        return model, Table(history), said.parameters, said.facts
+        ),
+        seen=Grouped(
+            arrays["seen_start"],
+            arrays["seen_items"],
+            arrays.get("seen_values", np.empty(0, np.float32)),
+        ),
+    )
+    head = "history."
+    history = {
+        name.removeprefix(head): a
+        for name, a in arrays.items()
+        if name.startswith(head)
+    }
+    return model, Table(history), said.parameters, said.facts
 
 
 def _check_seen(folder: str | Path, arrays: dict[str, npt.NDArray[Any]]) -> None:

@@ -18,7 +18,7 @@ from asyncqn.algorithms import ALGORITHMS
 from asyncqn.cli import warming as warm
 from asyncqn.runs.archive import load_run
 from asyncqn.runs.replay import replay
-from asyncqn.storage import check_of
+from asyncqn.storage.writing import check_of
 
 DIVERGING = [*SMALL, "-p", "h=1.0", "--commits", "400"]
 

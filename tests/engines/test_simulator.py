@@ -16,7 +16,6 @@ from asyncqn.core.request import Request
 from asyncqn.core.stopping import Stopping
 from asyncqn.engines import simulator
 from asyncqn.runs.execution import run_schedule
-from asyncqn.storage import GrowingRows
 
 NEVER = Stopping(max_time=1e12)
 """A rule that might end the run, so that short schedules are tried first, and does not."""
@@ -130,13 +129,3 @@ def test_a_worker_that_dies_or_joins_late_leads_to_the_same_run(stretches) -> No
             stopping=NEVER,
         )
         same(aq.Simulator(cluster).minimize(request), from_zero(request, cluster))
-
-
-@pytest.mark.parametrize("in_memory", [1 << 20, 40])
-def test_rows_that_grow_can_be_cut(in_memory: int) -> None:
-    rows = GrowingRows(2, "float64", in_memory=in_memory)
-    for i in range(6):
-        rows.append(np.full(2, float(i)))
-    rows.truncate(3)
-    rows.append(np.full(2, 9.0))
-    assert rows.table()[:, 0].tolist() == [0.0, 1.0, 2.0, 9.0]

@@ -35,7 +35,7 @@ from asyncqn.runs.checkpoint import (
     unflatten,
 )
 from asyncqn.runs.checkpoint_reading import load_checkpoint
-from asyncqn.storage import check_of
+from asyncqn.storage.writing import check_of
 
 PROBLEM = make_problem()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -13,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engines.runs import EVERY, assert_replays, make_problem
-from sealed import data_file, reseal
+from engines.runs import EVERY, make_problem
+from sealed import reseal
 from storage.disk import Disk, Killed, on
 
 import asyncqn as aq
@@ -23,7 +24,7 @@ from asyncqn.core.request import Request
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
 from asyncqn.runs.checkpoint import Checkpoints, CheckpointWarning, unflatten
 from asyncqn.runs.checkpoint_reading import load_checkpoint
-from asyncqn.storage import FolderLock, NoLocks
+from asyncqn.storage.locks import FolderLock
 
 PROBLEM = make_problem()
 SGD = EVERY["async-sgd"]
@@ -142,13 +143,11 @@ def test_every_generation_names_its_run_and_a_resumed_run_keeps_the_name(
 def test_a_file_system_without_locks_is_told_and_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def none(self: FolderLock) -> None:
-        raise NoLocks("No locks available")
+    def without_locks(handle: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(FolderLock, "take", none)
-    with pytest.warns(
-        CheckpointWarning, match=r"cannot be locked \(No locks available\)"
-    ):
+    monkeypatch.setattr("asyncqn.storage.locks.fcntl.flock", without_locks)
+    with pytest.warns(CheckpointWarning, match="cannot be locked"):
         assert begun(tmp_path / "c", aq.Threads(1)).status == "completed"
 
 
@@ -223,37 +222,6 @@ def test_the_bytes_a_checkpoint_writes_do_not_grow_with_the_run(
     state = max(p.stat().st_size for p in (tmp_path / "c").glob("?/*.npz")) + 4096
     assert total == (16 + 4) * 4000 + 8 * len(run.metrics.columns) * run.metrics.rows
     assert sum(written) <= total + len(written) * state, "every row is written once"
-
-
-def test_a_checkpoint_of_the_second_format_is_resumed_and_replaced(
-    tmp_path: Path,
-) -> None:
-    engine = aq.Threads(1)
-    whole = begun(tmp_path / "whole", engine, EVERY["as-lbfgs"], commits=80)
-    begun(tmp_path / "c", engine, EVERY["as-lbfgs"], commits=60)
-    saved = load_checkpoint(tmp_path / "c")
-    place = tmp_path / "c" / saved.document["generation"]
-    np.savez(data_file(place), **saved.arrays)  # type: ignore[arg-type]
-
-    def older(document: dict[str, Any]) -> None:
-        (entry,) = document.pop("files").values()
-        (place / entry["name"]).rename(place / "arrays.npz")
-        del document["logs"], document["run"]
-        document["manifest"]["commits"] = 80
-        document |= {"format": 2, "sha256": entry["sha256"]}
-
-    reseal(place, older)
-    shutil.rmtree(
-        tmp_path / "c" / ("b" if place.name == "a" else "a"), ignore_errors=True
-    )
-    for log in (tmp_path / "c").glob("*.log"):
-        log.unlink()
-    run = aq.resume(tmp_path / "c", checkpoint_every=10)
-    assert run.theta.tobytes() == whole.theta.tobytes()
-    assert_replays(run)
-    for _ in "ab":
-        aq.resume(tmp_path / "c")
-    assert not (place / "arrays.npz").exists()
 
 
 def test_a_leaf_of_another_shape_or_type_never_reaches_a_kernel() -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import Quadratic, one_sentence
-from sealed import as_first_layout, data_file, reseal
+from sealed import data_file, reseal
 
 from asyncqn import ASLBFGS, AsyncSGD, Cluster, LinearGaussian, Simulator, minimize
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
@@ -205,17 +205,6 @@ def test_an_altered_run_json_is_damage(folder, change):
     text["manifest"][change[0]] = change[1]
     (folder / "run.json").write_text(json.dumps(text))
     damaged(folder, r"run\.json was altered")
-
-
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_run_of_an_older_format_still_replays_and_is_replaced_by_a_new_one(
-    folder, run, number
-):
-    as_first_layout(folder, number)
-    assert sorted(os.listdir(folder)) == ["arrays.npz", "run.json"]
-    assert replay(folder).theta.tobytes() == run.theta.tobytes()
-    run.save(folder)
-    assert sorted(os.listdir(folder)) == [data_file(folder).name, "run.json"]
 
 
 def test_another_format_asks_for_its_own_version(folder):

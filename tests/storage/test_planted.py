@@ -15,7 +15,7 @@ import asyncqn as aq
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.runs.checkpoint import Checkpoints, CheckpointWarning
 from asyncqn.runs.checkpoint_reading import load_checkpoint
-from asyncqn.storage import open_folder, sole_writer, write_whole
+from asyncqn.storage import write_whole
 from asyncqn_recommender.data import open_ratings
 from benchmarks.studies.storage import planted
 
@@ -80,7 +80,7 @@ def test_what_was_planted_is_refused_in_a_sentence_and_nothing_outside_is_touche
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("kind", [LINK, HARD, PIPE, "socket"])
+@pytest.mark.parametrize("kind", [LINK, PIPE, "socket"])
 def test_a_damaged_generation_is_passed_over_for_the_whole_one(
     kind: str, templates: Path, tmp_path: Path
 ) -> None:
@@ -93,7 +93,7 @@ def test_a_damaged_generation_is_passed_over_for_the_whole_one(
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("kind", [LINK, HARD, PIPE, "socket", "folder"])
+@pytest.mark.parametrize("kind", [LINK, PIPE, "socket", "folder"])
 def test_a_planted_column_of_stored_ratings_is_refused(
     kind: str, templates: Path, tmp_path: Path
 ) -> None:
@@ -144,24 +144,6 @@ def test_inputs_and_outputs_of_the_library_must_be_regular_files(
         ):
             write_whole(place, "text")
     assert not os.path.isfile("/dev/null")
-
-
-def test_a_folder_that_somebody_locks_for_ever_is_waited_for_only_so_long(
-    tmp_path: Path,
-) -> None:
-    with (
-        open_folder(tmp_path) as mine,
-        open_folder(tmp_path) as other,
-        sole_writer(other, tmp_path) as sole,
-    ):
-        assert sole
-        with (
-            pytest.raises(
-                BadInput, match=r"has been locked by another process for 0\.05 seconds"
-            ),
-            sole_writer(mine, tmp_path, patience=0.05),
-        ):
-            pass
 
 
 def test_who_holds_a_lock_is_told_in_printable_letters(tmp_path: Path) -> None:

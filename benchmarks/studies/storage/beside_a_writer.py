@@ -13,6 +13,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import asyncqn as aq
-from asyncqn.runs.checkpoint import Checkpoints, Saved
+from asyncqn.runs.checkpoint import Checkpoints
 from asyncqn.runs.checkpoint_reading import load_checkpoint
 from asyncqn_recommender import Recommender
 from asyncqn_recommender.data import Ratings, open_ratings, save_ratings
@@ -53,10 +54,11 @@ def checkpoint_saver() -> Callable[[Path], Any]:
             checkpoint_every=10,
         )
         first = load_checkpoint(name)
-    # The logs of the run are gone: what they held is in the arrays, as in the second format.
-    saved = Saved(
-        {k: v for k, v in first.document.items() if k != "logs"}, first.arrays
-    )
+    # The logs are gone with the run, and a checkpoint of version 0 needs none.
+    saved = replace(first, document={**first.document, "commit": 0}, files={}, seen={})
+    for name in list(saved.arrays):
+        if name.startswith(("fingerprints", "schedule.", "metrics.")):
+            del saved.arrays[name]
     writers: dict[Path, Checkpoints] = {}
 
     def write(folder: Path) -> None:

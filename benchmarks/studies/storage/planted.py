@@ -10,7 +10,6 @@ traceback and the files outside the folder are what they were: same bytes, same 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import multiprocessing
 import os
@@ -30,7 +29,7 @@ import numpy as np
 import asyncqn as aq
 from asyncqn.cli.main import main as main_program
 from asyncqn.runs.checkpoint import CHECKPOINT
-from asyncqn.storage import check_of
+from asyncqn.storage.writing import check_of
 from asyncqn_recommender import Recommender
 from asyncqn_recommender.data import save_ratings, synthetic_ratings
 
@@ -135,7 +134,7 @@ def forge_log(folder: Path) -> None:
             (folder / "A" / entry["name"]).symlink_to(
                 folder.parent / "outside" / "secret"
             )
-            entry |= {"records": 0, "sha256": hashlib.sha256(b"").hexdigest()}
+            entry |= {"records": 0, "crc32": 0}
         document["check"] = check_of(document)
         path.write_text(json.dumps(document))
 
@@ -191,8 +190,6 @@ CASES: tuple[Case, ...] = (
     Case("file of a stranger", "j.toml", ("simulate", "/dev/zero")),
     *(Case(kind, "r.csv", ("recommender", "fit", "r.csv")) for kind in (
         "named pipe", "device", "socket", "folder", "link to a device")),
-    *(Case(kind, "t.json", ("tune", "async-sgd", "j.toml", "--output", "t.json", "--budget", "1"))
-      for kind in ("named pipe", "device", "socket", "folder")),
     *(Case(kind, "p.html", ("show", "R", "--html", "p.html")) for kind in (
         "named pipe", "device", "socket", "folder")),
 )  # fmt: skip
@@ -285,13 +282,13 @@ def swapped(templates: Path, place: Path, rounds: int = 300) -> str:
         swaps = 0
         while process.poll() is None:
             try:
-                os.rename(target / "b", target / ".draft-x")
+                os.rename(target / "b", inside / "away")
                 os.symlink(outside, target / "b")
                 os.unlink(target / "b")
-                os.rename(target / ".draft-x", target / "b")
+                os.rename(inside / "away", target / "b")
                 swaps += 1
             except OSError:
-                shutil.rmtree(target / ".draft-x", ignore_errors=True)
+                shutil.rmtree(inside / "away", ignore_errors=True)
     same = state_of(outside) == before
     return (
         ""

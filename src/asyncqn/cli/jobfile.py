@@ -45,7 +45,7 @@ from asyncqn.parameters import (
     suggestion,
 )
 from asyncqn.published import PROBLEM, SETTINGS, VARIANCE, timing
-from asyncqn.storage import read_input
+from asyncqn.storage import open_input
 from asyncqn.storage.serialise import is_own
 from asyncqn.types import Algorithm, Engine, Problem, extra
 
@@ -252,7 +252,8 @@ def setting_of(
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        sections = tomllib.loads(read_input(path, MAX_JOB_BYTES).decode())
+        with open_input(path, MAX_JOB_BYTES) as file:
+            sections = tomllib.loads(file.read().decode())
     except FileNotFoundError:
         raise BadInput(f"there is no job file {path}: check the path.") from None
     except BadInput:

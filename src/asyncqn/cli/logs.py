@@ -43,7 +43,7 @@ def logging_to(file: Path | None, level: str | None) -> Iterator[None]:
         The lowest level that is written to the file, or to stderr if there is no file.  The default is "info"
         for a file and "warning" for stderr.
     """
-    from asyncqn.storage import open_append
+    from asyncqn.storage import check_output
 
     if level is not None and level.lower() not in LEVELS:
         raise BadInput(
@@ -55,7 +55,10 @@ def logging_to(file: Path | None, level: str | None) -> Iterator[None]:
     handlers: list[logging.Handler] = [stderr]
     logger = logging.getLogger("asyncqn")
     before = logger.level
-    stream = None if file is None else open_append(file)
+    stream = None
+    if file is not None:
+        check_output(file)
+        stream = file.open("a", encoding="utf-8", errors="replace")
     try:
         if stream is not None:
             to_file = logging.StreamHandler(stream)

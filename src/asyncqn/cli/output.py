@@ -24,11 +24,9 @@ if TYPE_CHECKING:
 def check_run_folder(folder: Path | None) -> None:
     """Raise `BadInput` early for a folder that `Run.save` would refuse."""
     from asyncqn.runs.archive import RUN
-    from asyncqn.storage import check_folder, check_place
 
     if folder is not None:
-        check_folder(folder, RUN)
-        check_place(folder)
+        RUN.check_place(folder)
 
 
 @dataclass(frozen=True)

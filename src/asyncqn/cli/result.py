@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asyncqn.errors import require
-from asyncqn.storage import check_output, npy, write_whole
+from asyncqn.storage import check_output, write_whole
 
 if TYPE_CHECKING:
     from asyncqn.runs.run import Run
@@ -43,7 +43,7 @@ class Result:
 
         said: dict[str, Any] = {}
         if self.theta is not None:
-            said["theta"] = str(write_whole(self.theta, npy(run.theta)))
+            said["theta"] = str(write_whole(self.theta, run.theta))
         problem = run.problem
         if not isinstance(problem, LinearModel):
             return said

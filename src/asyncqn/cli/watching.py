@@ -32,7 +32,6 @@ def follow(folder: Path, out: Output, every: float, once: bool) -> None:
     """
     from asyncqn.errors import BadInput, require
     from asyncqn.runs.checkpoint_reading import load_checkpoint
-    from asyncqn.storage import held_by
 
     require(every > 0, f"--every must be positive, not {every:g}.")
     last, saved = -1, None
@@ -108,3 +107,26 @@ def line(now: dict[str, Any]) -> str:
         return f"{begun}{what}{slope}, {now['workers']} simulated workers"
     there = headcount(now["workers"], now["workers_wanted"], now["workers_lost"])
     return f"{begun}{what}{slope}, staleness {now['staleness_recent']:.1f}, {there}"
+
+
+def held_by(folder: Path) -> bool | None:
+    """Return True if a process holds the lock of a folder, else None."""
+    import fcntl
+    import os
+
+    from asyncqn.storage.locks import FolderLock
+    from asyncqn.storage.opening import open_own
+
+    try:
+        handle = open_own(folder / FolderLock.NAME)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+    return None

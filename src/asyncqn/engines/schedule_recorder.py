@@ -23,7 +23,7 @@ from asyncqn.core.schedule import (
     SAME_COMMIT,
     Schedule,
 )
-from asyncqn.storage import Log
+from asyncqn.storage.logs import Log
 
 
 class ScheduleRecorder:

@@ -27,7 +27,7 @@ from asyncqn.runs.draws import rows_to_keep
 from asyncqn.runs.execution import run_schedule
 from asyncqn.runs.manifest import run_manifest
 from asyncqn.runs.run import Run
-from asyncqn.storage import GrowingRows
+from asyncqn.storage.growing import GrowingRows
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Callback, Progress
 

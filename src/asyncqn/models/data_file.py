@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.parameters import suggestion
-from asyncqn.storage import check_input, open_input
+from asyncqn.storage import open_input
 
 Format = Literal["csv", "parquet", "libsvm"]
 SUFFIXES: dict[str, Format] = {
@@ -96,7 +96,7 @@ def read_columns(
         raise MissingExtra("scikit-learn", "sklearn", "reading libsvm files") from None
     with _one_sentence(path, kind):
         # scikit-learn opens the path itself, and would also accept a pipe.
-        check_input(path, _memory())
+        open_input(path, _memory()).close()
         X, y = load_svmlight_file(str(path), dtype=np.dtype(dtype))
     require(len(y) > 0, f"{str(path)!r} is empty: a libsvm file has one line per row.")
     return Columns(X, y, None, None, None)

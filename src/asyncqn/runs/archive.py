@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import msgspec
 import numpy.typing as npt
 
-from asyncqn import storage
 from asyncqn.core.outcome import outcome_of
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput, DamagedFile
@@ -22,24 +21,25 @@ from asyncqn.runs.checkpoint import metrics_of, with_prefix
 from asyncqn.runs.draws import Draws
 from asyncqn.runs.manifest import Manifest, rebuild_inputs
 from asyncqn.runs.run import Run
+from asyncqn.storage import Document, Kind, Spec, read_folder, write_folder
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Algorithm, Problem
 
-RUN = storage.Kind("asyncqn run", "run", "run.json", 3, ("arrays.npz", "draws.npy"))
-"""Formats 1 and 2 had arrays.npz under that name, and 1 no checksum of run.json; both are still read."""
+RUN = Kind("asyncqn run", "run", "run.json", 4, ("arrays.npz", "draws.npy"))
+FLOATS = ("<f8", "<f4")
 
 SCHEMA = {
-    "theta": storage.Spec(storage.FLOATS, ("dim",)),
-    "theta0": storage.Spec(storage.FLOATS, ("dim",)),
-    "fingerprints": storage.Spec(("<u4",), ("commits",)),
-    "schedule.worker": storage.Spec(storage.INT32, ("rows",)),
-    "schedule.read": storage.Spec(storage.INT32, ("rows",)),
-    "schedule.commit": storage.Spec(storage.INT32, ("rows",)),
-    "schedule.time": storage.Spec(("<f8",), ("rows",)),
-    "schedule.part": storage.Spec(storage.INT32, ("rows",), optional=True),
-    "draws": storage.Spec(storage.FLOATS, ("draws", "dim"), optional=True),
-    "results.*": storage.Spec(storage.FLOATS, None),
-    "metrics.*": storage.Spec(("f", "i", "u", "b"), ("evaluations",)),
+    "theta": Spec(FLOATS, ("dim",)),
+    "theta0": Spec(FLOATS, ("dim",)),
+    "fingerprints": Spec(("<u4",), ("commits",)),
+    "schedule.worker": Spec(("<i4",), ("rows",)),
+    "schedule.read": Spec(("<i4",), ("rows",)),
+    "schedule.commit": Spec(("<i4",), ("rows",)),
+    "schedule.time": Spec(("<f8",), ("rows",)),
+    "schedule.part": Spec(("<i4",), ("rows",), optional=True),
+    "draws": Spec(FLOATS, ("draws", "dim"), optional=True),
+    "results.*": Spec(FLOATS, None),
+    "metrics.*": Spec(("f", "i", "u", "b"), ("evaluations",)),
 }
 
 
@@ -73,11 +73,11 @@ def save_run(run: Run, folder: str | Path) -> Path:
         "counters": run.counters,
         "manifest": run.manifest,
     }
-    files = {"arrays.npz": storage.npz(arrays)}
+    files: dict[str, Any] = {"arrays.npz": arrays}
     if run.keep is not None:
         # A file of its own, so that it can be memory-mapped: draws may be larger than the memory.
-        files["draws.npy"] = storage.npy(run.keep.theta)
-    return storage.write_folder(folder, RUN, document, files)
+        files["draws.npy"] = run.keep.theta
+    return write_folder(folder, RUN, document, files)
 
 
 @checked
@@ -120,76 +120,72 @@ def load_run(
     >>> bool((loaded.theta == run.theta).all())
     True
     """
-    # Another process may replace the run while it is read; `read_settled` then reads it again.
-    said, plain, arrays, keep = storage.read_settled(
-        lambda: storage.version_of(folder, RUN), lambda: _read_stored(folder)
-    )
-    with storage.telling_damage(folder, RUN):
-        status = outcome_of(said.status)
-        if status is None:
-            raise DamagedFile(
-                f"{folder} is damaged: its status {said.status[:40]!r} is not an outcome of a run."
-            )
-        # After the file has been checked: rebuilding a problem may read data or run code.
-        problem, algorithm = rebuild_inputs(
-            folder, plain, problem, algorithm, allow_imports
+
+    def read(document: Document) -> Run:
+        return _read(document, problem, algorithm, allow_imports)
+
+    return read_folder(folder, RUN, read)
+
+
+def _read(
+    document: Document,
+    problem: Problem | None,
+    algorithm: Algorithm | None,
+    allow_imports: bool,
+) -> Run:
+    """Return the run of a document whose checksum matches."""
+    folder = document.folder
+    typed = document.typed(RunDocument)
+    # The document states dim, and every array must have it.
+    sizes = {"dim": typed.manifest.problem.dim}
+    arrays = document.arrays("arrays.npz", SCHEMA, sizes)
+    # The schema allows float64 and float32 for each of them, but both are of one problem.
+    if arrays["theta"].dtype != arrays["theta0"].dtype:
+        raise DamagedFile(
+            f"{folder} is damaged: its arrays do not fit together (theta and theta0)."
         )
-        return Run(
-            theta=arrays["theta"],
-            fun=float(said.fun),
-            status=status,
-            message=said.message,
-            schedule=_schedule(
-                folder, with_prefix("schedule.", arrays), arrays["fingerprints"].size
-            ),
-            metrics=metrics_of(folder, arrays),
-            counters=said.counters,
-            manifest=plain,
-            theta0=arrays["theta0"],
-            fingerprints=arrays["fingerprints"],
-            algorithm=algorithm,
-            problem=problem,
-            keep=keep,
-            results=with_prefix("results.", arrays),
+    status = outcome_of(typed.status)
+    if status is None:
+        raise DamagedFile(
+            f"{folder} is damaged: its status {typed.status[:40]!r} is not an outcome of a run."
         )
-
-
-def _read_stored(
-    folder: str | Path,
-) -> tuple[RunDocument, dict[str, Any], dict[str, npt.NDArray[Any]], Draws | None]:
-    """Return the document, its manifest as plain data, the arrays and the draws of a saved run."""
-    document = storage.read_document(folder, RUN)
-    with storage.telling_damage(folder, RUN):
-        said = document.typed(RunDocument)
-        # The document states dim, and every array must have it.
-        sizes = {"dim": said.manifest.problem.dim}
-        arrays = document.arrays("arrays.npz", SCHEMA, sizes)
-        # The schema allows float64 and float32 for each of them, but both are of one problem.
-        if arrays["theta"].dtype != arrays["theta0"].dtype:
-            raise DamagedFile(
-                f"{folder} is damaged: its arrays do not fit together (theta and theta0)."
-            )
-        plain = document.plain["manifest"]
-        keep = None
-        if "draws.npy" in document.files:
-            theta = document.mapped("draws.npy", "draws", SCHEMA, sizes)
-            # The interval is in the manifest, because it is an argument of the run and not a property of the
-            # file.
-            keep = Draws(int(plain["keep"]), theta)
-        return said, plain, arrays, keep
-
-
-def _schedule(
-    folder: str | Path, columns: dict[str, npt.NDArray[Any]], commits: int
-) -> Schedule:
-    """Return the stored schedule; raise `DamagedFile` where it breaks a rule that we always keep."""
-    try:
-        schedule = Schedule.from_arrays(columns)
-    except BadInput as error:
-        raise DamagedFile(f"{folder} is damaged: {error}") from None
+    schedule = _schedule(folder, with_prefix("schedule.", arrays))
     # There is one fingerprint per commit, so the two must end together.
-    if schedule.commits != commits:
+    if schedule.commits != arrays["fingerprints"].size:
         raise DamagedFile(
             f"{folder} is damaged: its arrays do not fit together (fingerprints and commits)."
         )
-    return schedule
+    manifest = document.plain["manifest"]
+    keep = None
+    if "draws.npy" in document.files:
+        theta = document.mapped("draws.npy", SCHEMA, sizes)
+        # The interval is an argument of the run and no property of the file.
+        keep = Draws(int(manifest["keep"]), theta)
+    # After the file has been checked: rebuilding a problem may read data or run code.
+    problem, algorithm = rebuild_inputs(
+        folder, manifest, problem, algorithm, allow_imports
+    )
+    return Run(
+        theta=arrays["theta"],
+        fun=float(typed.fun),
+        status=status,
+        message=typed.message,
+        schedule=schedule,
+        metrics=metrics_of(folder, arrays),
+        counters=typed.counters,
+        manifest=manifest,
+        theta0=arrays["theta0"],
+        fingerprints=arrays["fingerprints"],
+        algorithm=algorithm,
+        problem=problem,
+        keep=keep,
+        results=with_prefix("results.", arrays),
+    )
+
+
+def _schedule(folder: Path, columns: dict[str, npt.NDArray[Any]]) -> Schedule:
+    """Return the stored schedule; raise `DamagedFile` where it breaks a rule that we always keep."""
+    try:
+        return Schedule.from_arrays(columns)
+    except BadInput as error:
+        raise DamagedFile(f"{folder} is damaged: {error}") from None

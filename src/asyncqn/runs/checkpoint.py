@@ -24,6 +24,7 @@ import signal
 import time
 import uuid
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,28 +36,19 @@ import numpy.typing as npt
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.storage import (
-    LONGEST_DOCUMENT,
-    FolderLock,
-    Kind,
-    Log,
-    LogFile,
-    NoLocks,
-    npz,
-    read_own,
-    remove_quietly,
-    require_real_folder,
-    write_folder,
-)
+from asyncqn.storage import Kind, write_folder
+from asyncqn.storage.locks import FolderLock
+from asyncqn.storage.logs import Log, LogEntry
+from asyncqn.storage.opening import read_own, require_real_folder
+from asyncqn.storage.writing import LONGEST_DOCUMENT, in_words
 from asyncqn.table import Table
 
 Arrays = dict[str, npt.NDArray[Any]]
 _log = logging.getLogger("asyncqn.runs")
 
 CHECKPOINT = Kind(
-    "asyncqn checkpoint", "checkpoint", "checkpoint.json", 3, ("arrays.npz",)
+    "asyncqn checkpoint", "checkpoint", "checkpoint.json", 4, ("arrays.npz",)
 )
-"""Formats 1 and 2 kept what grows in arrays.npz too, and 1 had no checksum of the document; both are read."""
 GENERATIONS = ("a", "b")
 FINGERPRINT = np.dtype([("fingerprint", "<u4")])
 _LOG_NAME = re.compile(r"(schedule|fingerprints|metrics|draws)-[0-9a-f]{12}\.log")
@@ -198,7 +190,7 @@ class Saved:
     document: dict[str, Any]
     arrays: Arrays = field(repr=False)
     logs: dict[str, Log] = field(default_factory=dict, repr=False)
-    files: dict[str, LogFile] = field(default_factory=dict, repr=False)
+    files: dict[str, LogEntry] = field(default_factory=dict, repr=False)
     seen: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -260,7 +252,7 @@ class Checkpoints:
         self.writing = False
         # The older generation is overwritten next; a new folder begins with a.
         self._previous = str(about.get("generation", GENERATIONS[1]))
-        self._files: dict[str, LogFile] = dict(start.files) if start is not None else {}
+        self._files: dict[str, LogEntry] = {} if start is None else dict(start.files)
         self._lock = FolderLock(self.folder, self.run)
 
     def prepare(self) -> None:
@@ -269,26 +261,18 @@ class Checkpoints:
         A run never overwrites the checkpoints of another.  A new run needs an empty folder; a resumed one
         needs the folder unchanged since its checkpoint was loaded.
         """
-        try:
+        with in_words(f"checkpoints cannot be written to {self.folder}"):
             self.folder.mkdir(parents=True, exist_ok=True)
             self._refuse_other_files()
-            try:
-                # The system releases the lock when the process dies, so a crash never blocks a resume.
-                self._lock.take()
-            except NoLocks as error:
-                warnings.warn(
-                    f"{self.folder} cannot be locked ({error}): make sure that no other run writes there.",
-                    CheckpointWarning,
-                    stacklevel=2,
-                )
+            # The system releases the lock when the process dies, so a crash never blocks a resume.
+            locked = self._lock.take()
             now = documents_in(self.folder)
-        except (OSError, ValueError) as error:
-            if isinstance(error, BadInput):
-                raise
-            reason = getattr(error, "strerror", None) or error
-            raise BadInput(
-                f"checkpoints cannot be written to {str(self.folder)[:200]}: {reason}."
-            ) from None
+        if not locked:
+            warnings.warn(
+                f"{self.folder} cannot be locked: make sure that no other run writes there.",
+                CheckpointWarning,
+                stacklevel=2,
+            )
         # Never overwrite the checkpoints of another run.
         if self.start is None and now:
             self.close()
@@ -312,24 +296,23 @@ class Checkpoints:
             require_real_folder(self.folder / name)
         for name in sorted(os.listdir(self.folder)):
             # Refusing anything else keeps a mistyped folder of the user's safe from being written to.
-            ours = name in (*GENERATIONS, FolderLock.NAME) or name.startswith(".draft-")
+            ours = name in (*GENERATIONS, FolderLock.NAME)
             if not ours and _LOG_NAME.fullmatch(name) is None:
                 raise BadInput(
                     f"{self.folder} holds other files ({name}): choose a folder for checkpoints alone."
                 )
 
     def _remove_debris(self) -> None:
-        """Remove logs that no generation names, and the drafts of older versions."""
+        """Remove logs that no generation names."""
         named = set()
         for generation in GENERATIONS:
             path = self.folder / generation / CHECKPOINT.document
             # Logs are found by name in the text, so that even a damaged document protects its logs.
             named |= set(re.findall(_LOG_NAME.pattern.replace("(", "(?:"), _text(path)))
         for name in os.listdir(self.folder):
-            if name.startswith(".draft-") or (
-                _LOG_NAME.fullmatch(name) and name not in named
-            ):
-                remove_quietly(self.folder / name)
+            if _LOG_NAME.fullmatch(name) and name not in named:
+                with suppress(OSError):
+                    (self.folder / name).unlink()
 
     def due(self, commit: int) -> bool:
         """Return whether a checkpoint is due now; if it is, the next one is due `every` later."""
@@ -372,7 +355,7 @@ class Checkpoints:
                 if log.length:
                     self._append(name, log)
             logs = {
-                n: msgspec.to_builtins(self._files[n].entry)
+                n: msgspec.to_builtins(self._files[n])
                 for n in saved.logs
                 if n in self._files
             }
@@ -384,7 +367,7 @@ class Checkpoints:
                 "run": self.run,
                 "logs": logs,
             }
-            files = {"arrays.npz": npz(saved.arrays)}
+            files = {"arrays.npz": saved.arrays}
             write_folder(self.folder, CHECKPOINT, document, files, inside=target)
             self._previous = target
             _log.info(
@@ -406,7 +389,7 @@ class Checkpoints:
         file = self._files.get(name)
         if file is None or file.dtype != log.dtype:
             # A table that gains a column needs other records; the old log stays for the older generation.
-            file = LogFile.new(name, log.dtype)
+            file = LogEntry.new(name, log.dtype)
         self._files[name] = file.extended(self.folder, log)
 
 

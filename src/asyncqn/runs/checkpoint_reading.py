@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn import storage
 from asyncqn.core.schedule import ROW, ROW_OF_PART, Schedule
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.runs.checkpoint import (
@@ -29,20 +28,25 @@ from asyncqn.runs.checkpoint import (
     metrics_of,
 )
 from asyncqn.runs.manifest import Count, Manifest
+from asyncqn.storage import Document, Spec, read_folder
+from asyncqn.storage.logs import LogEntry
+from asyncqn.storage.opening import require_real_folder
+from asyncqn.storage.reading import ATTEMPTS
 
 _NUMBERS = ("f", "i", "u", "b")
+FLOATS = ("<f8", "<f4")
 
 SCHEMA = {
-    "theta0": storage.Spec(storage.FLOATS, ("dim",)),
-    "iterate.*": storage.Spec(_NUMBERS, None),
-    "worker.*": storage.Spec(_NUMBERS, None),
-    "pending.*": storage.Spec(_NUMBERS, None),
-    "under_way.*": storage.Spec(_NUMBERS, ("under way",)),
-    "fingerprints": storage.Spec(("<u4",), ("commits",), optional=True),
-    "schedule.*": storage.Spec(_NUMBERS, ("rows",)),
-    "metrics.*": storage.Spec(_NUMBERS, ("evaluations",)),
-    "best": storage.Spec(("<f8",), ("numbers of the best row",), optional=True),
-    "best_theta": storage.Spec(storage.FLOATS, ("dim",), optional=True),
+    "theta0": Spec(FLOATS, ("dim",)),
+    "iterate.*": Spec(_NUMBERS, None),
+    "worker.*": Spec(_NUMBERS, None),
+    "pending.*": Spec(_NUMBERS, None),
+    "under_way.*": Spec(_NUMBERS, ("under way",)),
+    "fingerprints": Spec(("<u4",), ("commits",), optional=True),
+    "schedule.*": Spec(_NUMBERS, ("rows",)),
+    "metrics.*": Spec(_NUMBERS, ("evaluations",)),
+    "best": Spec(("<f8",), ("numbers of the best row",), optional=True),
+    "best_theta": Spec(FLOATS, ("dim",), optional=True),
 }
 
 
@@ -64,19 +68,17 @@ class CheckpointDocument(msgspec.Struct):
     joined: Count = 0
     pending: list[Count] = []
     rejected_pending: list[Count] = []
-    logs: dict[
-        Literal["schedule", "fingerprints", "metrics", "draws"], storage.LogEntry
-    ] = {}
+    logs: dict[Literal["schedule", "fingerprints", "metrics", "draws"], LogEntry] = {}
 
 
 def load_checkpoint(folder: str | Path) -> Saved:
     """Return the newest complete checkpoint in `folder`; warn about a damaged one and use the other."""
     folder = Path(folder)
-    whole, troubles = storage.read_settled(
-        lambda: documents_in(folder),
-        lambda: _read_all(folder),
-        lambda found: not found[1],
-    )
+    # A writer may be replacing a generation at this moment, which is not damage: look again.
+    for _ in range(ATTEMPTS):
+        whole, troubles = _read_all(folder)
+        if not troubles:
+            break
     if not whole:
         raise DamagedFile(
             f"no checkpoint in {folder} can be used: {' '.join(troubles)}"
@@ -108,38 +110,45 @@ def _read_all(folder: Path) -> tuple[list[Saved], list[str]]:
         # A dangling symbolic link is suspicious, not absent: `exists` would overlook it.
         if os.path.lexists(folder / name):
             try:
-                storage.require_real_folder(folder / name)
-                whole.append(_read(folder / name, seen))
+                require_real_folder(folder / name)
+                whole.append(
+                    read_folder(
+                        folder / name,
+                        CHECKPOINT,
+                        lambda document: _read(document, seen),
+                    )
+                )
             except (DamagedFile, BadInput) as damage:
                 troubles.append(str(damage))
     return whole, troubles
 
 
-def _read(path: Path, seen: dict[str, str]) -> Saved:
-    document = storage.read_document(path, CHECKPOINT)
-    with storage.telling_damage(path, CHECKPOINT):
-        said = document.typed(CheckpointDocument)
-        # All arrays named after `dim` must fit the problem of the manifest.
-        sizes = {"dim": said.manifest.problem.dim}
-        arrays = document.arrays("arrays.npz", SCHEMA, sizes)
-        files: dict[str, storage.LogFile] = {}
-        for name, entry in said.logs.items():
-            records, files[name] = storage.read_log(path.parent, entry)
-            unpack_log(name, records, arrays)
-        # Computations under way are part of the schedule now, as dropped rows.
-        arrays = {
-            name: a for name, a in arrays.items() if not name.startswith("under_way.")
-        }
-        # Only for its check of the columns.
-        metrics_of(path, arrays)
-        _check_lengths(path, said.commit, arrays)
-        return Saved(
-            msgspec.to_builtins(said) | document.plain, arrays, files=files, seen=seen
-        )
+def _read(document: Document, seen: dict[str, str]) -> Saved:
+    path = document.folder
+    typed = document.typed(CheckpointDocument)
+    # All arrays named after `dim` must fit the problem of the manifest.
+    sizes = {"dim": typed.manifest.problem.dim}
+    arrays = document.arrays("arrays.npz", SCHEMA, sizes)
+    for name, entry in typed.logs.items():
+        unpack_log(name, entry.read(path.parent), arrays)
+    # Computations under way are part of the schedule now, as dropped rows.
+    arrays = {
+        name: a for name, a in arrays.items() if not name.startswith("under_way.")
+    }
+    # Only for its check of the columns.
+    metrics_of(path, arrays)
+    _check_lengths(path, typed.commit, arrays)
+    plain = msgspec.to_builtins(typed) | document.plain
+    return Saved(
+        plain,
+        arrays,
+        files={str(name): entry for name, entry in typed.logs.items()},
+        seen=seen,
+    )
 
 
 def unpack_log(name: str, records: npt.NDArray[Any], arrays: Arrays) -> None:
-    """Convert the records of a log to named columns, as older formats stored them."""
+    """Convert the records of a log to named columns, as the arrays of a run have them."""
     if name == "fingerprints" and records.dtype == FINGERPRINT:
         arrays["fingerprints"] = records["fingerprint"].copy()
     elif name == "draws" and records.dtype.names == ("theta",):

@@ -17,7 +17,7 @@ from asyncqn.core.outcome import Outcome, risen, thermal_rise
 from asyncqn.core.stopping import Ended, converged, slope_of
 from asyncqn.runs.draws import Draws
 from asyncqn.runs.run import Run
-from asyncqn.storage import GrowingRows
+from asyncqn.storage.growing import GrowingRows
 from asyncqn.table import Table
 from asyncqn.types import Array, extra
 

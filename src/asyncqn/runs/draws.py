@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from asyncqn.core.request import Request
 from asyncqn.errors import BadInput, require
-from asyncqn.storage import GrowingRows
+from asyncqn.storage.growing import GrowingRows
 
 
 @dataclass(frozen=True, eq=False)

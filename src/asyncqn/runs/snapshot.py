@@ -18,7 +18,8 @@ from asyncqn.core.stopping import Best
 from asyncqn.core.worker import sample_update
 from asyncqn.errors import DamagedFile
 from asyncqn.runs.checkpoint import FINGERPRINT, Saved, flatten, with_prefix
-from asyncqn.storage import GrowingRows, Log
+from asyncqn.storage.growing import GrowingRows
+from asyncqn.storage.logs import Log
 from asyncqn.table import Table
 
 

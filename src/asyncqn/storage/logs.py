@@ -6,12 +6,12 @@ that beginning: later appends do not change it, and bytes that a killed writer l
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import uuid
+import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import DamagedFile
-from asyncqn.storage.opening import open_folder, open_own, own_handle, require_memory
+from asyncqn.storage.opening import open_folder, open_own
 from asyncqn.storage.writing import force_folder
 
 LOG_NAME = re.compile(r"[a-z]+-[0-9a-f]{12}\.log")
+_KINDS = ("<i4", "<u4", "<f4", "<f8", "<i8")
+"""The dtypes of a record's fields."""
 
 
 @dataclass(frozen=True)
@@ -36,97 +38,65 @@ class Log:
 
 
 class LogEntry(msgspec.Struct, frozen=True):
-    """A document's entry for a log: file, number of records, their fields, and their checksum."""
+    """A document's entry for a log: file, number of records, their CRC-32, and their fields."""
 
     name: str
     records: int
-    sha256: str
+    crc32: int
     fields: list[tuple[str, str]]
 
-
-@dataclass
-class LogFile:
-    """The state of a log on disk: its name, length and running checksum."""
-
-    name: str
-    dtype: np.dtype[Any]
-    records: int = 0
-    digest: Any = field(default_factory=hashlib.sha256, repr=False)
-
     @classmethod
-    def new(cls, stem: str, dtype: np.dtype[Any]) -> LogFile:
-        return cls(f"{stem}-{uuid.uuid4().hex[:12]}.log", dtype)
+    def new(cls, stem: str, dtype: np.dtype[Any]) -> LogEntry:
+        """Return the entry of a new log, without records."""
+        fields = [(name, dtype[name].str) for name in dtype.names or ()]
+        return cls(f"{stem}-{uuid.uuid4().hex[:12]}.log", 0, 0, fields)
 
-    def extended(self, folder: Path, log: Log) -> LogFile:
-        """Append the records of `log` beyond this length; return the longer log and leave this one
-        unchanged."""
-        new = np.ascontiguousarray(
-            log.between(self.records, log.length), self.dtype
-        ).tobytes()
-        path, place, rest = (
-            folder / self.name,
-            self.records * self.dtype.itemsize,
-            memoryview(new),
-        )
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of a record."""
+        return np.dtype([(str(name), str(kind)) for name, kind in self.fields])
+
+    def extended(self, folder: Path, log: Log) -> LogEntry:
+        """Append the records of `log` beyond this length, and return the entry of the longer log."""
+        records = np.ascontiguousarray(log.between(self.records, log.length), log.dtype)
+        content = records.tobytes()
+        path = folder / self.name
         # A new log is created exclusively, so that nobody can plant a file of that name.
         fresh = self.records == 0
-        handle = own_handle(path, os.O_RDWR | (os.O_CREAT | os.O_EXCL if fresh else 0))
-        try:
+        handle = open_own(path, os.O_RDWR | (os.O_CREAT | os.O_EXCL if fresh else 0))
+        with os.fdopen(handle, "r+b") as file:
+            place = self.records * log.dtype.itemsize
             if os.fstat(handle).st_size < place:
                 raise DamagedFile(
                     f"{path} is damaged: it is shorter than what was written to it."
                 )
-            # `pwrite` may write less than it was given.
-            while rest:
-                written = os.pwrite(handle, rest, place)
-                place, rest = place + written, rest[written:]
+            file.seek(place)
+            file.write(content)
+            file.flush()
             os.fsync(handle)
-        finally:
-            os.close(handle)
         # The name of a new file is durable only after its folder is forced to disk.
         if fresh:
             with open_folder(folder) as opened:
                 force_folder(opened)
-        # A copy, so that a failed checkpoint can be repeated from the old state.
-        digest = self.digest.copy()
-        digest.update(new)
-        return LogFile(self.name, self.dtype, log.length, digest)
+        crc32 = zlib.crc32(content, self.crc32)
+        return LogEntry(self.name, log.length, crc32, self.fields)
 
-    @property
-    def entry(self) -> LogEntry:
-        fields = [(name, self.dtype[name].str) for name in self.dtype.names or ()]
-        return LogEntry(self.name, self.records, self.digest.hexdigest(), fields)
-
-
-def read_log(folder: Path, entry: LogEntry) -> tuple[npt.NDArray[Any], LogFile]:
-    """Return the records that an entry describes, and the log to append to."""
-    # Only the last component: an entry such as "../x" must not leave the folder.
-    path = folder / Path(entry.name).name
-    dtype = np.dtype([(str(name), str(kind)) for name, kind in entry.fields])
-    if (
+    def read(self, folder: Path) -> npt.NDArray[Any]:
+        """Return the records that the entry describes."""
+        kinds = {kind for _, kind in self.fields}
         # A name from a file must not lead out of the folder, and a dtype must not contain objects.
-        path.name != entry.name
-        or LOG_NAME.fullmatch(path.name) is None
-        or any(
-            dtype[name].str not in ("<i4", "<u4", "<f4", "<f8", "<i8")
-            for name in dtype.names or ()
-        )
-    ):
-        raise DamagedFile(
-            f"{folder} is damaged: the log {entry.name[:80]!r} was not written by asyncqn."
-        )
-    length = entry.records * dtype.itemsize
-    with open_own(path) as file:
-        if entry.records < 0 or length > os.fstat(file.fileno()).st_size:
+        if LOG_NAME.fullmatch(self.name) is None or not kinds <= set(_KINDS):
             raise DamagedFile(
-                f"{path} is damaged: it is shorter than its checkpoint states."
+                f"{folder} is damaged: the log {self.name[:80]!r} was not written by asyncqn."
             )
-        require_memory(path, length)
-        content = file.read(length)
-    # Kept as an object: appends continue it without reading the log again.
-    digest = hashlib.sha256(content)
-    if digest.hexdigest() != entry.sha256:
-        raise DamagedFile(f"{path} is damaged: it does not match its checksum.")
-    return np.frombuffer(content, dtype), LogFile(
-        entry.name, dtype, entry.records, digest
-    )
+        path, dtype = folder / self.name, self.dtype
+        length = self.records * dtype.itemsize
+        with os.fdopen(open_own(path), "rb") as file:
+            if not 0 <= length <= os.fstat(file.fileno()).st_size:
+                raise DamagedFile(
+                    f"{path} is damaged: it is shorter than its checkpoint states."
+                )
+            content = file.read(length)
+        if zlib.crc32(content) != self.crc32:
+            raise DamagedFile(f"{path} is damaged: it does not match its checksum.")
+        return np.frombuffer(content, dtype)

@@ -189,20 +189,19 @@ def quality(
 
 def check_places(out: Path | None, test_out: Path | None) -> None:
     """Raise `BadInput` early for paths that could not be written later."""
-    from asyncqn.storage import check_folder, check_place
+    from asyncqn.storage import check_output
     from asyncqn_recommender.data.store import RATINGS
     from asyncqn_recommender.data.tables import check_table_name
     from asyncqn_recommender.files import MODEL
 
     if out is not None:
-        check_folder(out, MODEL)
-        check_place(out)
+        MODEL.check_place(out)
     if test_out is not None:
         if test_out.suffix:
             check_table_name(test_out)
+            check_output(test_out)
         else:
-            check_folder(test_out, RATINGS)
-        check_place(test_out)
+            RATINGS.check_place(test_out)
 
 
 def write_test(test: Ratings, place: Path) -> Path:

@@ -87,14 +87,14 @@ def _write(
     output: Output,
 ) -> dict[str, Any]:
     """Write the lists of these users, or of all, in chunks."""
-    from asyncqn.storage import check_place
+    from asyncqn.storage import check_output
     from asyncqn_recommender.data.tables import check_table_name, write_table
     from asyncqn_recommender.estimator import Recommender
     from asyncqn_recommender.ranking import tables
 
     # Both checks come before the model is loaded and the lists are made.
     check_table_name(place)
-    check_place(place)
+    check_output(place)
     loaded = Recommender.load(model)
     total = len(loaded.user_ids_) if users is None else len(users)
     unknown = 0

@@ -17,39 +17,27 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.storage import (
-    INT32,
-    INT64,
-    TEXT,
-    Document,
-    Kind,
-    Spec,
-    npy,
-    read_document,
-    read_settled,
-    telling_damage,
-    version_of,
-    write_folder,
-)
+from asyncqn.storage import Document, Kind, Spec, read_folder, write_folder
 from asyncqn_recommender.data.ratings import Ratings
 
+IDS = ("<i8", "U")
+"""The dtypes of ids: integers or texts."""
+
 SCHEMA = {
-    "users": Spec(INT32, ("ratings",)),
-    "items": Spec(INT32, ("ratings",)),
+    "users": Spec(("<i4",), ("ratings",)),
+    "items": Spec(("<i4",), ("ratings",)),
     "values": Spec(("<f4",), ("ratings",)),
-    "user_ids": Spec(INT64 + TEXT, ("users",)),
-    "item_ids": Spec(INT64 + TEXT, ("items",)),
-    "titles": Spec(TEXT, ("items",), optional=True),
+    "user_ids": Spec(IDS, ("users",)),
+    "item_ids": Spec(IDS, ("items",)),
+    "titles": Spec(("U",), ("items",), optional=True),
     "times": Spec(("<f8",), ("ratings",), optional=True),
 }
-# CRC-32, not SHA-256: columns of gigabytes are verified at every opening.
 RATINGS = Kind(
     "asyncqn ratings",
     "stored set of ratings",
     "header.json",
-    2,
+    3,
     tuple(f"{name}.npy" for name in SCHEMA),
-    checksum="crc32",
     advice=": import the ratings again",
 )
 
@@ -115,7 +103,7 @@ def save_ratings(
         "items": ratings.n_items,
     }
     header = {"digest": ratings.digest, **counts, "origin": origin or {}}
-    files = {f"{name}.npy": npy(column) for name, column in columns_of(ratings).items()}
+    files = {f"{name}.npy": column for name, column in columns_of(ratings).items()}
     return write_folder(Path(path), RATINGS, header, files)
 
 
@@ -142,25 +130,24 @@ def open_ratings(path: str | os.PathLike[str], *, verify: bool = True) -> Rating
     Ratings(3 ratings of 2 users on 2 items)
     """
     folder = Path(path)
-    return read_settled(
-        lambda: version_of(folder, RATINGS), lambda: _read_columns(folder, verify)
+    _require_header(folder)
+    return read_folder(
+        folder, RATINGS, lambda document: _read_columns(document, verify)
     )
 
 
-def _read_columns(folder: Path, verify: bool) -> Ratings:
-    document = _document(folder)
-    with telling_damage(folder, RATINGS):
-        header = document.typed(Header)
-        sizes = header.sizes
-        arrays: dict[str, npt.NDArray[Any]] = {}
-        for name, spec in SCHEMA.items():
-            if spec.optional and f"{name}.npy" not in document.files:
-                continue
-            arrays[name] = document.mapped(f"{name}.npy", name, SCHEMA, sizes, verify)
-        ratings = Ratings(**arrays)
-        # Checksums protect against accidents; this protects kernels against indices of a forged file.
-        if verify:
-            check_columns(folder, ratings, RATINGS.advice)
+def _read_columns(document: Document, verify: bool) -> Ratings:
+    header = document.typed(Header)
+    sizes = header.sizes
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for name, spec in SCHEMA.items():
+        if spec.optional and f"{name}.npy" not in document.files:
+            continue
+        arrays[name] = document.mapped(f"{name}.npy", SCHEMA, sizes, verify)
+    ratings = Ratings(**arrays)
+    # Checksums protect against accidents; this protects kernels against indices of a forged file.
+    if verify:
+        check_columns(document.folder, ratings, RATINGS.advice)
     # The digest was computed when the columns were written: fill the cached property.
     ratings.__dict__["digest"] = header.digest
     return ratings
@@ -174,17 +161,17 @@ def is_store(path: str | Path) -> bool:
         return False
     # The header alone could belong to another kind of folder, so that a column must be there as well.
     return RATINGS.document in names and any(
-        name == "users.npy" or RATINGS.plain_name(name) == "users.npy" for name in names
+        RATINGS.plain_name(name) == "users.npy" for name in names
     )
 
 
 def read_header(folder: Path) -> Header:
     """Return the header of a stored set."""
-    with telling_damage(folder, RATINGS):
-        return _document(folder).typed(Header)
+    _require_header(folder)
+    return read_folder(folder, RATINGS, lambda document: document.typed(Header))
 
 
-def _document(folder: Path) -> Document:
+def _require_header(folder: Path) -> None:
     if not os.path.isdir(folder):
         raise BadInput(
             f"there is no stored set of ratings at {folder}: check the path."
@@ -193,7 +180,6 @@ def _document(folder: Path) -> Document:
         raise DamagedFile(
             f"{folder} is not a stored set of ratings: it has no {RATINGS.document}."
         )
-    return read_document(folder, RATINGS)
 
 
 def check_columns(place: str | Path, ratings: Ratings, advice: str) -> None:
