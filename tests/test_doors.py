@@ -179,7 +179,7 @@ def test_json_under_mpiexec_is_one_document_where_colorama_is_installed(
         "import asyncqn.cli.jobfile\n"
         "from numba.core.errors import termcolor\n"
         "termcolor().errmsg('a type that does not fit, as compiling tries many')\n"
-        f"main({['run', *SMALL[:4], *SMALL[6:], '--engine', 'mpi', '--json', '-q']})\n"
+        f"main({['run', *SMALL[2:], '--engine', 'mpi', '--json', '-q']})\n"
     )
     done = mpirun(3, ["-c", program])
     assert (done.returncode, done.stdout.count("\n")) == (0, 1), done.stderr
@@ -236,8 +236,8 @@ def program(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
             "run",
             "--engine",
             "processes",
-            "--start-method",
-            "spawn",
+            "--set",
+            "engine.start_method=spawn",
             "--commits",
             "5",
             "-q",

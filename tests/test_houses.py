@@ -101,10 +101,7 @@ def test_importing_asyncqn_loads_no_house() -> None:
 
 
 def test_entry_points_name_what_exists() -> None:
-    for entry in (
-        *entry_points(group="asyncqn.problems"),
-        *entry_points(group="asyncqn.warm"),
-    ):
+    for entry in entry_points(group="asyncqn.problems"):
         assert callable(entry.load()), entry
     for entry in entry_points(group="asyncqn.commands"):
         importlib.import_module(entry.value)

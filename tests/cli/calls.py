@@ -14,8 +14,9 @@ import pytest
 
 from asyncqn.cli.main import main
 
-SMALL = ["--dim", "8", "--n-data", "24", "--workers", "3", "--commits", "40",
-         "--algorithm", "async-sgd", "-p", "h=1e-5", "-p", "batch=2"]  # fmt: skip
+SMALL = ["--workers", "3", "--commits", "40", "--algorithm", "async-sgd",
+         "--set", "problem.dim=8", "--set", "problem.n_data=24",
+         "--set", "algorithm.h=1e-5", "--set", "algorithm.batch=2"]  # fmt: skip
 
 
 def asyncqn(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:

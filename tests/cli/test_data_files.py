@@ -17,6 +17,7 @@ from sklearn.datasets import dump_svmlight_file
 
 import asyncqn as aq
 from asyncqn.cli.jobfile import job_schema, load_job
+from asyncqn.cli.results import auc, log_loss
 from asyncqn.models import PROBLEMS
 from asyncqn.models.linear_model import LinearModel
 
@@ -97,10 +98,31 @@ def test_run_writes_theta_and_coefficients_and_scores_rows_held_out(
     said = json.loads(out)
     assert (code, said["status"], said["held_out_rows"]) == (0, "converged", 30)
     assert said["held_out_accuracy"] > 0.7
+    assert 0.7 < said["held_out_auc"] <= 1.0
+    assert 0.0 < said["held_out_log_loss"] < 0.6
     assert (said["theta"], said["coefficients"]) == (str(theta), str(names))
     written = pd.read_csv(names)
     assert list(written["name"]) == ["age", "dose", "(intercept)"]
     np.testing.assert_array_equal(written["coefficient"], np.load(theta))
+    problem: Any = load_job(job).problem
+    errors = problem.coefficients(np.load(theta), standard_errors=True)
+    np.testing.assert_array_equal(
+        written["standard_error"], errors["standard_error"].to_numpy()
+    )
+
+
+def test_log_loss_and_auc_are_those_of_scikit_learn() -> None:
+    from sklearn.metrics import log_loss as sklearn_log_loss
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(0)
+    y, z = rng.integers(0, 2, 80).astype(float), rng.integers(-3, 4, 80) / 2.0
+    by_class = np.column_stack([np.zeros(80), z])
+    assert log_loss(by_class, y) == pytest.approx(
+        sklearn_log_loss(y, 1.0 / (1.0 + np.exp(-z))), rel=1e-12
+    )
+    assert auc(z, y) == pytest.approx(roc_auc_score(y, z), rel=1e-12)
+    assert log_loss(by_class, np.full(80, -1.0)) == np.inf
 
 
 def test_scores_are_those_of_scikit_learn(tmp_path: Path) -> None:

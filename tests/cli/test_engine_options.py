@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 from cli.calls import SMALL, call
 from conftest import Mpirun
 
 import asyncqn as aq
-from asyncqn.cli.commands.run import EngineOptions, make_engine
 from asyncqn.cli.jobfile import load_job
-from asyncqn.engines.named import REAL_ENGINES, engine_class
+from asyncqn.cli.options import JobOptions
+from asyncqn.cli.running import job_overrides, make_engine
 from asyncqn.errors import BadInput
-from asyncqn.parameters import parameters_of
 
 RAY = """
 [cluster]
@@ -39,50 +37,22 @@ def job(tmp_path: Path) -> Path:
 
 
 def engine_of(
-    path: Path | None, workers: int | None = None, slow: bool = False, **said: Any
+    path: Path | None, *settings: str, kind: str | None = None, slow: bool = False
 ) -> Any:
-    over = {"engine": EngineOptions(**said).overrides(workers)}
-    return make_engine(load_job(path, over), slow)
-
-
-def test_every_parameter_of_every_real_engine_is_an_option() -> None:
-    known = {
-        name for kind in REAL_ENGINES for name in parameters_of(engine_class(kind))
-    }
-    options = {field.name for field in fields(EngineOptions)} - {"engine", "slow"}
-    assert options | {"workers", "timing_model"} == known, (
-        "which are --workers and --slow"
-    )
-
-
-def test_the_help_of_an_option_names_the_default_of_the_engine() -> None:
-    usual = {
-        f.name: f.default for kind in REAL_ENGINES for f in fields(engine_class(kind))
-    }
-    told = {
-        name: re.search(r"\[(\S+)\]$", hint.__metadata__[0].help)
-        for name, hint in get_type_hints(EngineOptions, include_extras=True).items()
-        if name in usual
-    }
-    for name, found in told.items():
-        if isinstance(usual[name], (int, float, str)) and not isinstance(
-            usual[name], bool
-        ):
-            assert found is not None, name
-            assert type(usual[name])(found[1]) == usual[name]
-        else:
-            assert usual[name] in (None, True, MISSING)
+    options = JobOptions(path, settings=[f"engine.{each}" for each in settings])
+    job = load_job(path, job_overrides(options, {}, kind, slow))
+    return make_engine(job, kind, slow)
 
 
 def test_options_go_over_the_section_and_the_section_over_the_defaults(
     job: Path,
 ) -> None:
     assert engine_of(job) == aq.Ray(5, "auto", restarts=2, give_up_after=60.0)
-    changed = engine_of(job, workers=4, restarts=0, max_staleness=7)
+    changed = engine_of(job, "workers=4", "restarts=0", "max-staleness=7")
     assert changed == aq.Ray(4, "auto", restarts=0, give_up_after=60.0, max_staleness=7)
-    assert engine_of(job, engine="ray", cpus=0.5).restarts == 2
+    assert engine_of(job, "cpus=0.5", kind="ray").restarts == 2
     assert engine_of(None) == aq.Threads(2)
-    assert engine_of(None, engine="processes", start_method="spawn") == aq.Processes(
+    assert engine_of(None, "start_method=spawn", kind="processes") == aq.Processes(
         2, start_method="spawn"
     )
 
@@ -90,14 +60,14 @@ def test_options_go_over_the_section_and_the_section_over_the_defaults(
 def test_another_engine_drops_the_arguments_that_were_not_meant_for_it(
     job: Path,
 ) -> None:
-    assert engine_of(job, engine="processes", start_timeout=9.0) == aq.Processes(
+    assert engine_of(job, "start_timeout=9", kind="processes") == aq.Processes(
         2, start_timeout=9.0
     )
 
 
 def test_an_engine_imitates_the_job_s_cluster_or_one_of_its_own(job: Path) -> None:
     cluster = load_job(job).cluster
-    assert engine_of(job, engine="threads", slow=True) == aq.Threads(
+    assert engine_of(job, kind="threads", slow=True) == aq.Threads(
         3, timing_model=cluster
     )
     job.write_text(
@@ -155,8 +125,8 @@ def test_a_run_is_on_the_engine_of_its_job_file_and_says_so(
         "run",
         job,
         *options,
-        "--give-up-after",
-        "50",
+        "--set",
+        "engine.give_up_after=50",
         "--save",
         tmp_path / "r",
         "--json",

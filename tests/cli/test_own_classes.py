@@ -50,6 +50,14 @@ class Ridge:
 @dataclass(frozen=True)
 class Mine(AsyncSGD):
     boost: float = 1.0
+
+
+@dataclass(frozen=True)
+class Pauses:
+    every: int
+
+    def times(self, z):
+        return 1.0 + 9.0 * (np.arange(1, z.size + 1) % self.every == 0)
 """
 
 JOB = """
@@ -152,8 +160,8 @@ def test_a_job_of_a_factory_replays_and_resumes_from_the_command_line(
             "run",
             "--checkpoint",
             "c",
-            "--start-method",
-            "spawn",
+            "--set",
+            "engine.start_method=spawn",
         )
         == 0
     )
@@ -164,6 +172,19 @@ def test_a_job_of_a_factory_replays_and_resumes_from_the_command_line(
     assert "--allow-imports" in capfd.readouterr().err
     assert command("replay", "run", "--allow-imports") == 0
     assert command("resume", "c", "--allow-imports", "--quiet") == 0
+
+
+def test_a_law_of_one_s_own_is_a_law_of_a_job_s_cluster(
+    module: str, tmp_path: Path, capfd: Any
+) -> None:
+    law = f"cluster.times={{kind='{module}:Pauses', every=3}}"
+    simulate = ("simulate", "job.toml", "--set", law, "--save", "r", "-q")
+    assert command(*simulate) == 2
+    assert "use --allow-imports" in capfd.readouterr().err
+    assert command(*simulate, "--allow-imports") == 0
+    times = load_run(tmp_path / "r", allow_imports=True).schedule.time
+    assert times[-1] > 70, "a third of the computations takes ten units"
+    assert command("replay", "r", "--allow-imports", "-q") == 0
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,12 @@ def test_run_prints_one_json_object_with_what_only_a_real_run_has(
 def test_run_slows_workers_by_the_cluster_of_the_job(
     job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call("run", job, "--slow", "--time-unit", 1e-3, "--json", "--quiet") == 0
+    assert (
+        call(
+            "run", job, "--slow", "--set", "engine.time_unit=1e-3", "--json", "--quiet"
+        )
+        == 0
+    )
     numbers = json.loads(capsys.readouterr().out)
     assert numbers["workers"] == 3
     # Sixty computations of 2 units each on three workers last at least forty units of a millisecond.

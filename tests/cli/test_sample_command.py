@@ -40,7 +40,16 @@ def test_a_job_is_sampled_shown_and_saved(job: Path, tmp_path: Path, capsys) -> 
     save = tmp_path / "run"
     assert (
         exit_code(
-            "sample", job, "--draws", 3000, "--chains", 3, "--simulated", "--save", save
+            "sample",
+            job,
+            "--draws",
+            3000,
+            "--chains",
+            3,
+            "--engine",
+            "simulator",
+            "--save",
+            save,
         )
         == 0
     )

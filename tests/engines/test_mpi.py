@@ -225,8 +225,8 @@ def test_the_command_line_prints_on_rank_0_alone(
         "mpi",
         "--json",
         "--quiet",
-        "--wire",
-        "float32",
+        "--set",
+        "engine.wire=float32",
     ]
     process = mpirun(3, [*command, "--save", str(tmp_path / "run")])
     assert process.returncode == 0, process.stderr

@@ -496,7 +496,14 @@ def command(folder: Path, commits: int, *more: str) -> list[str]:
 
 def test_the_command_runs_processes_and_prints_one_json_object(tmp_path: Path) -> None:
     words = command(
-        tmp_path, 40, "--slow", "--time-unit", "1e-3", "--save", "r", "--json"
+        tmp_path,
+        40,
+        "--slow",
+        "--set",
+        "engine.time_unit=1e-3",
+        "--save",
+        "r",
+        "--json",
     )
     done = subprocess.run(words, cwd=tmp_path, env=child_environment(), capture_output=True, text=True,
                           timeout=100, check=False)  # fmt: skip

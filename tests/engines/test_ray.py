@@ -247,7 +247,15 @@ def test_the_command_starts_a_ray_of_its_own_and_prints_one_json_object(
         "--workers",
         "2",
     ]
-    command += ["--slow", "--time-unit", "1e-3", "--save", "r", "--json", "--quiet"]
+    command += [
+        "--slow",
+        "--set",
+        "engine.time_unit=1e-3",
+        "--save",
+        "r",
+        "--json",
+        "--quiet",
+    ]
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
     )

@@ -48,7 +48,7 @@ def test_the_cluster_charges_each_algorithm_its_own_times():
 
 def test_the_command_line_runs_the_papers_setting(capfd, tmp_path):
     code, out, _ = call(
-        capfd, "simulate", "--paper", "linear-gaussian", "--algorithm", "async-sgd", "-p", "h=1e-5",
+        capfd, "simulate", "--paper", "linear-gaussian", "--algorithm", "async-sgd", "--set", "algorithm.h=1e-5",
         "--commits", "20", "--save", tmp_path / "run", "--json",
     )  # fmt: skip
     assert (code, json.loads(out)["commits"]) == (0, 20)

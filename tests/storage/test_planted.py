@@ -26,7 +26,6 @@ CASES = [
         planted.Case(kind, "A/lock", planted.RESUME)
         for kind in (LINK, HARD, PIPE, "file of a stranger")
     ),
-    planted.Case(PIPE, "A/lock", planted.WATCH),
     *(planted.Case(kind, "new/lock", NEW) for kind in (LINK, HARD, "dangling link")),
     *(planted.Case(kind, "new/b/checkpoint.json", NEW) for kind in (LINK, PIPE)),
     planted.Case(LINK, "A/fingerprints-*.log", planted.RESUME, planted.forge_log),

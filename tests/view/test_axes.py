@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
-from rich.console import Console
 
-from asyncqn.cli.commands.compare import compared, report
 from asyncqn.core.schedule import Schedule
 from asyncqn.table import Table
 from asyncqn.view import plots
-from asyncqn.view.axes import axis_of
+from asyncqn.view.axes import EXCESS, LABELS, axis_of, curves_of
 from asyncqn.view.page import page
 from asyncqn.view.seen import Seen
 from asyncqn.view.styles import styles_of_runs
@@ -81,12 +77,6 @@ def test_a_run_has_one_colour_in_terminal_figure_and_page() -> None:
     } == colors
     for color in colors.values():
         assert f'"color":"{color}"' in page(RUNS)
-    rows, goal = compared(RUNS, "fun", None)
-    text = report(RUNS, rows, "fun", goal)
-    drawn = {text.plain[span.start]: str(span.style) for span in text.spans}
-    assert {letter: drawn[letter] for letter in "abc"} == dict(
-        zip("abc", colors.values(), strict=True)
-    )
 
 
 def test_the_comparison_is_drawn_on_a_logarithmic_axis_in_spite_of_zeros_and_explosions() -> (
@@ -98,11 +88,37 @@ def test_the_comparison_is_drawn_on_a_logarithmic_axis_in_spite_of_zeros_and_exp
     assert 1e-3 < low < 0.01
     assert 90.0 < high < 1000.0
     assert "values above 90 are drawn at the edge" in axes.get_title(loc="left")
-    rows, goal = compared(RUNS, "fun", None)
-    said = io.StringIO()
-    Console(width=120, file=said).print(report(RUNS, rows, "fun", goal))
-    assert "fun over time [s], logarithmic" in said.getvalue()
-    assert "90 ┤" in said.getvalue()
+
+
+def test_twelve_digits_of_progress_are_seen_and_no_curve_ends_in_a_vertical_line() -> (
+    None
+):
+    tables = [
+        Table({"fun": -3.0 + np.array([2.0, 1e-6, 1e-12, 0.0])}),
+        Table({"fun": np.array([-1.0, np.inf, -2.0])}),
+    ]
+    (first, second), label, axis, base = curves_of(tables)
+    assert (label, base) == (EXCESS, -3.0)
+    assert axis is not None
+    assert axis.log
+    assert axis.low == pytest.approx(1e-12, rel=1e-3)
+    assert np.isnan(first[-1]), "the best value is no point of a logarithmic axis"
+    np.testing.assert_allclose(second, [2.0, np.inf, 1.0])
+    page_of_one = page({"exact": RUNS["exact"]})
+    assert f'"metric":"{EXCESS}"' in page_of_one
+
+
+def test_the_error_is_drawn_where_it_is_known_and_a_constant_as_it_is() -> None:
+    known = Table({"fun": np.array([4.0, 2.0]), "error": np.array([1.0, 0.0])})
+    assert curves_of([known]).label == LABELS["error"]
+    assert curves_of([known], "fun").label == LABELS["fun"]
+    constant = Table({"fun": np.array([4.0, 4.0])})
+    assert curves_of([constant]) == (
+        [constant["fun"]],
+        LABELS["fun"],
+        axis_of([constant["fun"]]),
+        0.0,
+    )
 
 
 def test_a_tab_names_its_runs() -> None:

@@ -14,6 +14,7 @@ from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput
 from asyncqn.table import Table
 from asyncqn.view import plots as plotting
+from asyncqn.view.axes import LABELS
 from asyncqn.view.trace import trace_events, write_trace
 
 
@@ -43,7 +44,7 @@ def test_several_runs_share_axes_with_units_and_can_be_told_apart_without_colour
     axes = figure.axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel()) == (
         plotting.SIMULATED,
-        plotting.LABELS["error"],
+        LABELS["error"],
     )
     assert axes.get_yscale() == "log"
     assert [text.get_text() for text in axes.get_legend().get_texts()] == [

@@ -71,20 +71,18 @@ def test_verbose_writes_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[-1].endswith("2 workers")
 
 
-def test_a_notebook_has_one_line_that_is_rewritten(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_notebook_without_widgets_has_plain_lines(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shell = type("ZMQInteractiveShell", (), {})()
-    monkeypatch.setitem(
-        sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell)
-    )
-    monkeypatch.setattr(shown, "SECONDS_BEFORE_A_BAR", 0.0)
-    aq.minimize(
-        PROBLEM, aq.AsyncSGD(h=1e-4, batch=6), engine=aq.Threads(2), commits=200
-    )
-    said = capsys.readouterr().err
-    assert said.startswith("\rminimize: 0/200")
-    assert said.rstrip().split("\r")[-1].startswith("minimize: 200/200")
+    written: list[str] = []
+    notebook = SimpleNamespace(is_terminal=False, is_jupyter=True, print=written.append)
+    monkeypatch.setattr(shown, "find_spec", lambda name: None)
+    with shown.on_console(notebook, "minimize", 3) as advance:
+        for step in range(4):
+            advance(step, "U 1")
+    assert [line for line in written if "compiling" not in line] == [
+        "minimize: 3/3 U 1"
+    ]
 
 
 def test_only_the_main_thread_draws_by_default(monkeypatch: pytest.MonkeyPatch) -> None:

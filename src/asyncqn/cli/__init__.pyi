@@ -5,7 +5,6 @@ from ..view.plots import convergence, darken, new_figure, render, save_picture
 from ..view.seen import look_at
 from ..view.styles import ALGORITHM_STYLES, STYLES, styles_of
 from .main import run_commands
-from .options import option
 from .output import Output
 
 __all__ = [
@@ -16,7 +15,6 @@ __all__ = [
     "darken",
     "look_at",
     "new_figure",
-    "option",
     "render",
     "run_commands",
     "save_picture",

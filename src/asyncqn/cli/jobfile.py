@@ -28,6 +28,7 @@ import msgspec
 from asyncqn.algorithms import ALGORITHMS, make_algorithm
 from asyncqn.algorithms.defaults import TOLERANCE
 from asyncqn.cluster.cluster import Cluster
+from asyncqn.cluster.laws import law_from_json
 from asyncqn.core.stopping import MaxPasses, MaxTime, Target, Tolerance
 from asyncqn.engines.named import REAL_ENGINES, engine_class
 from asyncqn.errors import BadInput, require
@@ -83,8 +84,9 @@ DEFAULT_PARAMETERS: dict[str, dict[str, Any]] = {
         "memory": 3,
         "batch": 60,
         "overlap": 40,
-    }
-    | {"initial_scale": 0.02, "cosine_floor": 0.4},
+        "initial_scale": 0.02,
+        "cosine_floor": 0.4,
+    },
     "async-sgd": {"h": 5e-5, "batch": 6},
     "delay-adaptive-sgd": {"h": 5e-5, "batch": 6, "tau": 40},
     "ringmaster": {"h": 5e-5, "batch": 6, "max_delay": 80},
@@ -197,8 +199,7 @@ def load_job(
     BadInput
         For a mistake; the sentence names the file.
     """
-    # Copies, because `_algorithm` removes the kind from its section.
-    over = {name: dict(section) for name, section in (overrides or {}).items()}
+    over = overrides or {}
     if path is None:
         return _build(sections or {}, over, allow_imports)
     read = _read(Path(path))
@@ -236,21 +237,8 @@ def paper_sections(name: str, kind: str | None) -> dict[str, dict[str, Any]]:
     }
 
 
-def setting_of(
-    path: str | Path | None, overrides: Mapping[str, Section]
-) -> dict[str, dict[str, Any]]:
-    """Return the sections problem, cluster and run as plain data: the file's, with `overrides` on top."""
-    sections: Mapping[str, Section] = {"cluster": DEFAULT_CLUSTER} | (
-        _read(Path(path)) if path else {}
-    )
-    # Without [algorithm] and [engine]: a study varies the former, and simulates instead of the latter.
-    return {
-        name: {**sections.get(name, {}), **overrides.get(name, {})}
-        for name in ("problem", "cluster", "run")
-    }
-
-
 def _read(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the sections of a job file as plain data."""
     try:
         with open_input(path, MAX_JOB_BYTES) as file:
             sections = tomllib.loads(file.read().decode())
@@ -259,65 +247,74 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     except BadInput:
         raise
     except OSError as error:
-        raise BadInput(
-            f"the job file {path} cannot be read: {error.strerror}."
-        ) from None
+        reason = error.strerror
+        raise BadInput(f"the job file {path} cannot be read: {reason}.") from None
     except RecursionError:
         raise BadInput(
             f"the job file {path} is nested too deeply: its sections must contain plain values."
         ) from None
-    except (
-        ValueError
-    ) as error:  # invalid TOML, bytes that are not text, or numbers of 5,000 digits
-        raise BadInput(
-            f"{path} is not a TOML file: {str(error).splitlines()[0].split(';')[0]}."
-        ) from None
+    # Invalid TOML, bytes that are not text, or numbers of 5,000 digits.
+    except ValueError as error:
+        reason = str(error).splitlines()[0].split(";")[0]
+        raise BadInput(f"{path} is not a TOML file: {reason}.") from None
     # The sections of a file are the fields of `Job`, so that a new one is accepted here at once.
-    known = [field.name for field in dataclasses.fields(Job)]
+    names = [field.name for field in dataclasses.fields(Job)]
     for name, section in sections.items():
-        if name not in known:
-            what = (
-                "section" if isinstance(section, dict) else "key outside the sections"
-            )
-            raise BadInput(
-                f"{path}: unknown {what} '{name}'; {suggestion(name, known)}."
-            )
-        if not isinstance(section, dict):
-            raise BadInput(
-                f"{path}: '{name}' must be a section: write [{name}] and its keys below it."
-            )
+        what = "section" if isinstance(section, dict) else "key outside the sections"
+        if name not in names:
+            hint = suggestion(name, names)
+            raise BadInput(f"{path}: unknown {what} '{name}'; {hint}.")
+        require(
+            isinstance(section, dict),
+            f"{path}: '{name}' must be a section: write [{name}] and its keys below it.",
+        )
     return sections
 
 
 def _build(
     sections: Mapping[str, Section], over: Mapping[str, Section], allow_imports: bool
 ) -> Job:
-    def section(name: str, usual: Section) -> dict[str, Any]:
-        # A section of the file replaces the defaults as a whole; single options then change single keys.
-        found, said = dict(sections.get(name, usual)), over.get(name, {})
-        # A law of times replaces mean and standard deviation; `Cluster` refuses both together.
-        if name == "cluster" and "times" in said:
-            found = {
-                key: value
-                for key, value in found.items()
-                if not key.startswith("worker_")
-            }
-        return {**found, **said}
-
-    given, said = dict(sections.get("algorithm", {})), dict(over.get("algorithm", {}))
-    algorithm = _algorithm(given, said, "problem" in sections, allow_imports)
-    # A serial algorithm, such as L-BFGS, would refuse the default cluster of 40 workers.
-    usual = {
-        **DEFAULT_CLUSTER,
-        "workers": extra(algorithm, "max_workers") or DEFAULT_CLUSTER["workers"],
-    }
+    algorithm = _algorithm(sections, over.get("algorithm", {}), allow_imports)
+    # A section of the file replaces the defaults as a whole; single options then change single keys.
+    problem = {**sections.get("problem", {}), **over.get("problem", {})}
+    run = {**sections.get("run", {}), **over.get("run", {})}
+    cluster = dict(sections.get("cluster", _usual_cluster(algorithm)))
+    changes = over.get("cluster", {})
+    # A law of times replaces mean and standard deviation; `Cluster` refuses both together.
+    if "times" in changes:
+        cluster.pop("worker_mean", None)
+        cluster.pop("worker_std", None)
     return Job(
-        problem=make_problem(section("problem", {}), allow_imports=allow_imports),
+        problem=make_problem(problem, allow_imports=allow_imports),
         algorithm=algorithm,
-        cluster=from_json(Cluster, section("cluster", usual), "[cluster]"),
-        run=from_json(RunOptions, section("run", {}), "[run]"),
-        engine=_engine(sections.get("engine", {}), over.get("engine", {})),
+        cluster=from_json(
+            Cluster, _with_laws({**cluster, **changes}, allow_imports), "[cluster]"
+        ),
+        run=from_json(RunOptions, run, "[run]"),
+        engine=_engine(
+            sections.get("engine", {}), over.get("engine", {}), allow_imports
+        ),
     )
+
+
+def _usual_cluster(algorithm: Algorithm | None) -> Section:
+    # A serial algorithm would refuse the default cluster of 40 workers.
+    workers = extra(algorithm, "max_workers") or DEFAULT_CLUSTER["workers"]
+    return {**DEFAULT_CLUSTER, "workers": workers}
+
+
+def _with_laws(cluster: Section, allow_imports: bool) -> Section:
+    """Return the values of a cluster with its own laws of times as objects, where imports are allowed."""
+    times = cluster.get("times")
+    laws = times if isinstance(times, list) else [times]
+    own = [isinstance(law, Mapping) and is_own(law.get("kind")) for law in laws]
+    if not any(own):
+        return cluster
+    made = [
+        law_from_json(law, allow_imports=allow_imports) if yes else law
+        for law, yes in zip(laws, own, strict=True)
+    ]
+    return {**cluster, "times": made if isinstance(times, list) else made[0]}
 
 
 def make_problem(section: Section, *, allow_imports: bool = False) -> Problem:
@@ -342,60 +339,56 @@ def make_problem(section: Section, *, allow_imports: bool = False) -> Problem:
 
 
 def _algorithm(
-    given: dict[str, Any], over: dict[str, Any], described: bool, allow_imports: bool
+    sections: Mapping[str, Section], over: Section, allow_imports: bool
 ) -> Algorithm | None:
-    """Build the algorithm, or return None where `minimize` is to choose.
-
-    `described` says that the file describes its own problem, which the default parameters may not suit.
-    """
-    # The command line wins over the file.
-    kind = over.pop("kind", given.get("kind"))
-    if given and "kind" not in given:
+    """Build the algorithm, or return None where `minimize` is to choose."""
+    section = sections.get("algorithm", {})
+    if section and "kind" not in section:
         raise BadInput(
             f"[algorithm] needs a kind: one of {', '.join(ALGORITHMS)}, or {CHOSEN}."
         )
-    # Parameters without a kind (-p h=1e-3) refer to the default algorithm, so that they prevent the choice.
-    if kind is None and described and not over:
+    # The command line wins over the file.
+    kind = over.get("kind", section.get("kind"))
+    changes = _without_kind(over)
+    # The default parameters may not suit a problem that the file describes.  Parameters without a kind
+    # (--set algorithm.h=1e-3) refer to the default algorithm, so that they prevent the choice.
+    if kind is None and "problem" in sections and not changes:
         return None
-    # The file's parameters belong to the file's kind; another kind on the command line drops them.
-    if given and kind == given["kind"]:
-        parameters = {name: value for name, value in given.items() if name != "kind"}
-    elif kind == CHOSEN:
-        parameters = {}
-    else:
-        kind = kind or DEFAULT_ALGORITHM
-        parameters = DEFAULT_PARAMETERS.get(kind, {}) if isinstance(kind, str) else {}
-    parameters = {**parameters, **over}
     if kind == CHOSEN:
-        unused = ", ".join(parameters)
+        mine = section if section.get("kind") == CHOSEN else {}
+        unused = ", ".join(_without_kind({**mine, **changes}))
         require(
             not unused,
             f"the algorithm '{CHOSEN}' has no parameters: leave out {unused}.",
         )
         return None
-    return make_algorithm(kind, parameters, allow_imports=allow_imports)
+    kind = kind or DEFAULT_ALGORITHM
+    # The file's parameters belong to the file's kind; another kind on the command line drops them.
+    if section and kind == section["kind"]:
+        parameters = _without_kind(section)
+    else:
+        parameters = DEFAULT_PARAMETERS.get(str(kind), {})
+    return make_algorithm(kind, {**parameters, **changes}, allow_imports=allow_imports)
 
 
-def _engine(given: Section, over: Section) -> dict[str, Any]:
+def _without_kind(section: Section) -> dict[str, Any]:
+    return {name: value for name, value in section.items() if name != "kind"}
+
+
+def _engine(section: Section, over: Section, allow_imports: bool) -> dict[str, Any]:
     """Return the kind of a real engine and its given arguments; `make_engine` builds it later."""
-    require(
-        not given or "kind" in given,
-        f"[engine] needs a kind: one of {', '.join(REAL_ENGINES)}.",
-    )
-    kind = over.get("kind", given.get("kind", DEFAULT_ENGINE))
-    require(
-        kind in REAL_ENGINES,
-        f"there is no engine {kind!r}; there are {', '.join(REAL_ENGINES)}.",
-    )
-    said = {**(given if kind == given.get("kind") else {}), **over}
-    said.pop("kind", None)
-    if not said:
-        return {
-            "kind": kind
-        }  # without importing its class, which may need an optional package
-    # From here on the class is imported, because only its signature knows which arguments exist.
+    names = ", ".join(REAL_ENGINES)
+    require(not section or "kind" in section, f"[engine] needs a kind: one of {names}.")
+    kind = over.get("kind", section.get("kind", DEFAULT_ENGINE))
+    require(kind in REAL_ENGINES, f"there is no engine {kind!r}; there are {names}.")
+    # The file's arguments belong to the file's engine.
+    mine = section if kind == section.get("kind") else {}
+    arguments = _without_kind({**mine, **over})
+    # The class is imported for its arguments alone: it may need an optional package.
+    if not arguments:
+        return {"kind": kind}
     known = parameters_of(engine_class(kind))
-    for name in [name for name in said if name not in known]:
+    for name in arguments.keys() - known.keys():
         require(
             name != "workers",
             "under MPI, mpiexec -n sets the number of workers: leave workers out.",
@@ -410,10 +403,11 @@ def _engine(given: Section, over: Section) -> dict[str, Any]:
             not takers,
             f"{name} is for the engine {' or '.join(takers)}, not {kind}: leave it out, or choose that one.",
         )
-    return {
-        "kind": kind,
-        **arguments_from_json(engine_class(kind), said, f"engine '{kind}'"),
-    }
+    model = arguments.get("timing_model")
+    if isinstance(model, Mapping):
+        arguments["timing_model"] = _with_laws(model, allow_imports)
+    given = arguments_from_json(engine_class(kind), arguments, f"engine '{kind}'")
+    return {"kind": kind, **given}
 
 
 def _file_schema() -> dict[str, Any]:

@@ -108,14 +108,16 @@ def _call(arguments: list[str], name: str, package: str) -> tuple[str, int]:
     """Call the command; return a sentence about the error, or an empty one, and the exit code."""
     import typer
 
-    from asyncqn.cli.program import program, typed_command
+    from asyncqn.cli.program import program
 
-    usage: type[Exception] = typer.BadParameter.__bases__[
-        0
-    ]  # typer exports only this subclass of it
+    # typer exports only this subclass of its error about a wrong command line.
+    usage: Any = typer.BadParameter.__bases__[0]
     try:
+        # Completion parses the words of the shell's line, which are not among the arguments.
+        words = [*arguments, *os.environ.get("COMP_WORDS", "").split()]
+        command = program(package, words)
         # In standalone mode typer would print errors in its own form and end the process itself.
-        code = program(package).main(arguments, prog_name=name, standalone_mode=False)
+        code = command.main(arguments, prog_name=name, standalone_mode=False)
         if code == INTERRUPTED:  # typer's own reaction to Ctrl-C
             raise KeyboardInterrupt
         return "", code if isinstance(code, int) else 0
@@ -123,22 +125,20 @@ def _call(arguments: list[str], name: str, package: str) -> tuple[str, int]:
     except AsyncqnError as error:
         return str(error), BAD_INPUT
     except usage as error:
+        # Every rank of an MPI job has this command line; rank 0 alone reports the error.
         if os.environ.get("OMPI_COMM_WORLD_RANK", "0") != "0":
-            return (
-                "",
-                0,
-            )  # every rank of an MPI job has this command line; rank 0 alone reports the error
-        return usage_sentence(error, typed_command(arguments, name, package)), BAD_INPUT
+            return "", 0
+        return usage_sentence(error, name), BAD_INPUT
     # typer raises Abort where standard input ends inside a prompt; that counts as an interruption.
     except typer.Abort:
         raise KeyboardInterrupt from None
     except (MemoryError, OverflowError, ValueError) as error:
-        said = str(error).rstrip(".")
+        reason = str(error).rstrip(".")
         # NumPy has no error of its own for a size that no array can have.
-        too_large = re.search("Maximum allowed dimension|array is too big", said)
+        too_large = re.search("Maximum allowed dimension|array is too big", reason)
         if isinstance(error, ValueError) and not too_large:
             raise
-        what = f": {said}" if said else ""
+        what = f": {reason}" if reason else ""
         # Sizes come from the command line, so that running out of memory is a mistake of the input.
         advice = "choose a smaller problem, or use a larger machine"
         return f"this needs more memory than is available{what}; {advice}.", BAD_INPUT
@@ -150,33 +150,16 @@ def _call(arguments: list[str], name: str, package: str) -> tuple[str, int]:
         return f"{file}{error.strerror or error}.", BAD_INPUT
 
 
-def usage_sentence(error: Exception, command: str) -> str:
-    """Return a sentence about a wrong command line and the help to read; empty where help was printed."""
-    message = error.format_message() if hasattr(error, "format_message") else str(error)
-    # typer's messages may have several lines; a user gets one.
-    first = " ".join(message.split())
-    if not first:
+def usage_sentence(error: Any, name: str) -> str:
+    """Return a sentence about a wrong command line and the help to read; empty where help is printed."""
+    message = error.format_message()
+    context = getattr(error, "ctx", None)
+    # Without a command the message is the help, of many lines.
+    if context is not None and message == context.get_help():
+        print(message, file=sys.stderr)
         return ""
-    first = _mistake(error, first[0].lower() + first[1:].rstrip("."))
-    return first if first.endswith("?") else f"{first}; try: {command} --help"
-
-
-def _mistake(error: Exception, said: str) -> str:
-    """Return typer's message, reworded where the rest of the program has a better sentence."""
-    from asyncqn.cli.program import nearest
-
-    option = getattr(error, "option_name", None)
-    # `nearest` is the one rule for suggestions in the whole program, so typer's own are replaced.
-    if option and said.startswith("no such option"):
-        known = [
-            name.lstrip("-") for name in getattr(error, "possibilities", None) or ()
-        ]
-        near = [f"--{name}" for name in nearest(option.lstrip("-"), known)]
-        return f"there is no option {option}" + (
-            f": did you mean {' or '.join(near)}?" if near else ""
-        )
-    if wanted := re.match(
-        r"invalid value for '(.+)': Input should be a valid (integer|number)\b", said
-    ):
-        return f"{wanted[1]} must be {'an integer' if wanted[2] == 'integer' else 'a number'}"
-    return said
+    # typer's messages may have several lines; a user gets one.
+    sentence = " ".join(message.split())
+    command = name if context is None else context.command_path
+    sentence = sentence[0].lower() + sentence[1:].rstrip(".")
+    return sentence if sentence.endswith("?") else f"{sentence}; try: {command} --help"

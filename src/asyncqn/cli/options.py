@@ -1,14 +1,15 @@
-"""Options that several commands share, and `grouped`, which passes them to a command as one object.
+"""Options that several commands share, and options that follow from the parameters of a class.
 
-A dataclass of options is declared once and used by several commands; its field types carry the help texts.
+`grouped` turns a command for typer: a parameter of a command whose type is a dataclass of options becomes one
+option per field, and one whose annotation holds `Generated` becomes one option per parameter of a class.
 """
 
 from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -16,14 +17,17 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from asyncqn.cli.logs import logging_to
 from asyncqn.cli.output import Output
-from asyncqn.errors import BadInput
+from asyncqn.errors import BadInput, require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from asyncqn.view.seen import Seen
+
+Section = dict[str, Any]
+SECTIONS = ("problem", "algorithm", "cluster", "engine", "run")
+"""The sections of a job file."""
 
 AllowImports = Annotated[
     bool,
@@ -35,151 +39,100 @@ AllowImports = Annotated[
 Save = Annotated[
     Path | None, typer.Option(help="Save the run in this folder.", metavar="DIR")
 ]
+Checkpoint = Annotated[
+    Path | None, typer.Option(help="Keep checkpoints in this folder.", metavar="DIR")
+]
 CheckpointEvery = Annotated[
-    float,
+    float, typer.Option(help="Seconds between two checkpoints.")
+]
+JobFile = Annotated[
+    Path | None,
+    typer.Argument(help=f"TOML file with sections {', '.join(SECTIONS)}."),
+]
+Workers = Annotated[int | None, typer.Option(help="Number of workers.")]
+Settings = Annotated[
+    list[str] | None,
     typer.Option(
-        help="Seconds between two checkpoints.", rich_help_panel="Checkpoints"
+        "--set",
+        metavar="SECTION.KEY=VALUE",
+        help="Any value of a job file, as in --set algorithm.h=1e-3 or --set "
+        "'cluster.deaths={3=500.0}'; any number of times.",
     ),
 ]
 
 
-def option(panel: str, help_: str, *names: str, metavar: str | None = None) -> Any:
-    """Return an option in the section `panel` of the help."""
-    return typer.Option(*names, help=help_, metavar=metavar, rich_help_panel=panel)
+@dataclass(frozen=True)
+class Generated:
+    """One option per parameter of a class or function; the command receives those that were given."""
+
+    make: Callable[..., Any]
+    names: tuple[str, ...] = ()
+    """The parameters that become options; all by default."""
+
+    def options(self) -> Iterator[inspect.Parameter]:
+        """Return the options, described by the docstring of `make`."""
+        from asyncqn.parameters import descriptions_of, parameters_of
+
+        descriptions = descriptions_of(self.make)
+        parameters = parameters_of(self.make)
+        for name in self.names or parameters:
+            default = parameters[name].default
+            usual = "" if default is None else f"  [default: {default}]"
+            if parameters[name].needed:
+                usual = ""
+            option = typer.Option(help=f"{descriptions[name]}.{usual}")
+            yield inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Annotated[_type(parameters[name].kind.in_files), option],
+            )
 
 
-_SECTIONS: dict[str, tuple[str, ...]] = {
-    "problem": ("dim", "n_data", "noise_var"),
-    "cluster": ("workers", "worker_mean", "worker_std", "message", "master"),
-    "run": (
-        "commits",
-        "seed",
-        "evaluate",
-        "tol",
-        "max_passes",
-        "max_time",
-        "target",
-        "metric",
-    ),
-}
-"""The options that have the same name as an entry of a job file, by section."""
-_WHEN, _PROBLEM, _ALGORITHM, _CLUSTER = "When to end", "Problem", "Algorithm", "Cluster"
+def _type(hint: Any) -> Any:
+    """Return the type of an option for a parameter of this type; None, if it is not given."""
+    parts = set(_parts(hint))
+    for kind in (float, int, bool):
+        if kind in parts:
+            return kind | None
+    return str | None
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    if typing.get_origin(hint) is Annotated:
+        yield from _parts(typing.get_args(hint)[0])
+    elif arguments := typing.get_args(hint):
+        for each in arguments:
+            yield from _parts(each)
+    else:
+        yield hint
 
 
 @dataclass(frozen=True)
-class SettingOptions:
+class JobOptions:
     """The options of `simulate` and `run`; they override the job file, which overrides the defaults."""
 
-    job: Annotated[
-        Path | None,
-        typer.Argument(
-            help="TOML file with sections problem, algorithm, cluster, run and engine."
-        ),
-    ] = None
-    parameter: Annotated[
-        list[str] | None,
-        option(
-            _ALGORITHM,
-            "Parameter of the algorithm, as in -p h=1e-3; any number of times.",
-            "--parameter",
-            "-p",
-            metavar="KEY=VALUE",
-        ),
-    ] = None
-    max_time: Annotated[
-        float | None, option(_WHEN, "End after this time on the run's clock.")
-    ] = None
-    target: Annotated[
-        float | None, option(_WHEN, "End when the metric is at or below this.")
-    ] = None
-    metric: Annotated[
-        str | None,
-        option(_WHEN, "Column of the metric table for --target; fun if not given."),
-    ] = None
-    dim: Annotated[int | None, option(_PROBLEM, "Number of parameters in theta.")] = (
-        None
-    )
-    n_data: Annotated[int | None, option(_PROBLEM, "Number of observations.")] = None
-    noise_var: Annotated[
-        float | None, option(_PROBLEM, "Variance of an observation.")
-    ] = None
-    problem_seed: Annotated[
-        int | None, option(_PROBLEM, "Seed of the problem's data.")
-    ] = None
-    workers: Annotated[int | None, option(_CLUSTER, "Number of workers.")] = None
-    worker_mean: Annotated[
-        float | None, option(_CLUSTER, "Mean time of a computation.")
-    ] = None
-    worker_std: Annotated[
-        float | None, option(_CLUSTER, "Standard deviation of that time.")
-    ] = None
-    message: Annotated[
-        float | None, option(_CLUSTER, "Time of a message to the master and back.")
-    ] = None
-    master: Annotated[
-        float | None, option(_CLUSTER, "Time that the master takes for a commit.")
-    ] = None
-    cluster: Annotated[
-        list[str] | None,
-        option(
-            _CLUSTER,
-            "Any other field of Cluster, as in TOML: --cluster link=2.0, --cluster 'deaths={3=500.0}', "
-            "--cluster 'times={kind=\"pareto\", mean=40.0, shape=1.5}'; any number of times.",
-            metavar="KEY=VALUE",
-        ),
-    ] = None
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of minibatches, noise, delays and start.")
-    ] = None
-    evaluate: Annotated[
-        int | None, typer.Option(help="Commits between two rows of metrics.")
-    ] = None
-    allow_imports: AllowImports = False
-
-    def overrides(self) -> dict[str, dict[str, Any]]:
-        """Return the given options, by section of a job file."""
-        sections = {
-            section: {name: getattr(self, name, None) for name in names}
-            for section, names in _SECTIONS.items()
-        }
-        sections["problem"]["seed"] = self.problem_seed
-        sections["cluster"] |= parse_cluster(self.cluster or [])
-        kind = getattr(self, "algorithm", None)
-        sections["algorithm"] = {"kind": kind, **parse_parameters(self.parameter or [])}
-        return {
-            # None means that the option was not given, so that the value of the job file remains.
-            name: {key: value for key, value in section.items() if value is not None}
-            for name, section in sections.items()
-        }
-
-
-@dataclass(frozen=True)
-class JobOptions(SettingOptions):
-    """The options of a job that is run."""
-
+    job: JobFile = None
     algorithm: Annotated[
-        str | None, option(_ALGORITHM, "default (minimize chooses), {algorithms}.")
+        str | None, typer.Option(help="Name of the algorithm; default: a good choice.")
     ] = None
-    commits: Annotated[int | None, option(_WHEN, "Largest number of commits.")] = None
-    tol: Annotated[
-        float | None, option(_WHEN, "Tolerance at which an exact method has converged.")
-    ] = None
-    max_passes: Annotated[
-        float | None, option(_WHEN, "Largest number of passes over the data.")
-    ] = None
-    checkpoint: Annotated[
-        Path | None,
-        option("Checkpoints", "Keep checkpoints in this folder.", metavar="DIR"),
-    ] = None
+    workers: Workers = None
+    settings: Settings = None
+    checkpoint: Checkpoint = None
     checkpoint_every: CheckpointEvery = 30.0
     save: Save = None
-
-    def checkpoints(self) -> dict[str, Any]:
-        """Return folder and interval of checkpoints, as arguments of `minimize`."""
-        return {
-            "checkpoint": self.checkpoint,
-            "checkpoint_every": self.checkpoint_every,
-        }
+    theta: Annotated[
+        Path | None,
+        typer.Option(help="Write theta to this .npy file.", metavar="FILE"),
+    ] = None
+    coefficients: Annotated[
+        Path | None,
+        typer.Option(
+            help="Of a linear model: write coefficients with standard errors to this .csv file.",
+            metavar="FILE",
+        ),
+    ] = None
+    allow_imports: AllowImports = False
 
 
 @dataclass(frozen=True)
@@ -220,89 +173,80 @@ class ViewOptions:
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Return `command` for the command line: a parameter that is a dataclass becomes one option per field.
-
-    The options of `Output`, which all commands have, come last.
-    """
-    # With the extras, because the help texts are in the annotations.
+    """Return `command` for typer: each group of options is spread out, and gathered for the call."""
+    # With the extras, because help texts and `Generated` are in the annotations.
     hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {
-        name: kind for name, kind in hints.items() if is_dataclass(kind)
-    }
-    parameters = inspect.signature(command).parameters.items()
-    shown = []
-    # The sort is stable, so that only `Output` changes its place.
+    groups: dict[str, tuple[Any, list[str]]] = {}
+    options: list[inspect.Parameter] = []
+    # The sort is stable: only the options of `Output`, which all commands have, come last.
     for name, own in sorted(
-        parameters, key=lambda parameter: hints[parameter[0]] is Output
+        inspect.signature(command).parameters.items(),
+        key=lambda item: hints[item[0]] is Output,
     ):
-        members = fields(groups[name]) if name in groups else ()
-        kinds = get_type_hints(groups[name], include_extras=True) if members else {}
-        shown += [
-            own.replace(name=f.name, default=f.default, annotation=kinds[f.name])
-            for f in members
-        ]
-        # Annotations are texts in these files; typer needs the types themselves.
-        shown += [] if members else [own.replace(annotation=hints[name])]
-    # typer requires that parameters with defaults come last, unless all are keyword-only.
-    shown = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in shown
-    ]
+        gather, members = _members(own.replace(annotation=hints[name]))
+        options += members
+        if gather is not None:
+            groups[name] = gather, [member.name for member in members]
 
     @wraps(command)
-    def called(**given: Any) -> None:
-        made = {
-            name: kind(**{f.name: given.pop(f.name) for f in fields(kind)})
-            for name, kind in groups.items()
-        }
+    def called(**values: Any) -> None:
+        for name, (gather, members) in groups.items():
+            values[name] = gather(**{member: values.pop(member) for member in members})
+        out = next(value for value in values.values() if isinstance(value, Output))
         # Log records are configured here, so that no command has to do it.
-        out = next(
-            (value for value in made.values() if isinstance(value, Output)), Output()
-        )
-        with logging_to(out.log, out.log_level):
-            command(**made, **given)
+        with out.log_records():
+            command(**values)
 
+    # typer requires that parameters with defaults come last, unless all are keyword-only.
+    options = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options]
     # typer reads both: the signature for the order, the annotations for the types.
-    called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    called.__annotations__ = {
-        parameter.name: parameter.annotation for parameter in shown
-    }
+    called.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    called.__annotations__ = {each.name: each.annotation for each in options}
     return called
 
 
-def parse_cluster(pairs: list[str]) -> dict[str, Any]:
-    """Parse KEY=VALUE texts whose values are written as in a TOML file."""
-    advice = "a field of the cluster is written key=value with a value as in TOML, as in --cluster link=2.0 or "
-    advice += "--cluster 'deaths={3=500.0}'"
-    # The value is parsed as the value of a TOML key, because TOML has no parser for a bare value.
-    return _parsed(
-        pairs, lambda text: tomllib.loads(f"value = {text}")["value"], advice
-    )
+def _members(own: inspect.Parameter) -> tuple[Any, list[inspect.Parameter]]:
+    """Return the options that a parameter of a command stands for, and what gathers their values."""
+    hint = own.annotation
+    if is_dataclass(hint):
+        kinds = get_type_hints(hint, include_extras=True)
+        return hint, [
+            own.replace(name=f.name, default=f.default, annotation=kinds[f.name])
+            for f in fields(hint)
+        ]
+    for note in typing.get_args(hint)[1:]:
+        if isinstance(note, Generated):
+            return _given, list(note.options())
+    return None, [own]
 
 
-def parse_parameters(pairs: list[str]) -> dict[str, Any]:
-    """Parse KEY=VALUE texts; values are numbers where possible, else words."""
-    return _parsed(pairs, _value, "a parameter is written key=value, as in -p h=1e-3")
+def _given(**values: Any) -> Section:
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _parsed(
-    pairs: list[str], meaning: Callable[[str], Any], advice: str
-) -> dict[str, Any]:
-    values = {}
+def parse_settings(pairs: Sequence[str]) -> dict[str, Section]:
+    """Parse texts of the form section.key=value, whose values are written as in TOML or are plain words."""
+    sections: dict[str, Section] = {name: {} for name in SECTIONS}
     for pair in pairs:
-        key, _, text = pair.partition("=")
-        try:
-            if not (key.strip() and text.strip()):
-                raise ValueError
-            # -p cosine-floor=0.4 works like the options of the program.
-            values[key.strip().replace("-", "_")] = meaning(text.strip())
-        except (ValueError, KeyError, RecursionError):
-            raise BadInput(f"'{pair}' cannot be read: {advice}.") from None
-    return values
+        place, _, text = pair.partition("=")
+        section, _, key = place.strip().partition(".")
+        require(
+            bool(key and text.strip()) and section in SECTIONS,
+            f"--set {pair} cannot be read: write section.key=value, as in --set algorithm.h=1e-3; the "
+            f"sections are {', '.join(SECTIONS)}.",
+        )
+        # --set algorithm.cosine-floor=0.4 works like the options of the program.
+        sections[section][key.replace("-", "_")] = _value(pair, text.strip())
+    return sections
 
 
-def _value(text: str) -> int | float | str:
-    # In this order: "3" is an integer, and "3.0" is not.
-    for kind in (int, float):
-        with suppress(ValueError):
-            return kind(text)
-    return text
+def _value(pair: str, text: str) -> Any:
+    # The value is parsed as the value of a TOML key, because TOML has no parser for a bare value.
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        if text[0] in "[{\"'":
+            raise BadInput(
+                f"--set {pair} cannot be read: its value is neither TOML nor a word."
+            ) from None
+        return text

@@ -1,7 +1,4 @@
-"""One run of a command: live progress, signals, saving, and the numbers at its end.
-
-`show_run` is the entry point.
-"""
+"""A run from the command line: the job, the engine, live progress, signals, and the run's results."""
 
 from __future__ import annotations
 
@@ -12,24 +9,153 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asyncqn.cli.ending import INTERRUPTED, TERMINATED, exit_code, hearing
-from asyncqn.cli.output import Output
+from asyncqn.cli.options import JobOptions, Section, parse_settings
+from asyncqn.cli.output import Output, check_run_folder
 from asyncqn.core.outcome import Outcome
+from asyncqn.errors import require
 
 if TYPE_CHECKING:
+    from asyncqn.cli.jobfile import Job
     from asyncqn.runs.run import Run
-    from asyncqn.types import Progress
+    from asyncqn.types import Engine, Progress
     from asyncqn.view.progress import Advance
 
+SIMULATOR = "simulator"
+Once = Callable[[], AbstractContextManager[None]]
+"""Makes a context that merges the errors of all MPI ranks into one sentence."""
 
-def output_of_rank(
-    out: Output, mpi: bool
-) -> tuple[Output, Callable[[], AbstractContextManager[None]]]:
-    """Return this process's output, and a context that merges the errors of all MPI ranks into one
-    sentence."""
+
+def run_job(
+    options: JobOptions,
+    run: Section,
+    kind: str | None,
+    out: Output,
+    *,
+    slow: bool = False,
+    sections: dict[str, Section] | None = None,
+) -> int:
+    """Run a job on an engine, print and save its results, and return the exit code.
+
+    Parameters
+    ----------
+    options : JobOptions
+        The options that override the job file.
+    run : dict
+        The given options of the section [run].
+    kind : str or None
+        The engine: the simulator, a real one, or None for that of the job file.
+    out : Output
+        Output of the command.
+    slow : bool, default False
+        Whether a real engine stretches its times to those of the job's cluster.
+    sections : dict, optional
+        Sections to use instead of a file.
+    """
+    from asyncqn.cli.jobfile import load_job
+    from asyncqn.cli.results import check_results, write_results
+    from asyncqn.minimize import minimize
+
+    overrides = job_overrides(options, run, kind, slow)
+    # The job file may name MPI; until it is read, only the launcher's variables tell.
+    perhaps_mpi = kind == "mpi" or (kind is None and under_mpiexec())
+    # A mistake in the job file is found by every rank; inside this context they report it once.
+    _, once = output_of_rank(out, mpi=perhaps_mpi)
+    with once():
+        job = load_job(
+            options.job,
+            overrides,
+            allow_imports=options.allow_imports,
+            sections=sections,
+        )
+    on_mpi = kind != SIMULATOR and job.engine["kind"] == "mpi"
+    out, once = output_of_rank(out, mpi=on_mpi)
+    with once():
+        check_run_folder(options.save)  # before the work, not after it
+        check_results(options, job.problem)
+        engine = make_engine(job, kind, slow)
+    # The choice may call the problem's functions, and a mistake in them is reported once.
+    with once():
+        algorithm, checked = job.choose(engine)
+    out.say(f"{algorithm}\n{job.cluster if kind == SIMULATOR else engine}")
+    begin = partial(
+        minimize,
+        job.problem,
+        algorithm,
+        engine=engine,
+        check=not checked,
+        checkpoint=options.checkpoint,
+        checkpoint_every=options.checkpoint_every,
+        **vars(job.run),
+    )
+    return show_run(
+        begin,
+        job.run.commits,
+        options.save,
+        out,
+        once,
+        simulated=kind == SIMULATOR,
+        checkpoint=options.checkpoint is not None,
+        results=partial(write_results, options, out),
+    )
+
+
+def job_overrides(
+    options: JobOptions, run: Section, kind: str | None, slow: bool = False
+) -> dict[str, Section]:
+    """Return the given options, by section of a job file."""
+    overrides = parse_settings(options.settings or [])
+    overrides["run"] |= run
+    if options.algorithm is not None:
+        overrides["algorithm"]["kind"] = options.algorithm
+    if options.workers is not None:
+        # The cluster has workers where it is simulated or imitated.
+        place = "cluster" if kind == SIMULATOR or slow else "engine"
+        overrides[place]["workers"] = options.workers
+    if kind == SIMULATOR:
+        require(
+            not overrides["engine"],
+            "the simulator has no section [engine]: set values of the cluster.",
+        )
+        return overrides
+    if kind is not None:
+        overrides["engine"]["kind"] = kind
+    idle = ", ".join(f"cluster.{name}" for name in overrides["cluster"])
+    require(
+        slow or not idle,
+        f"--set {idle} describes a cluster to imitate: give --slow as well, or leave it out.",
+    )
+    return overrides
+
+
+def make_engine(job: Job, kind: str | None, slow: bool = False) -> Engine:
+    """Build the engine of a job; the default number of workers is that of the cluster it imitates."""
+    from asyncqn.cli.jobfile import DEFAULT_WORKERS
+    from asyncqn.engines.named import engine_class
+    from asyncqn.engines.simulator import Simulator
+
+    if kind == SIMULATOR:
+        return Simulator(job.cluster)
+    arguments = dict(job.engine)
+    cls = engine_class(arguments.pop("kind"))
+    if slow:
+        arguments["timing_model"] = job.cluster
+    model = arguments.get("timing_model")
+    # Under MPI the launcher decides how many workers there are.
+    if job.engine["kind"] != "mpi":
+        # Imitating forty workers needs forty threads; they sleep most of the time.
+        usual = DEFAULT_WORKERS if model is None else model.workers
+        arguments.setdefault("workers", usual)
+    engine: Engine = cls(**arguments)
+    return engine
+
+
+def output_of_rank(out: Output, mpi: bool) -> tuple[Output, Once]:
+    """Return this process's output, and what merges the errors of all MPI ranks into one sentence."""
     if not mpi:
         return out, nullcontext
     from asyncqn.engines.mpi.engine import first_rank, mistakes_at_rank_0
@@ -43,12 +169,9 @@ def output_of_rank(
 
 def under_mpiexec() -> bool:
     """Return whether OpenMPI, MPICH or Slurm's PMI started this process as one of several."""
-    # Each launcher sets a variable of its own.
-    return any(
-        # A job of a single rank is an ordinary process and needs no MPI.
-        int(os.environ.get(name, "1")) > 1
-        for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
-    )
+    # Each launcher sets a variable of its own; a job of a single rank needs no MPI.
+    names = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
+    return any(int(os.environ.get(name, "1")) > 1 for name in names)
 
 
 @contextmanager
@@ -70,61 +193,45 @@ def ending_at_signals(wanted: bool) -> Iterator[list[int]]:
 
 
 def show_run(
-    go: Callable[..., Run | None],
+    begin: Callable[..., Run | None],
     commits: int,
     save: Path | None,
     out: Output,
-    mistakes_at_rank_0: Callable[[], AbstractContextManager[None]] = nullcontext,
+    once: Once = nullcontext,
     *,
-    simulated: bool = False,
-    checkpoint: bool = False,
-    further: Callable[[Run], dict[str, Any]] = lambda run: {},
+    simulated: bool,
+    checkpoint: bool,
+    results: Callable[[Run], Section],
 ) -> int:
     """Run with live progress, save the run, print its numbers, and return the exit code.
 
-    `go` returns None on an MPI rank that does not hold the run.  `further` receives the run after its end and
-    returns more entries to print.
+    `begin` returns None on an MPI rank that does not hold the run.  `results` receives the run after its end
+    and returns more entries to print.
     """
     label = "simulate" if simulated else "run"
     # A run with checkpoints handles signals itself; workers of real runs receive those of the terminal, too.
     signals = ending_at_signals(simulated and not checkpoint)
-    with (
-        out.progress(label, commits) as advance,
-        mistakes_at_rank_0(),
-        signals as heard,
-    ):
-        run = go(callback=_live(advance, heard, simulated), progress=False)
+    with out.progress(label, commits) as advance, once(), signals as heard:
+        run = begin(callback=_live(advance, heard, simulated), progress=False)
     if run is None:
         return 0
     # The callback stopped the run on behalf of a signal, which is the better reason to report.
     if heard and run.status is Outcome.STOPPED:
-        word = Outcome.TERMINATED if heard[0] == signal.SIGTERM else Outcome.INTERRUPTED
-        kept = "" if save is None else f"; what was computed is in {save}"
-        run = replace(
-            run,
-            status=word,
-            message=f"{word} after {run.nit} of {commits} commits{kept}.",
-        )
+        run = _at_signal(run, heard[0], commits, save)
     if save is not None:
         run.save(save)
     # Seconds and lost workers exist only for real runs.
     numbers = run.summary() if simulated else real_summary(run)
-    # `further` comes after saving: should it fail, the run is on disk.
-    numbers = {**numbers, **further(run), "run": None if save is None else str(save)}
+    # The results come after saving: should they fail, the run is on disk.
+    numbers = {**numbers, **results(run), "run": None if save is None else str(save)}
     code = exit_code(run)
+    by_signal = run.status in (Outcome.INTERRUPTED, Outcome.TERMINATED)
     if code:
-        said = run.status in (
-            Outcome.INTERRUPTED,
-            Outcome.TERMINATED,
-        )  # their messages start with the status
-        out.fail(run.message if said else f"{run.status}: {run.message}")
+        # The message about a signal starts with the status.
+        out.fail(run.message if by_signal else f"{run.status}: {run.message}")
     # The numbers of a run that diverged say no more than the error, which was printed above.
     if not (out.quiet and run.status is Outcome.DIVERGED):
-        for name, value in numbers.items():
-            if value is not None and not (code and name == "message"):
-                out.show(
-                    f"{name:<18} {f'{value:.6g}' if isinstance(value, float) else value}"
-                )
+        out.numbers({**numbers, "message": None} if code else numbers)
     out.result(numbers)
     # `typer.Exit` with 130 would reach `main` as typer's own reaction to Ctrl-C.
     if code in (INTERRUPTED, TERMINATED):
@@ -133,7 +240,16 @@ def show_run(
     return code
 
 
-def real_summary(run: Run) -> dict[str, Any]:
+def _at_signal(run: Run, number: int, commits: int, save: Path | None) -> Run:
+    """Return a run that was stopped on behalf of a signal, with that as its status."""
+    term = number == signal.SIGTERM
+    status = Outcome.TERMINATED if term else Outcome.INTERRUPTED
+    place = "" if save is None else f"; what was computed is in {save}"
+    message = f"{status} after {run.nit} of {commits} commits{place}."
+    return replace(run, status=status, message=message)
+
+
+def real_summary(run: Run) -> Section:
     """Return the numbers of `simulate`, and those of a real run; `seconds` excludes evaluations."""
     # The manifest and not the engine itself: a resumed run may have had several.
     engine = run.manifest["engine"]

@@ -1,4 +1,7 @@
-"""The vertical axis of a convergence plot, one rule for the terminal, figures and the page.
+"""What a convergence plot draws, and its vertical axis: one rule for the terminal, figures and the page.
+
+Twelve digits of progress are invisible in U itself, so that U minus the best value of all runs is drawn,
+where the error is unknown.
 
 A diverging run must not flatten the others, and an error of zero, or slightly below it by rounding, must not
 prevent a logarithmic axis.  Values above ten times the largest start are therefore drawn at the upper edge;
@@ -14,8 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.table import Table
+
 Floats = npt.NDArray[np.floating[Any]]
 
+EXCESS = "U - best"
+"""Name of the column of U minus the best value."""
+LABELS = {"error": "relative error (U - U*) / U*", "fun": "objective U", "rmse": "RMSE"}
 ROUNDING = 1e-9
 """A negative value counts as rounding below this share of the largest start."""
 MIN_LOG_RATIO = 1e-16
@@ -34,8 +42,56 @@ class Axis(NamedTuple):
     def clip(self, values: Floats) -> Floats:
         """Return the values clipped to the range; infinite values become NaN."""
         # A gap in the curve, not a line to the edge: only finite values are known to lie beyond it.
-        kept = np.where(np.isfinite(values), values, np.nan)
-        return np.clip(kept, self.low, self.high)
+        finite = np.where(np.isfinite(values), values, np.nan)
+        return np.clip(finite, self.low, self.high)
+
+
+class Curves(NamedTuple):
+    """The values of several runs on one axis."""
+
+    values: list[Floats]
+    label: str
+    axis: Axis | None
+    """None where no value is finite."""
+    base: float = 0.0
+    """What was subtracted from the column."""
+
+
+def curves_of(tables: Sequence[Table], metric: str | None = None) -> Curves:
+    """Return the values to draw of each metric table.
+
+    Parameters
+    ----------
+    tables : sequence of Table
+        The tables of the runs.
+    metric : str, optional
+        The column to draw; by default the error where all runs have it, else U minus its best value.
+    """
+    if metric is None and all("error" in table for table in tables):
+        metric = "error"
+    if metric is None:
+        values, best = excess([table["fun"] for table in tables])
+        axis = axis_of(values)
+        # Where nothing is above the best value, the column itself is drawn.
+        if axis is not None:
+            return Curves(values, EXCESS, axis, best)
+    metric = metric or "fun"
+    values = [table[metric] for table in tables]
+    return Curves(values, LABELS.get(metric, metric), axis_of(values))
+
+
+def excess(curves: Sequence[Floats]) -> tuple[list[Floats], float]:
+    """Return how far each value is above the best of all, and that best value.
+
+    The best value itself has no place on a logarithmic axis, and becomes NaN: it would be a vertical line to
+    the lower edge, at the end of the curve.
+    """
+    finite = np.concatenate([curve[np.isfinite(curve)] for curve in curves])
+    best = float(finite.min(initial=np.inf))
+    # Differences of this size are rounding of U.
+    least = 4.0 * np.finfo(float).eps * abs(best)
+    above = [np.asarray(curve, float) - best for curve in curves]
+    return [np.where(curve > least, curve, np.nan) for curve in above], best
 
 
 def axis_of(curves: Sequence[Floats]) -> Axis | None:
@@ -44,14 +100,12 @@ def axis_of(curves: Sequence[Floats]) -> Axis | None:
     finite = [curve for curve in finite if curve.size]
     if not finite:
         return None
-    seen = np.concatenate(finite)
+    values = np.concatenate(finite)
     # The largest start, so that every curve's beginning is visible.
-    start, low, high = (
-        max(float(curve[0]) for curve in finite),
-        float(seen.min()),
-        float(seen.max()),
-    )
-    positive = seen[seen > 0]
+    start = max(float(curve[0]) for curve in finite)
+    low = float(values.min())
+    high = float(values.max())
+    positive = values[values > 0]
     if start > 0 and low >= -ROUNDING * start and positive.size:
         # Runs may rise a little before they fall, which should stay visible; a divergence should not.
         top = min(high, 10.0 * start)

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.storage import write_whole
-from asyncqn.view.plots import births, pick_metric, time_axis
+from asyncqn.view.axes import EXCESS, excess
+from asyncqn.view.plots import births, time_axis
 from asyncqn.view.seen import Seen
 from asyncqn.view.styles import styles_of_runs
 from asyncqn.view.trace import starts
@@ -38,34 +39,32 @@ def write_page(path: str | Path, runs: Mapping[str, Seen]) -> Path:
 
 def page(runs: Mapping[str, Seen]) -> str:
     """Return the page as text."""
-    colors = _colors(runs)
-    document = [
-        {**_run(label, run), "color": colors[label]} for label, run in runs.items()
-    ]
-    text = json.dumps(document, allow_nan=False, separators=(",", ":"))
-    # "<" could close the script element; the other two are line ends to JavaScript, but not to JSON.
-    safe = (
-        text.replace("<", "\\u003c")
-        .replace("\u2028", "\\u2028")
-        .replace("\u2029", "\\u2029")
+    # Runs of one problem and kind of time are drawn in one chart.
+    charts: dict[tuple[str, str], dict[str, Seen]] = {}
+    for label, run in runs.items():
+        charts.setdefault((_problem(run), time_axis(run)), {})[label] = run
+    entries: dict[str, dict[str, Any]] = {}
+    for chart in charts.values():
+        # A run has the colour of its algorithm, unless two runs of its chart share the algorithm.
+        looks = styles_of_runs(
+            {label: run.manifest["algorithm"]["kind"] for label, run in chart.items()}
+        )
+        above, _ = excess([run.metrics["fun"] for run in chart.values()])
+        for (label, run), values in zip(chart.items(), above, strict=True):
+            entries[label] = {
+                **_run(label, run, values),
+                "color": looks[label]["color"],
+            }
+    text = json.dumps(
+        [entries[label] for label in runs], allow_nan=False, separators=(",", ":")
     )
+    # "<" could close the script element; the other two are line ends to JavaScript, but not to JSON.
+    for character in ("<", "\u2028", "\u2029"):
+        text = text.replace(character, f"\\u{ord(character):04x}")
     title = escape(f"{', '.join(runs)} - asyncqn")
     template = files("asyncqn.view").joinpath("page.html").read_text("utf-8")
     # The data are replaced last: a title that contains "@DATA@" would otherwise receive them twice.
-    return template.replace("@TITLE@", title).replace("@DATA@", safe)
-
-
-def _colors(runs: Mapping[str, Seen]) -> dict[str, str]:
-    """Return the colour of each run: its algorithm's, unless two runs of one drawing share the algorithm."""
-    # Runs of different problems or time axes are drawn in different charts, and may share colours.
-    together: dict[tuple[str, str], dict[str, str]] = {}
-    for label, run in runs.items():
-        drawn = together.setdefault((_problem(run), time_axis(run)), {})
-        drawn[label] = run.manifest["algorithm"]["kind"]
-    found: dict[str, str] = {}
-    for drawn in together.values():
-        found |= {label: look["color"] for label, look in styles_of_runs(drawn).items()}
-    return found
+    return template.replace("@TITLE@", title).replace("@DATA@", text)
 
 
 def _problem(run: Seen) -> str:
@@ -73,17 +72,19 @@ def _problem(run: Seen) -> str:
     return f"{made['name']}, {made['dim']:,} numbers, {made['n_data']:,} data points"
 
 
-def _run(label: str, run: Seen) -> dict[str, Any]:
+def _run(label: str, run: Seen, above: npt.NDArray[Any]) -> dict[str, Any]:
     schedule, made = run.schedule, run.manifest
     # With hundreds of workers a table by worker could not be read, so neighbours share a line.
     group = max(1, math.ceil(schedule.workers / MAX_TABLE_LINES))
-    lines = math.ceil(schedule.workers / group)
-    names = [
-        str(i)
-        if group == 1
-        else f"{i * group}-{min((i + 1) * group, schedule.workers) - 1}"
-        for i in range(lines)
-    ]
+    firsts = range(0, schedule.workers, group)
+    lines = len(firsts)
+    names = [f"{i}-{min(i + group, schedule.workers) - 1}" for i in firsts]
+    metrics = {name: _numbers(column) for name, column in run.metrics.items()}
+    metric = "error" if "error" in metrics else "fun"
+    if metric == "fun" and np.isfinite(above).any():
+        metric = EXCESS
+        metrics[EXCESS] = _numbers(above)
+    versions = made["versions"].items()
     return {
         "label": label,
         "algorithm": str(made["algorithm"]["kind"]),
@@ -91,16 +92,14 @@ def _run(label: str, run: Seen) -> dict[str, Any]:
         "message": run.message,
         "problem": _problem(run),
         "axis": time_axis(run),
-        "metric": pick_metric(run.metrics) if run.metrics.rows else "fun",
-        "metrics": {name: _numbers(column) for name, column in run.metrics.items()},
+        "metric": metric,
+        "metrics": metrics,
         "facts": _facts(run),
         "schedule": _timeline(schedule, births(run)),
         "staleness": _staleness(schedule, group, lines),
         "waiting": _waiting(schedule, group, lines),
-        "groups": names,
-        "versions": ", ".join(
-            f"{name} {version}" for name, version in made["versions"].items()
-        ),
+        "groups": [str(i) for i in firsts] if group == 1 else names,
+        "versions": ", ".join(f"{name} {version}" for name, version in versions),
     }
 
 
@@ -111,19 +110,18 @@ def _numbers(column: npt.NDArray[Any]) -> list[float | int | None]:
 
 def _facts(run: Seen) -> dict[str, str]:
     """Return the facts at the head of the page, by label."""
-    made, stale = run.manifest, run.schedule.staleness
-    parameters = made["algorithm"]["parameters"] or {}
-    shown = ", ".join(
-        f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}"
-        for k, v in parameters.items()
-    )
+    made, schedule, stale = run.manifest, run.schedule, run.schedule.staleness
+    algorithm = made["algorithm"]["kind"]
+    parameters = [
+        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in (made["algorithm"]["parameters"] or {}).items()
+    ]
+    engine, seed = made["engine"].get("kind"), made["seed"]
     facts = {
         "problem": _problem(run),
-        "algorithm": f"{made['algorithm']['kind']}: {shown}"
-        if shown
-        else made["algorithm"]["kind"],
-        "engine": f"{made['engine'].get('kind')}, {run.schedule.workers} workers, seed {made['seed']}",
-        "commits": f"{run.schedule.commits:,}, and {run.schedule.dropped:,} updates dropped",
+        "algorithm": ": ".join(filter(None, [algorithm, ", ".join(parameters)])),
+        "engine": f"{engine}, {schedule.workers} workers, seed {seed}",
+        "commits": f"{schedule.commits:,}, and {schedule.dropped:,} updates dropped",
         "objective": f"{run.fun:.6g}",
     }
     if stale.size:

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.storage import write_whole
 from asyncqn.table import Table
-from asyncqn.view.axes import axis_of
+from asyncqn.view.axes import curves_of
 from asyncqn.view.styles import styles_of, styles_of_runs
 from asyncqn.view.trace import starts
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 SIMULATED = "simulated time [units]"
 SECONDS = "time [s]"
-LABELS = {"error": "relative error (U - U*) / U*", "fun": "objective U", "rmse": "RMSE"}
 STRAGGLER_RATIO = 2.0
 """A computation that takes this many times the median is marked in a timeline."""
 LOG_AXIS_RATIO = 50
@@ -48,20 +46,20 @@ def new_figure(width: float = 7.0, height: float = 4.2) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def is_simulated(run: Run | Seen) -> bool:
+    """Return whether the run's time is simulated, and not in seconds."""
+    return bool(run.manifest["engine"].get("kind") == "simulator")
+
+
 def time_axis(run: Run | Seen) -> str:
-    """Return the label of the time axis: only simulated time is not in seconds."""
-    return SIMULATED if run.manifest["engine"].get("kind") == "simulator" else SECONDS
-
-
-def pick_metric(table: Mapping[str, npt.NDArray[Any]]) -> str:
-    """Return the column to draw: the error if U* is known, else the objective."""
-    return "error" if "error" in table else "fun"
+    """Return the label of the time axis."""
+    return SIMULATED if is_simulated(run) else SECONDS
 
 
 def convergence(
     tables: Mapping[str, Table], *, metric: str | None = None, x_label: str = SIMULATED
 ) -> Figure:
-    """Draw a metric of one or several runs, by name, over time."""
+    """Draw a metric of one or several runs, by name, over time; by default U minus the best value."""
     require(bool(tables), "there is no run to draw: pass at least one.")
     figure = new_figure()
     _convergence(figure.add_subplot(), tables, metric, x_label, styles_of(tables))
@@ -88,18 +86,20 @@ def overview(run: Run | Seen) -> Figure:
 
 
 def comparison(
-    runs: Mapping[str, Run | Seen], metric: str, target: float | None, x_label: str
+    runs: Mapping[str, Run | Seen],
+    metric: str | None,
+    target: float | None,
+    x_label: str,
 ) -> Figure:
     """Draw a metric of several runs over time, with the target, and the staleness of their updates."""
     figure = new_figure(9.0, 4.2)
     grid = figure.add_gridspec(1, 2, width_ratios=(1.6, 1.0))
     left, right = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[0, 1])
     styles = styles_of_runs({name: _name(run) for name, run in runs.items()})
-    _convergence(
-        left, {name: run.metrics for name, run in runs.items()}, metric, x_label, styles
-    )
-    if target is not None:
-        left.axhline(target, color="#1b1b1b", linewidth=0.8, alpha=0.5)
+    tables = {name: run.metrics for name, run in runs.items()}
+    base = _convergence(left, tables, metric, x_label, styles)
+    if target is not None and target > base:
+        left.axhline(target - base, color="#1b1b1b", linewidth=0.8, alpha=0.5)
     for name, run in runs.items():
         counts = run.schedule.staleness_histogram()
         # Cumulative shares can be compared between runs of different lengths; counts cannot.
@@ -222,18 +222,18 @@ def _convergence(
     metric: str | None,
     x_label: str,
     styles: Mapping[str, dict[str, Any]],
-) -> None:
-    metric = metric or pick_metric(next(iter(tables.values())))
-    axis = axis_of([table[metric] for table in tables.values() if metric in table])
+) -> float:
+    """Draw the curves; return what was subtracted from the metric."""
+    for name, table in tables.items():
+        if metric is not None and metric not in table:
+            columns = ", ".join(table.columns)
+            raise BadInput(f"run '{name}' has no column '{metric}'; it has {columns}.")
+    curves, label, axis, base = curves_of(list(tables.values()), metric)
     for number, (name, table) in enumerate(tables.items()):
-        if metric not in table:
-            raise BadInput(
-                f"run '{name}' has no column '{metric}'; it has {', '.join(table.columns)}."
-            )
         # Each line's markers start elsewhere, so that those of close lines do not hide each other.
         every = max(1, table.rows // 9)
         marks = {"markersize": 4.5, "markevery": (number * every // 3, every)}
-        values = table[metric] if axis is None else axis.clip(table[metric])
+        values = curves[number] if axis is None else axis.clip(curves[number])
         axes.plot(
             table["time"], values, label=name, linewidth=1.5, **marks, **styles[name]
         )
@@ -243,12 +243,11 @@ def _convergence(
     axes.margins(x=0.01)
     if len(tables) > 1:
         axes.legend(frameon=False)
-    cut = (
-        f"; values above {axis.high:.3g} are drawn at the edge"
-        if axis is not None and axis.cut
-        else ""
-    )
-    _finish(axes, f"convergence{cut}", x_label, LABELS.get(metric, metric))
+    cut = ""
+    if axis is not None and axis.cut:
+        cut = f"; values above {axis.high:.3g} are drawn at the edge"
+    _finish(axes, f"convergence{cut}", x_label, label)
+    return base
 
 
 def draw_staleness(axes: Any, schedule: Schedule) -> None:

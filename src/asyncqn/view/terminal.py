@@ -1,9 +1,9 @@
-"""Charts for a terminal: lines of braille dots, bars in eighths of a block, and lines of letters."""
+"""Charts for a terminal: lines of braille dots, and bars in eighths of a block."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -121,29 +121,3 @@ def histogram_bins(
         labels.append(str(start) if end == start else f"{start}-{end}")
         sums.append(int(counts[start : end + 1].sum()))
     return labels, sums
-
-
-def overlaid_chart(
-    curves: Mapping[str, tuple[Floats, Floats]],
-    *,
-    width: int = 72,
-    height: int = 16,
-    axis: Axis | None,
-) -> list[str]:
-    """Return several curves in one frame, each drawn with its letter; where two meet, the later one wins."""
-    log = axis is not None and axis.log
-    kept = {letter: _drawable(x, y, axis) for letter, (x, y) in curves.items()}
-    xs, ys = (np.concatenate([pair[side] for pair in kept.values()]) for side in (0, 1))
-    if not xs.size:
-        return ["(nothing to draw)"]
-    cells = [[" "] * width for _ in range(height)]
-    moments = xs.min() + (xs.max() - xs.min()) * np.arange(width) / max(width - 1, 1)
-    for letter, (x, y) in kept.items():
-        rows = height - 1 - _places(y, ys, height)
-        for column, moment in enumerate(moments):
-            # One letter per column: the last value known there.
-            # Beyond its last point a run has no value, so that shorter curves end earlier.
-            known = np.flatnonzero(x <= moment)
-            if known.size and (moment <= x[-1] or column == 0):
-                cells[rows[known[-1]]][column] = letter
-    return _framed(["".join(row) for row in cells], xs, ys, log)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asyncqn.cli import Output, option
+from asyncqn.cli import Output
 
 if TYPE_CHECKING:
     from asyncqn_recommender.data import Reading
@@ -18,7 +18,6 @@ Source = Annotated[
         help="Name of a stored set (see 'asyncqn recommender data list'), or a file."
     ),
 ]
-_FILE = "Reading a file"
 
 
 @dataclass(frozen=True)
@@ -26,35 +25,36 @@ class ReadingOptions:
     """The options for reading a file of ratings."""
 
     user_column: Annotated[
-        str | None, option(_FILE, "Column with the user.", metavar="NAME")
+        str | None, typer.Option(help="Column with the user.", metavar="NAME")
     ] = None
     item_column: Annotated[
-        str | None, option(_FILE, "Column with the item.", metavar="NAME")
+        str | None, typer.Option(help="Column with the item.", metavar="NAME")
     ] = None
     rating_column: Annotated[
-        str | None, option(_FILE, "Column with the rating.", metavar="NAME")
+        str | None, typer.Option(help="Column with the rating.", metavar="NAME")
     ] = None
     time_column: Annotated[
         str | None,
-        option(_FILE, "Column with the time, a number or an ISO date.", metavar="NAME"),
+        typer.Option(
+            help="Column with the time, a number or an ISO date.", metavar="NAME"
+        ),
     ] = None
     delimiter: Annotated[
         str | None,
-        option(_FILE, "Character between two fields.  [, tab ; or |]", metavar="C"),
+        typer.Option(help="Character between two fields.  [, tab ; or |]", metavar="C"),
     ] = None
     duplicates: Annotated[
         str | None,
-        option(
-            _FILE,
-            "Several ratings of an item by a user: last, first, mean, sum or error.  [error; clicks: sum]",
+        typer.Option(
+            help="Several ratings of an item by a user: last, first, mean, sum or error.  [error; clicks: sum]",
             metavar="WHICH",
         ),
     ] = None
     clicks: Annotated[
-        bool, option(_FILE, "Rows are clicks, which need no rating.", "--clicks")
+        bool, typer.Option("--clicks", help="Rows are clicks, which need no rating.")
     ] = False
     skip_bad: Annotated[
-        bool, option(_FILE, "Skip bad rows instead of stopping.", "--skip-bad")
+        bool, typer.Option("--skip-bad", help="Skip bad rows instead of stopping.")
     ] = False
 
     def given(self) -> dict[str, Any]:

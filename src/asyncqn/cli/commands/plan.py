@@ -1,26 +1,28 @@
-"""`asyncqn plan JOB`: find the algorithm and the number of workers that reach the job's target first."""
+"""`asyncqn plan JOB`: find the algorithm and workers that reach a target first."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from asyncqn.cli.options import AllowImports
+from asyncqn.cli.jobfile import load_job
+from asyncqn.cli.options import AllowImports, Generated, JobFile, Section
 from asyncqn.cli.output import Output
+from asyncqn.engines.named import engine_class
 from asyncqn.errors import BadInput, require
-
-if TYPE_CHECKING:
-    from asyncqn.lab.plan import Plan
+from asyncqn.lab.plan import CANDIDATES, Plan, counted, planned
+from asyncqn.lab.plan import plan as make_plan
+from asyncqn.runs.archive import load_run
 
 
 def plan(
     out: Output,
-    job: Annotated[
-        Path | None,
-        typer.Argument(help="TOML file of a job, with the target to plan for."),
-    ] = None,
+    goal: Annotated[
+        Section, Generated(make_plan, ("target", "metric", "seeds", "commits"))
+    ],
+    job: JobFile = None,
     record: Annotated[
         str, typer.Option(help="Duration of the recorded real runs, as in 30s or 2m.")
     ] = "30s",
@@ -38,20 +40,7 @@ def plan(
     ] = "threads",
     recorded: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="A saved run of a real engine (also MPI or Ray) instead of a new recording."
-        ),
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="Number of seeds for the intervals.")] = 3,
-    target: Annotated[
-        float | None, typer.Option(help="Target, instead of the job's.")
-    ] = None,
-    metric: Annotated[
-        str | None, typer.Option(help="Column of the metric table for --target.")
-    ] = None,
-    commits: Annotated[
-        int | None,
-        typer.Option(help="Commits after which the target counts as missed."),
+        typer.Option(help="A saved run of a real engine, instead of a new recording."),
     ] = None,
     check: Annotated[
         bool,
@@ -66,81 +55,74 @@ def plan(
 
     The predicted times are for workers that each have a processor like the recorded ones to themselves.
     """
-    from asyncqn.cli.jobfile import load_job
-    from asyncqn.engines.named import engine_class
-    from asyncqn.lab.plan import CANDIDATES, planned
-    from asyncqn.lab.plan import plan as make_plan
-    from asyncqn.runs.archive import load_run
-
     require(
         engine in ("threads", "processes"),
         f"--engine must be threads or processes, not {engine!r}.",
     )
-    given = load_job(job, allow_imports=allow_imports)
-    goal = target if target is not None else given.run.target
-    if goal is None:
+    loaded = load_job(job, allow_imports=allow_imports)
+    # The job's own target, where the command line gives none.
+    goal = {"target": loaded.run.target, "metric": loaded.run.metric, **goal}
+    if goal["target"] is None:
         raise BadInput(
             "plan needs a target: give --target, or target in the section [run] of the job."
         )
-    known = {**CANDIDATES, "job": given.algorithm or CANDIDATES["default"]}
+    candidates = {**CANDIDATES, "job": loaded.algorithm or CANDIDATES["default"]}
     names = list(CANDIDATES) if algorithms == "all" else algorithms.split(",")
     for name in names:
         require(
-            name in known,
-            f"--algorithms: there is no {name!r}; there are {', '.join(known)}.",
+            name in candidates,
+            f"--algorithms: there is no {name!r}; there are {', '.join(candidates)}.",
         )
     # The job's own problem, because a recorded run of a user's class cannot rebuild it.
-    runs = [load_run(path, problem=given.problem) for path in recorded or ()]
+    runs = [load_run(path, problem=loaded.problem) for path in recorded or ()]
     before = {str(run.manifest["algorithm"]["kind"]): run for run in runs}
     # With recorded runs, their algorithms are planned and no others.
     chosen: dict[str, Any] = {name: planned(name, run) for name, run in before.items()}
-    cls = engine_class(engine)
-    found = make_plan(
-        given.problem,
-        target=goal,
-        metric=metric or given.run.metric,
+    make_engine = engine_class(engine)
+    result = make_plan(
+        loaded.problem,
         workers=counts(workers),
-        algorithms=chosen or {name: known[name] for name in names},
+        algorithms=chosen or {name: candidates[name] for name in names},
         recorded=before or None,
         record=seconds(record),
-        engine=lambda many: cls(workers=many),
-        seeds=seeds,
-        seed=given.run.seed,
-        commits=commits,
+        engine=lambda many: make_engine(workers=many),
+        seed=loaded.run.seed,
         check=check,
         tell=out.say,
+        **goal,
     )
-    _show(out, found)
-    c = found.checked
+    _show(out, result)
+    real = result.checked
     out.result(
         {
-            "target": goal,
-            "predictions": [p._asdict() for p in found.predictions],
-            "best": found.best._asdict(),
-            "pays": found.pays,
-            "clusters": found.clusters,
-            "checked": None if c is None else {**c._asdict(), "ratio": c.ratio},
+            "target": goal["target"],
+            "predictions": [each._asdict() for each in result.predictions],
+            "best": result.best._asdict(),
+            "pays": result.pays,
+            "clusters": result.clusters,
+            "checked": real and {**real._asdict(), "ratio": real.ratio},
         }
     )
 
 
-def _show(out: Output, found: Plan) -> None:
+def _show(out: Output, result: Plan) -> None:
     """Print the table, the number of workers that pays, and the check."""
-    from asyncqn.lab.plan import counted
-
-    out.show(f"{'algorithm':<16}{'workers':>8}{'seconds':>12}{'95 % interval':>26}")
-    for p in found.predictions:
-        interval = f"{p.low:.4g} to {p.high:.4g}"
-        mark = "  best" if p == found.best else ""
-        out.show(f"{p.algorithm:<16}{p.workers:>8}{p.time:>12.4g}{interval:>26}{mark}")
-    paying = f"{counted(found.pays)} pay{'s' * (found.pays == 1)}"
+    rows = []
+    for each in result.predictions:
+        interval = f"{each.low:.4g} to {each.high:.4g}"
+        mark = "best" if each == result.best else ""
+        numbers = [f"{each.workers}", f"{each.time:.4g}", interval, mark]
+        rows.append([each.algorithm, *numbers])
+    out.table(["algorithm", "workers", "seconds", "95 % interval", ""], rows)
+    paying = f"{counted(result.pays)} pay{'s' * (result.pays == 1)}"
+    best = result.best.algorithm
     out.show(
-        f"up to {paying} with {found.best.algorithm}: each step saves at least a tenth of the time."
+        f"up to {paying} with {best}: each step saves at least a tenth of the time."
     )
-    if (c := found.checked) is not None:
+    if (real := result.checked) is not None:
         out.show(
-            f"checked: {c.algorithm}, the best on {counted(c.workers)}, predicted {c.predicted:.4g} s, "
-            f"real {c.real:.4g} s, ratio {c.ratio:.2f}"
+            f"checked: {real.algorithm}, the best on {counted(real.workers)}, predicted "
+            f"{real.predicted:.4g} s, real {real.real:.4g} s, ratio {real.ratio:.2f}"
         )
 
 

@@ -24,18 +24,12 @@ def replay(
     try:
         again = replay_run(run, allow_imports=allow_imports)
     except ReplayMismatch as mismatch:
+        sentence = str(mismatch)
         # "error" as for every failure of the program, and "message" as in the result of a run.
-        out.result(
-            {
-                "identical": False,
-                "run": str(run),
-                "message": str(mismatch),
-                "error": str(mismatch),
-            }
-        )
-        out.fail(str(mismatch))
+        reasons = {"message": sentence, "error": sentence}
+        out.result({"identical": False, "run": str(run), **reasons})
+        out.fail(sentence)
         raise typer.Exit(BAD_INPUT) from None
-    out.show(
-        f"identical: {again.schedule.commits} commits of {run} were computed again, bit for bit."
-    )
+    commits = again.schedule.commits
+    out.show(f"identical: {commits} commits of {run} were computed again, bit for bit.")
     out.result({"identical": True, "run": str(run), **again.summary()})

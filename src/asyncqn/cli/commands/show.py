@@ -1,4 +1,4 @@
-"""`asyncqn show RUN`: show a run or a checkpoint in the terminal, as a figure, a page or a trace."""
+"""`asyncqn show RUN`: show a run or checkpoint as text, figure, page or trace."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asyncqn.cli.options import ViewOptions, option
+from asyncqn.cli.options import Section, ViewOptions
 from asyncqn.cli.output import Output
 
 if TYPE_CHECKING:
     from asyncqn.view.seen import Seen
 
-_FOLLOW = "Active runs"
 WIDTH = 100
 """Width of a line in characters; longer text continues in the next line."""
 MAX_WORKER_LINES = 12
@@ -31,30 +30,9 @@ def show(
         Path | None,
         typer.Option(help="Also write a trace for ui.perfetto.dev.", metavar="FILE"),
     ] = None,
-    follow: Annotated[
-        bool,
-        option(
-            _FOLLOW,
-            "Print a line for each new checkpoint of an active run.",
-            "--follow",
-            "-f",
-        ),
-    ] = False,
-    every: Annotated[
-        float, option(_FOLLOW, "Polling interval of --follow, in seconds.")
-    ] = 2.0,
-    once: Annotated[
-        bool,
-        option(_FOLLOW, "With --follow: print the current state and exit.", "--once"),
-    ] = False,
 ) -> None:
     """Show a run: parameters, convergence, staleness, work per worker, versions."""
-    if follow:
-        from asyncqn.cli.watching import follow as follow_run
-
-        follow_run(run, out, every, once)
-        return
-    from asyncqn.view.plots import SIMULATED, births, overview, time_axis
+    from asyncqn.view.plots import births, is_simulated, overview
     from asyncqn.view.seen import look_at
     from asyncqn.view.trace import (
         MICROSECONDS_PER_SECOND,
@@ -63,20 +41,21 @@ def show(
     )
 
     view.check()
-    loaded = look_at(run)
-    view.write(lambda: overview(loaded), {run.name or str(run): loaded}, out)
+    seen = look_at(run)
+    view.write(lambda: overview(seen), {run.name or str(run): seen}, out)
     if trace is not None:
-        simulated = time_axis(loaded) == SIMULATED
         # Traces count in microseconds, and units of simulated time have no length of their own.
+        simulated = is_simulated(seen)
         scale = MICROSECONDS_PER_UNIT if simulated else MICROSECONDS_PER_SECOND
-        out.say(f"trace: {write_trace(trace, loaded.schedule, scale, births(loaded))}")
+        out.say(f"trace: {write_trace(trace, seen.schedule, scale, births(seen))}")
     if out.json:
-        out.result(describe(loaded, run))
-    else:
-        out.show("\n".join(report(loaded, run)))
+        out.result(describe(seen, run))
+        return
+    for line in report(seen, run):
+        out.show(line)
 
 
-def describe(run: Seen, folder: Path) -> dict[str, Any]:
+def describe(run: Seen, folder: Path) -> Section:
     """Return everything that `show` shows, for scripts."""
     return {
         **run.numbers,
@@ -92,109 +71,107 @@ def describe(run: Seen, folder: Path) -> dict[str, Any]:
 
 def report(run: Seen, folder: Path) -> list[str]:
     """Return the summary as lines of text."""
-    from asyncqn.view.axes import axis_of
-    from asyncqn.view.plots import SIMULATED, pick_metric, time_axis
-    from asyncqn.view.terminal import bar_chart, histogram_bins, line_chart
-
-    schedule, made = run.schedule, run.manifest
-    unit = "units" if time_axis(run) == SIMULATED else "s"
-    lines = [f"{folder}: {run.status}", f"  {run.message}", ""]
-    problem = made["problem"]
-    lines += [
-        *_entry(
-            "problem",
-            f"{problem['name']}, dim {problem['dim']:,}, {problem['n_data']:,} data points"
-            + _parameters(problem["reference"], ("kind", "dim", "n_data", "dtype")),
-        ),
-        *_entry(
-            "algorithm",
-            made["algorithm"]["kind"] + _parameters(made["algorithm"]["parameters"]),
-        ),
-        *_entry(
-            "engine",
-            made["engine"].get("kind", "?")
-            + _parameters(made["engine"].get("cluster")),
-        ),
-        *_entry("seed", str(made["seed"])),
-        "",
-    ]
-    numbers = run.numbers
+    lines = [f"{folder}: {run.status}", f"  {run.message}", "", *_objects(run), ""]
     if not run.metrics.rows:
         return [*lines, "nothing has been evaluated yet."]
-    # The same column as in figures and pages.
-    metric = pick_metric(run.metrics)
-    values = run.metrics[metric]
-    axis = axis_of([values])
-    log = axis is not None and axis.log
-    ending = f"U = {run.fun:.6g}" + (
-        f", error = {numbers['error']:.4g}" if "error" in numbers else ""
-    )
-    lines += [
-        f"convergence: {metric} over time [{unit}]{', logarithmic' if log else ''}; at the end {ending}",
-        *line_chart(run.metrics["time"], values, axis=axis),
-        "",
-    ]
-    # A checkpoint of a simulation has no schedule: it is drawn again on resume.
-    if schedule.worker.size:
-        lines += [
-            f"staleness: mean {numbers['staleness_mean']:.2f}, largest {numbers['staleness_max']} commits",
-            *bar_chart(*histogram_bins(schedule.staleness_histogram())),
-            "",
-            f"work per worker: {schedule.workers} workers, {schedule.commits:,} commits, "
-            f"{schedule.dropped:,} updates dropped; updates committed, mean staleness, mean cycle",
-            *_workers(run, unit),
-            "",
-        ]
-    else:
-        lines += [
-            "staleness and work per worker: known when the simulated run ends.",
-            "",
-        ]
+    lines += [*_convergence(run), "", *_staleness(run), ""]
     if run.counters:
-        accepted, rejected, refused = (
-            run.counters.get(name, 0)
-            for name in ("pairs_accepted", "pairs_rejected", "updates_rejected")
-        )
-        lines.append(
-            f"pairs      {accepted:,} accepted, {rejected:,} rejected; {refused:,} updates rejected"
-        )
+        names = ("pairs_accepted", "pairs_rejected", "updates_rejected")
+        accepted, rejected, refused = (run.counters.get(name, 0) for name in names)
+        pairs = f"{accepted:,} accepted, {rejected:,} rejected"
+        lines += _entry("pairs", f"{pairs}; {refused:,} updates rejected")
+    versions = _parameters(run.manifest["versions"]).removeprefix(": ")
+    return [*lines, *_entry("versions", versions)]
+
+
+def _objects(run: Seen) -> list[str]:
+    """Return the lines about problem, algorithm, engine and seed."""
+    made = run.manifest
+    problem, algorithm, engine = made["problem"], made["algorithm"], made["engine"]
+    sizes = f"dim {problem['dim']:,}, {problem['n_data']:,} data points"
+    rest = _parameters(problem["reference"], ("kind", "dim", "n_data", "dtype"))
+    parameters = _parameters(algorithm["parameters"])
+    cluster = _parameters(engine.get("cluster"))
     return [
-        *lines,
-        *_entry("versions", _parameters(made["versions"]).removeprefix(": ")),
+        *_entry("problem", f"{problem['name']}, {sizes}{rest}"),
+        *_entry("algorithm", f"{algorithm['kind']}{parameters}"),
+        *_entry("engine", f"{engine.get('kind', '?')}{cluster}"),
+        *_entry("seed", str(made["seed"])),
     ]
+
+
+def _convergence(run: Seen) -> list[str]:
+    """Return the curve of the metric over time."""
+    from asyncqn.view.axes import curves_of
+    from asyncqn.view.terminal import line_chart
+
+    # The same values and axis as in figures and pages.
+    (values,), title, axis, _ = curves_of([run.metrics])
+    scale = ", logarithmic" if axis is not None and axis.log else ""
+    ending = f"U = {run.fun:.6g}"
+    if "error" in run.numbers:
+        ending += f", error = {run.numbers['error']:.4g}"
+    return [
+        f"convergence: {title} over time [{_unit(run)}]{scale}; at the end {ending}",
+        *line_chart(run.metrics["time"], values, axis=axis),
+    ]
+
+
+def _staleness(run: Seen) -> list[str]:
+    """Return the histogram of staleness and the work of each worker."""
+    from asyncqn.view.terminal import bar_chart, histogram_bins
+
+    schedule = run.schedule
+    # A checkpoint of a simulation has no schedule: it is drawn again on resume.
+    if not schedule.worker.size:
+        return ["staleness and work per worker: known when the simulated run ends."]
+    mean, largest = run.numbers["staleness_mean"], run.numbers["staleness_max"]
+    counts = f"{schedule.commits:,} commits, {schedule.dropped:,} updates dropped"
+    return [
+        f"staleness: mean {mean:.2f}, largest {largest} commits",
+        *bar_chart(*histogram_bins(schedule.staleness_histogram())),
+        "",
+        f"work per worker: {schedule.workers} workers, {counts}; updates committed, mean staleness, "
+        "mean cycle",
+        *_workers(run),
+    ]
+
+
+def _unit(run: Seen) -> str:
+    from asyncqn.view.plots import is_simulated
+
+    return "units" if is_simulated(run) else "s"
 
 
 def _entry(name: str, text: str) -> list[str]:
     """Return a name and its text, in lines that fit a terminal."""
-    return wrap(
-        text, WIDTH, initial_indent=f"{name:<11}", subsequent_indent=" " * 11
-    ) or [name]
+    indent = " " * 11
+    lines = wrap(text, WIDTH, initial_indent=f"{name:<11}", subsequent_indent=indent)
+    return lines or [name]
 
 
-def _parameters(values: dict[str, Any] | None, leave: tuple[str, ...] = ()) -> str:
+def _parameters(values: Section | None, leave: tuple[str, ...] = ()) -> str:
     # Empty and absent values are defaults, which would only lengthen the line.
-    kept = {
-        k: f"{v:g}" if isinstance(v, float) else str(v)
-        for k, v in (values or {}).items()
-        if k not in leave and v is not None and v not in ({}, [])
-    }
-    return ": " + ", ".join(f"{k}={v}" for k, v in kept.items()) if kept else ""
+    texts = [
+        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in (values or {}).items()
+        if name not in leave and value is not None and value not in ({}, [])
+    ]
+    return ": " + ", ".join(texts) if texts else ""
 
 
-def _workers(run: Seen, unit: str) -> list[str]:
+def _workers(run: Seen) -> list[str]:
     from asyncqn.view.terminal import bar_chart
 
     # The extremes are what a reader looks for in a long list.
     rows = sorted(run.schedule.per_worker(), key=lambda row: -row.delivered)
     half = MAX_WORKER_LINES // 2
     cut = len(rows) > MAX_WORKER_LINES
-    shown = [*rows[:half], *rows[-half:]] if cut else sorted(rows)
-    bars = bar_chart(
-        [f"worker {row.worker}" for row in shown],
-        [row.delivered for row in shown],
-        width=24,
-    )
+    shown: list[Any] = [*rows[:half], *rows[-half:]] if cut else sorted(rows)
+    labels = [f"worker {row.worker}" for row in shown]
+    bars = bar_chart(labels, [row.delivered for row in shown], width=24)
     width = max(map(len, bars), default=0)
+    unit = _unit(run)
     lines = [
         f"{text:<{width}}  {row.staleness:6.1f}  {row.cycle:.4g} {unit}"
         for text, row in zip(bars, shown, strict=True)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 import typer
 
-from asyncqn.cli.options import JobOptions, option
-from asyncqn.cli.output import Output, check_run_folder
-from asyncqn.cli.running import show_run
+from asyncqn.cli.jobfile import RunOptions, paper_sections
+from asyncqn.cli.options import Generated, JobOptions, Section
+from asyncqn.cli.output import Output
+from asyncqn.cli.running import SIMULATOR, run_job
 from asyncqn.errors import require
 
 
 def simulate(
     options: JobOptions,
+    section: Annotated[Section, Generated(RunOptions)],
     out: Output,
     paper: Annotated[
         str | None,
-        option(
-            "Paper",
-            "Use problem, cluster and algorithm of the paper's table; other options override them.",
-            "--paper",
+        typer.Option(
+            help="Use problem, cluster and algorithm of the paper's table.",
             metavar="linear-gaussian",
         ),
     ] = None,
@@ -37,32 +36,8 @@ def simulate(
     Ctrl-C keeps what was computed; with --checkpoint, `asyncqn resume DIR` continues. Exit code 2: bad input.
     3: the run diverged. 4: it reached a limit or lost all workers (it is saved all the same).
     """
-    from asyncqn.cli.jobfile import load_job, paper_sections
-    from asyncqn.engines.simulator import Simulator
-    from asyncqn.minimize import minimize
-
     sections = None
     if paper is not None:
         require(options.job is None, "give a job file or --paper, not both.")
         sections = paper_sections(paper, options.algorithm)
-    job = load_job(
-        options.job,
-        options.overrides(),
-        allow_imports=options.allow_imports,
-        sections=sections,
-    )
-    check_run_folder(options.save)  # before the run, so that no work is lost
-    # The default depends on workers and messages, so it is chosen after the cluster is known.
-    engine = Simulator(job.cluster)
-    algorithm, checked = job.choose(engine)
-    out.say(f"{algorithm}\n{job.cluster}")
-    arguments = {**options.checkpoints(), **vars(job.run)}
-    go = partial(
-        minimize, job.problem, algorithm, engine=engine, check=not checked, **arguments
-    )
-    kept = options.checkpoint is not None
-    raise typer.Exit(
-        show_run(
-            go, job.run.commits, options.save, out, simulated=True, checkpoint=kept
-        )
-    )
+    raise typer.Exit(run_job(options, section, SIMULATOR, out, sections=sections))
