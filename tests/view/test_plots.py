@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 import asyncqn as aq
 from asyncqn.core.schedule import Schedule
-from asyncqn.errors import BadInput
+from asyncqn.errors import BadInput, MissingExtra
 from asyncqn.table import Table
 from asyncqn.view import plots as plotting
 from asyncqn.view.axes import LABELS
@@ -118,17 +117,13 @@ def test_an_empty_schedule_can_be_drawn() -> None:
         plotting.render(figure, "png")
 
 
-def test_without_matplotlib_the_sentence_names_the_extra() -> None:
-    code = (
-        "import sys; sys.modules['matplotlib'] = sys.modules['matplotlib.figure'] = None\n"
-        "from asyncqn.cli.main import main; main(['reproduce', '-q'])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100
-    )
-    assert done.returncode == 2
-    assert done.stderr.endswith("install it with pip install 'asyncqn[plot]'.\n")
-    assert done.stderr.count("\n") == 1
+def test_without_matplotlib_the_sentence_names_the_extra(
+    run: aq.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtra, match=r"pip install 'asyncqn\[plot\]'\.$"):
+        run.plot()
 
 
 def test_the_slices_of_a_trace_tile_each_workers_time_and_carry_the_schedule(
