@@ -237,18 +237,6 @@ def test_a_mistyped_option_or_number_is_named_in_plain_words(
     assert call(capfd, *arguments) == (2, "", f"asyncqn: {sentence}\n")
 
 
-def test_a_place_that_cannot_be_written_is_refused_before_the_work(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file.txt").write_text("just a file")
-    below = tmp_path / "file.txt" / "deep" / "run"
-    code, _, err = call(capfd, "simulate", *SMALL, "--save", below)
-    assert code == 2
-    assert "Cluster" not in err, "nothing was begun"
-    code, _, err = call(capfd, "recommender", "fit", "synthetic-demo", "--out", below)
-    assert (code, err.count("\n")) == (2, 1)
-
-
 def test_with_json_a_mistake_is_an_object_as_well(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
