@@ -163,6 +163,7 @@ def good() -> Iterator[tuple[Callable[..., Any], dict[str, Any]]]:
     yield aq.Pareto, {"mean": 1.0, "shape": 2.0}
     yield aq.Trace, {"recorded": [1.0, 2.0]}
     yield aq.Simulator, {"cluster": aq.Cluster(2)}
+    yield aq.Recorded, {"schedule": aq.Schedule([0], [0], [1], [1.0])}
     yield aq.Threads, {"workers": 2}
     yield aq.Processes, {"workers": 2}
     yield aq.Ray, {"workers": 2}
@@ -201,6 +202,7 @@ def good() -> Iterator[tuple[Callable[..., Any], dict[str, Any]]]:
         aq.FiniteSum,
         {"value": lambda t, r: 0.0, "grad": lambda t, r: t, "n_data": 3, "dim": 1},
     )
+    yield aq.LogDensity, {"logp_and_grad": lambda t: (0.0, t), "dim": 1}
     yield (
         aq.simulate,
         {"cluster": aq.Cluster(2), "stages": SOME_STAGES, "commits": 3, "seed": 0},
@@ -215,6 +217,7 @@ def good() -> Iterator[tuple[Callable[..., Any], dict[str, Any]]]:
     yield aq.sample, {"problem": PROBLEM}
     yield aq.Cluster.from_run, {"run": None}
     yield aq.default_algorithm, {"problem": PROBLEM, "workers": 2}
+    yield aq.exact_algorithm, {"problem": PROBLEM, "workers": 2}
     yield aq.table_algorithm, {"problem": PROBLEM, "workers": 2}
     yield aq.load_run, {"folder": "no such folder"}
     yield aq.resume, {"folder": "no such folder"}

@@ -35,7 +35,7 @@ def test_a_slow_gradient_makes_messages_cheap() -> None:
 
     slow = Slow(PROBLEM.X, PROBLEM.y)
     costs = [
-        measured_costs(problem, np.zeros(5), aq.Threads(2))
+        measured_costs(problem, np.zeros(problem.dim), aq.Threads(2))
         for problem in (slow, PROBLEM)
     ]
     assert 100.0 * costs[0].message < costs[1].message

@@ -341,7 +341,7 @@ def test_a_run_is_no_success_where_its_gradient_was_zero_too_early(
     problem = Clipped("logistic", 50, 3, dtype, **arguments)
     run = aq.minimize(
         problem,
-        aq.BlockLBFGS(2),
+        aq.ExactLBFGS(blocks=2),
         engine=aq.Simulator(aq.Cluster(2)),
         theta0=np.full(3, 3.0, dtype),
     )

@@ -126,15 +126,6 @@ def test_a_resumed_run_is_judged_against_the_start_of_the_whole_run(tmp_path):
     assert f"U rose from {p.value(run.theta0):.6g}" in run.message
 
 
-def test_a_recording_that_calls_a_rise_a_success_is_corrected_by_its_replay(tmp_path):
-    run = aq.minimize(make_problem(), UNSTABLE, engine=simulated(), commits=20)
-    from dataclasses import replace
-
-    old = replace(run, status=Outcome.COMPLETED, message="20 commits were made.")
-    assert aq.load_run(old.save(tmp_path)).success, "what was recorded is read as it is"
-    assert aq.replay(tmp_path).status == "diverged"
-
-
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("kind", [aq.AsyncSGD, aq.SGD])
 def test_minibatch_noise_does_not_excuse_that_an_optimizer_rises(kind, dtype):

@@ -17,9 +17,9 @@ LEFT_ALONE = """
 import numpy as np, sys
 from numba.core.cpu import CPUTargetOptions
 {change}
-from asyncqn.kernels import jit, memory
+from asyncqn.kernels import compact_memory, jit
 out = np.ones(3)
-memory.product(np.ones((2, 1, 3)), np.ones((2, 2)), 1.0, np.ones(0), np.ones(3), out, np.empty(4))
+compact_memory.product(np.ones((2, 1, 3)), np.ones((2, 2)), 1.0, np.ones(0), np.ones(3), out, np.empty(4))
 print(out[0], bool(jit.UNCOUNTED), "scipy.linalg" in sys.modules)
 """
 
