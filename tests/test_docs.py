@@ -63,7 +63,6 @@ def test_every_public_name_has_an_example(name: str) -> None:
         "Outcome",
         "Run",
         "Samples",
-        "StagedLBFGS",
         *RECOMMENDER,
     ), f"the example of asyncqn.{name} does not use it"
 

@@ -25,6 +25,8 @@ HOUSES = ("asyncqn_recommender", "asyncqn_paper")
 DOORS = (
     "asyncqn",
     "asyncqn.algorithms",
+    "asyncqn.algorithms.pair_memory",
+    "asyncqn.algorithms.safeguard",
     "asyncqn.cli",
     "asyncqn.errors",
     "asyncqn.kernels",
@@ -101,8 +103,10 @@ def test_importing_asyncqn_loads_no_house() -> None:
 
 
 def test_entry_points_name_what_exists() -> None:
-    for entry in entry_points(group="asyncqn.problems"):
-        assert callable(entry.load()), entry
+    for group in ("asyncqn.problems", "asyncqn.algorithms"):
+        assert entry_points(group=group), "is the distribution installed again?"
+        for entry in entry_points(group=group):
+            assert callable(entry.load()), entry
     for entry in entry_points(group="asyncqn.commands"):
         importlib.import_module(entry.value)
 

@@ -24,6 +24,7 @@ from asyncqn_recommender import (
     MatrixFactorization,
     ProfiledFactorization,
     Recommender,
+    StagedLBFGS,
     synthetic_ratings,
 )
 
@@ -144,16 +145,10 @@ def good() -> Iterator[tuple[Callable[..., Any], dict[str, Any]]]:
     """Every public constructor and function that takes parameters, with arguments that it accepts."""
     for cls in ALGORITHMS.values():
         if cls.__name__ in aq.__all__ and hasattr(cls, "example"):
-            problem: Any = PROBLEM if cls is not aq.StagedLBFGS else None
-            if cls is aq.StagedLBFGS:
-                problem = aq.LogisticRegression.example()
-            yield (
-                cls,
-                {
-                    name: getattr(cls.example(problem), name)
-                    for name in parameters_of(cls)
-                },
-            )
+            example = cls.example(PROBLEM)
+            yield cls, {name: getattr(example, name) for name in parameters_of(cls)}
+    staged = StagedLBFGS.example(ProfiledFactorization.example())
+    yield StagedLBFGS, {n: getattr(staged, n) for n in parameters_of(StagedLBFGS)}
     yield aq.Patience, {}
     yield aq.Annealing, {"start": 1.0, "end": 2.0, "steps": 3}
     yield aq.Cluster, {"workers": 3}

@@ -9,7 +9,6 @@ from .algorithms.exact.exact_lbfgs import ExactLBFGS
 from .algorithms.paper.as_lbfgs import ASLBFGS
 from .algorithms.paper.async_sgd import AsyncSGD
 from .algorithms.paper.mb_lbfgs import MBLBFGS
-from .algorithms.quasi_newton.staged_lbfgs import StagedLBFGS
 from .algorithms.quasi_newton.table_lbfgs import TableLBFGS, table_algorithm
 from .algorithms.rivals.async_saga import AsyncSAGA
 from .algorithms.rivals.delay_adaptive_sgd import DelayAdaptiveSGD
@@ -118,7 +117,6 @@ __all__ = [
     "Simulator",
     "SoftmaxRegression",
     "StabilityWarning",
-    "StagedLBFGS",
     "Table",
     "TableLBFGS",
     "Threads",

@@ -19,6 +19,7 @@ from .estimator import Recommender
 from .problems.implicit_factorization import ImplicitFactorization
 from .problems.matrix_factorization import MatrixFactorization
 from .problems.profiled_factorization import ProfiledFactorization
+from .staged import StagedLBFGS
 
 __all__ = [
     "PRESETS",
@@ -29,6 +30,7 @@ __all__ = [
     "Ratings",
     "Reading",
     "Recommender",
+    "StagedLBFGS",
     "as_ratings",
     "cache_dir",
     "fetch",

@@ -18,7 +18,6 @@ import numpy as np
 from asyncqn.errors import require
 from asyncqn.kernels import add_one, sum_of_squares
 from asyncqn.types import Array, Rows
-from asyncqn_recommender.algorithm import STEP_BLOCKS
 from asyncqn_recommender.data import Ratings
 from asyncqn_recommender.metrics import rank_quality
 from asyncqn_recommender.model import (
@@ -31,6 +30,7 @@ from asyncqn_recommender.model import (
 from asyncqn_recommender.problems.eliminated_users import EliminatedUsers
 from asyncqn_recommender.problems.implicit_factorization import ImplicitFactorization
 from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
+from asyncqn_recommender.staged import STEP_BLOCKS
 
 if TYPE_CHECKING:
     from asyncqn_recommender.estimator import Recommender

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn import StagedLBFGS, Table, Threads, minimize, starting_point
+from asyncqn import Table, Threads, minimize, starting_point
 from asyncqn.errors import BadInput, require
 from asyncqn.types import Array, Progress, Standing
-from asyncqn_recommender.algorithm import in_step_algorithm
 from asyncqn_recommender.data import Ratings, as_ratings
 from asyncqn_recommender.feedback import FEEDBACKS, Feedback, Noting
 from asyncqn_recommender.model import FactorModel
+from asyncqn_recommender.staged import StagedLBFGS, in_step_algorithm
 
 if TYPE_CHECKING:
     from asyncqn_recommender.estimator import Recommender

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import asyncqn as aq
 from asyncqn.algorithms.exact.exact_lbfgs import ExactLBFGS
-from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS
 from asyncqn.cluster.handout import HandOut
 from asyncqn.cluster.simulate import simulate
 from asyncqn.core import stages
@@ -23,7 +22,7 @@ from asyncqn.core.worker import WorkerSteps
 from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.threads import Threads
 from asyncqn.resume import resume
-from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
+from asyncqn_recommender import ProfiledFactorization, StagedLBFGS
 
 
 def ratings() -> ProfiledFactorization:

@@ -39,12 +39,12 @@ ALGORITHMS = Registry(
         "sgd": "asyncqn.algorithms.rivals.sgd:SGD",
         "sgld": "asyncqn.algorithms.sampling.sgld:SGLD",
         "exact-lbfgs": "asyncqn.algorithms.exact.exact_lbfgs:ExactLBFGS",
-        "staged-lbfgs": "asyncqn.algorithms.quasi_newton.staged_lbfgs:StagedLBFGS",
         "table-lbfgs": "asyncqn.algorithms.quasi_newton.table_lbfgs:TableLBFGS",
         "shared-metric-hmc": "asyncqn.algorithms.sampling.shared_metric_hmc:SharedMetricHMC",
-    }
+    },
+    group="asyncqn.algorithms",
 )
-"""Every algorithm, by its name in files and on the command line."""
+"""Every algorithm, by its name in files and on the command line; other packages add theirs."""
 
 
 def make_algorithm(

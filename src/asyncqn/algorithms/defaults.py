@@ -4,7 +4,7 @@ The first line that applies decides:
 
 - If no worker may wait: `TableLBFGS`.
 - If the problem has a metric of samples: `ExactLBFGS`, growing samples in that metric.
-- If the problem has a structured metric: `StagedLBFGS`, stale stochastic batches and then exact passes.
+- If the problem names an algorithm of its own, by `default_algorithm(workers)`: that one.
 - If the rows make 64 parts, four per worker, each worth a message and a commit: `TableLBFGS`.
 - Otherwise: `ExactLBFGS`, all rows if they are few, or samples that grow to all rows (`exact.choice`).
 
@@ -16,25 +16,18 @@ All methods end in exact gradients with a safeguard, and none has a step size, s
 from __future__ import annotations
 
 from asyncqn.algorithms.exact.choice import exact_algorithm
-from asyncqn.algorithms.exact.exact_lbfgs import ExactLBFGS
 from asyncqn.algorithms.exact.metric import METRIC_EXTRAS
 from asyncqn.algorithms.fit import offers
-from asyncqn.algorithms.quasi_newton.staged_lbfgs import (
-    StagedLBFGS,
-    default_factorization_algorithm,
-)
-from asyncqn.algorithms.quasi_newton.stochastic_start import StructuredMetric
 from asyncqn.algorithms.quasi_newton.table_lbfgs import (
     MasterCost,
     MessageCost,
-    TableLBFGS,
     enough_parts,
     table_algorithm,
     worthwhile_parts,
 )
 from asyncqn.core.stages import Closes, Stages
 from asyncqn.parameters import Workers, checked
-from asyncqn.types import Problem
+from asyncqn.types import Algorithm, Problem, extra
 
 TOLERANCE = 1e-8
 """Default tolerance of `core.stopping`."""
@@ -53,7 +46,7 @@ def default_algorithm(
     waits: bool = True,
     message: MessageCost = 10.0,
     master: MasterCost = 0.1,
-) -> ExactLBFGS | StagedLBFGS | TableLBFGS:
+) -> Algorithm:
     """Return the algorithm that `minimize` uses when it is given none.
 
     Parameters
@@ -84,8 +77,10 @@ def default_algorithm(
         return table_algorithm(problem, workers, message, master)
     if offers(problem, METRIC_EXTRAS):
         return exact_algorithm(problem, workers)
-    if offers(problem, StructuredMetric.requires):
-        return default_factorization_algorithm(problem, workers)
+    own = extra(problem, "default_algorithm")
+    if own is not None:
+        algorithm: Algorithm = own(workers)
+        return algorithm
     dim, n_data = problem.dim, problem.n_data
     table = table_algorithm(problem, workers, message, master)
     worthwhile = min(table.parts, worthwhile_parts(n_data, workers, message, master))

@@ -39,6 +39,8 @@ from asyncqn.kernels.vectors import dot
 from asyncqn.parameters import Checked
 from asyncqn.types import Array, Counters, Problem, extra
 
+__all__ = ["PairRule", "RecursiveMemory", "Ring", "pair_totals"]
+
 Apply: TypeAlias = Callable[[Array], None]
 """Replaces a vector by H0 times it."""
 

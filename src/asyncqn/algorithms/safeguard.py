@@ -36,6 +36,8 @@ import numpy as np
 from asyncqn.kernels.vectors import dot, sum_of_squares
 from asyncqn.types import Array, Standing
 
+__all__ = ["Metric", "Trial", "advance", "standing"]
+
 Ask: TypeAlias = Callable[[Array], float]
 """U over all rows at a point, as the coordinator evaluates it."""
 

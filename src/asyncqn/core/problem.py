@@ -41,11 +41,11 @@ class Problem(Protocol):
     * `curvature_diagonal(theta)`: a positive vector near the diagonal of the Hessian, for
       `initial_scale="diagonal"`;
     * `curvature_size`, `grad_with_curvature(theta, rows, out, curvature)` and `inverse_metric_from(curvature,
-      step, batch)`: a structured H0 from short summaries that add up over data points as gradients do (see
-      `ProfiledFactorization`), for `StagedLBFGS`;
+      step, batch)`: a structured H0 from short summaries that add up over data points as gradients do;
     * `sampled_metric`: True where the summary of a sample of rows serves for all rows, so that samples may
       grow; `grad_with_curvature` then takes one more argument, the number of rows in the sample, and an empty
       `curvature` where none is wanted; for `ExactLBFGS`;
+    * `default_algorithm(workers)`: the algorithm that `minimize` uses on this number of workers;
     * `convex`: True where U is convex, so that a method may leave out what is there for plateaus and saddles;
     * `names`: a name for each number of theta, for tables and ArviZ;
     * `constrain(theta)`: the natural parameters (of many theta along the last axis), which `sample` reports;
@@ -94,6 +94,7 @@ PROBLEM_EXTRAS = (
     "grad_with_curvature",
     "inverse_metric_from",
     "sampled_metric",
+    "default_algorithm",
     "convex",
     "names",
     "constrain",

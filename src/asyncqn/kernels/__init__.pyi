@@ -11,13 +11,15 @@ from .jit import (
     strict_piece,
 )
 from .numba_internals import stack_array
-from .vectors import add_one, is_range, sum_of_squares
+from .vectors import add_one, add_scaled, dot, is_range, sum_of_squares
 
 __all__ = [
     "REDUCTION_FLAGS",
     "add_gram",
     "add_one",
+    "add_scaled",
     "cholesky",
+    "dot",
     "drop_stale_cache",
     "invert_lower",
     "is_range",

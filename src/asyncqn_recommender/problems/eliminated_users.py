@@ -30,6 +30,7 @@ from asyncqn.types import Array, Rows
 from asyncqn_recommender.kernels import als as sides
 from asyncqn_recommender.kernels import profiled
 from asyncqn_recommender.problems import matrix_factorization as joint
+from asyncqn_recommender.staged import StagedLBFGS, asynchronous_algorithm
 
 
 class Metric(NamedTuple):
@@ -256,6 +257,10 @@ class EliminatedUsers(ABC):
         return self._damped(
             metric_of(curvature, self.metric_counts, self.columns), step, batch
         )
+
+    def default_algorithm(self, workers: int) -> StagedLBFGS:
+        """Return the algorithm that `minimize` uses when it is given none."""
+        return asynchronous_algorithm(self, workers)
 
     def curvature_diagonal(self, theta: Array) -> Array:
         """Return lambda_m + n_m C_kk: the diagonal in the shared metric, not that of the Hessian itself."""

@@ -8,7 +8,7 @@ import pytest
 import asyncqn as aq
 from asyncqn.errors import BadInput
 from asyncqn_recommender import ImplicitFactorization
-from asyncqn_recommender.algorithm import in_step_algorithm
+from asyncqn_recommender.staged import in_step_algorithm
 
 N_USERS, N_ITEMS, CONFIDENCE, PRIOR = 24, 19, 2.0, 0.7
 

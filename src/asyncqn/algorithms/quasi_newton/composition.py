@@ -1,8 +1,8 @@
 """A quasi-Newton method as plan x initial inverse x pair memory x safeguard.
 
 plan
-    A sequence of stages and what a worker computes in each: `StochasticStart` (`stochastic_start`), which ends in
-    exact passes, or `EndlessTable` (`endless_table`), in which each update is a commit.
+    A sequence of stages and what a worker computes in each: `EndlessTable` (`endless_table`), in which each
+    update is a commit.
 initial inverse
     H0, on which the pairs build: see `exact.inverse`.
 pair memory

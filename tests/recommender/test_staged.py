@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
-from asyncqn.algorithms.exact.inverse import RULE
 from asyncqn.algorithms.fit import check_fit
-from asyncqn.algorithms.quasi_newton.staged_lbfgs import (
-    StagedLBFGS,
-    default_factorization_algorithm,
-)
-from asyncqn.algorithms.quasi_newton.stochastic_start import ImageMemory
 from asyncqn.core.master import Master
 from asyncqn.core.request import Request
 from asyncqn.core.streams import Stream
@@ -26,6 +20,11 @@ from asyncqn_recommender.problems.matrix_factorization import MatrixFactorizatio
 from asyncqn_recommender.problems.profiled_factorization import (
     ProfiledFactorization,
     als,
+)
+from asyncqn_recommender.staged import (
+    ImageMemory,
+    StagedLBFGS,
+    asynchronous_algorithm,
 )
 
 N_USERS = 400
@@ -59,7 +58,7 @@ def model(
 
 
 def run(problem: Any, workers: int, epochs: float = 14.0, **options: Any) -> aq.Run:
-    algorithm = default_factorization_algorithm(problem, workers)
+    algorithm = asynchronous_algorithm(problem, workers)
     cluster = aq.Cluster(workers, worker_mean=10.0, worker_std=6.0, message=1.0)
     commits = algorithm.commits_for(epochs)
     return aq.minimize(
@@ -102,7 +101,7 @@ def test_wild_starts_and_scales_do_not_diverge(scale: float, spread: float) -> N
 
 def test_a_pass_does_not_depend_on_the_order_in_which_blocks_arrive() -> None:
     problem = model()
-    algorithm = replace(default_factorization_algorithm(problem, 4), warmup=0)
+    algorithm = replace(asynchronous_algorithm(problem, 4), warmup=0)
     ends = []
     for order in ([0, 1, 2, 3], [2, 0, 3, 1]):
         iterate = algorithm.init(problem.initial(np.random.default_rng(0)))
@@ -116,7 +115,7 @@ def test_a_pass_does_not_depend_on_the_order_in_which_blocks_arrive() -> None:
 
 def test_shares_of_blocks_add_up_to_the_exact_gradient_and_value() -> None:
     problem = model(dtype=np.float64)
-    algorithm = replace(default_factorization_algorithm(problem, 3), warmup=0)
+    algorithm = replace(asynchronous_algorithm(problem, 3), warmup=0)
     iterate = algorithm.init(problem.initial(np.random.default_rng(0)))
     tasks = [Task(0, 0, Stream(0, 0, 0), part) for part in range(3)]
     updates = [algorithm.step(iterate, None, problem, task) for task in tasks]
@@ -172,7 +171,7 @@ def test_the_product_with_images_equals_the_dense_recursion_at_every_ring_offset
     for _ in range(2 * M + 1):
         s = rng.standard_normal(d)
         y = B @ s
-        assert memory.admit(RULE, s, y, H0 @ y)
+        assert memory.admit(s, y, H0 @ y)
         pairs = [*pairs, (s, y)][-M:]
         H = H0.copy()
         for s, y in pairs:
@@ -185,12 +184,12 @@ def test_the_product_with_images_equals_the_dense_recursion_at_every_ring_offset
         np.testing.assert_allclose(
             found, H @ v, rtol=1e-11, atol=1e-11 * np.abs(H @ v).max()
         )
-    assert not memory.admit(RULE, s, -y, -H0 @ y)
+    assert not memory.admit(s, -y, -H0 @ y)
 
 
 def test_a_warm_up_that_did_harm_is_undone() -> None:
     problem = model()
-    algorithm = default_factorization_algorithm(problem, 1)
+    algorithm = asynchronous_algorithm(problem, 1)
     start = problem.initial(np.random.default_rng(0))
     iterate = algorithm.init(start)
     first = algorithm.step(iterate, None, problem, Task(0, 0, Stream(0, 0, 0), 0))
@@ -213,7 +212,7 @@ def test_an_update_that_is_no_number_makes_the_trial_shrink_and_not_the_run_fail
     None
 ):
     problem = model()
-    algorithm = replace(default_factorization_algorithm(problem, 1), warmup=0)
+    algorithm = replace(asynchronous_algorithm(problem, 1), warmup=0)
     iterate = algorithm.init(problem.initial(np.random.default_rng(0)))
     task = Task(0, 0, Stream(0, 0, 0), 0)
     iterate = algorithm.apply(
@@ -290,7 +289,7 @@ def test_a_run_reports_the_last_point_kept_where_that_is_lower_than_the_trial_un
     None
 ):
     problem = model()
-    algorithm = replace(default_factorization_algorithm(problem, 1), warmup=0)
+    algorithm = replace(asynchronous_algorithm(problem, 1), warmup=0)
     start = problem.initial(np.random.default_rng(0))
     master = Master(
         Request(problem, algorithm, start, commits=9, evaluate=9), workers=1
@@ -334,7 +333,7 @@ def test_a_curvature_that_has_become_another_calls_for_a_new_metric(
     change: float, anew: bool
 ) -> None:
     problem = model()
-    algorithm = replace(default_factorization_algorithm(problem, 1), warmup=0)
+    algorithm = replace(asynchronous_algorithm(problem, 1), warmup=0)
     iterate = algorithm.init(problem.initial(np.random.default_rng(0)))
     for version in range(3):
         update = algorithm.step(
@@ -357,7 +356,7 @@ def test_a_batch_with_several_times_the_loss_turns_the_warm_up_back(
     times: float, turned: bool
 ) -> None:
     problem = model()
-    algorithm = default_factorization_algorithm(problem, 1)
+    algorithm = asynchronous_algorithm(problem, 1)
     start = problem.initial(np.random.default_rng(0))
     iterate = algorithm.init(start)
     first = algorithm.step(iterate, None, problem, Task(0, 0, Stream(0, 0, 0), 0))
@@ -365,4 +364,4 @@ def test_a_batch_with_several_times_the_loss_turns_the_warm_up_back(
     worse = first._replace(value=times * first.value, read=1)
     iterate = algorithm.apply(iterate, [worse], Commit(2, [0], problem.value))
     assert (iterate.theta.tobytes() == start.tobytes()) == turned
-    assert iterate.course.gain == (0.5 if turned else 1.0)
+    assert iterate.warm_up.gain == (0.5 if turned else 1.0)
