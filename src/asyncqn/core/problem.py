@@ -38,10 +38,9 @@ class Problem(Protocol):
     * `value_rows(theta, rows)`: the estimate of U(theta) from `rows`, scaled as `grad` scales its own;
       `ExactLBFGS` judges its steps by it;
     * `grad_with_value(theta, rows, out)`: computes `grad` and returns `value_rows` in one pass over the rows;
-    * `curvature_diagonal(theta)`: a positive vector near the diagonal of the Hessian, for
-      `initial_scale="diagonal"`;
+    * `curvature_diagonal(theta)`: a positive vector near the Hessian's diagonal (`initial_scale="diagonal"`);
     * `curvature_size`, `grad_with_curvature(theta, rows, out, curvature)` and `inverse_metric_from(curvature,
-      step, batch)`: a structured H0 from short summaries that add up over data points as gradients do;
+      step, batch)`: a structured H0 from short summaries that add up over rows as gradients do;
     * `sampled_metric`: True where the summary of a sample of rows serves for all rows, so that samples may
       grow; `grad_with_curvature` then takes one more argument, the number of rows in the sample, and an empty
       `curvature` where none is wanted; for `ExactLBFGS`;
