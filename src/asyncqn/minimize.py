@@ -54,6 +54,7 @@ from asyncqn.parameters import (
     real_array,
 )
 from asyncqn.runs.checkpoint import Checkpoints
+from asyncqn.runs.manifest import needs_imports
 from asyncqn.runs.run import Run
 from asyncqn.types import (
     Algorithm,
@@ -247,7 +248,11 @@ def minimize(
         check_first_calls(problem, start)
     # After all checks, because a wrong argument should not leave a folder behind.
     checkpoints = (
-        None if checkpoint is None else Checkpoints(checkpoint, checkpoint_every)
+        None
+        if checkpoint is None
+        else Checkpoints(
+            checkpoint, checkpoint_every, imports=needs_imports(problem, algorithm)
+        )
     )
     # The bar needs a total; a run that ends by convergence or passes has none.
     total = None if open_ended or max_passes is not None else commits

@@ -1,29 +1,38 @@
-"""resume: continue a run from its last checkpoint, up to the commits that were requested."""
+"""resume: continue a run from its last checkpoint, to its own end or to a later one."""
 
 from __future__ import annotations
 
 import math
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from asyncqn.algorithms import algorithm_to_json
 from asyncqn.algorithms.fit import check_fit
+from asyncqn.core.stopping import MaxPasses, MaxTime, Target, Tolerance
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput, DamagedFile, require
-from asyncqn.minimize import showing
-from asyncqn.parameters import CheckpointEvery, Folder, checked
+from asyncqn.minimize import commits_of, showing
+from asyncqn.parameters import CheckpointEvery, Commits, Folder, checked
 from asyncqn.runs.checkpoint import Checkpoints, Saved, with_prefix
 from asyncqn.runs.checkpoint_reading import load_checkpoint
 from asyncqn.runs.data_digest import data_digest, is_reliable
-from asyncqn.runs.manifest import problem_entry, rebuild_inputs, request_again
+from asyncqn.runs.manifest import (
+    needs_imports,
+    problem_entry,
+    rebuild_inputs,
+    request_again,
+    stopping_of,
+)
 from asyncqn.runs.replay import needs_algorithm, needs_problem, value_at_start
 from asyncqn.runs.run import Run
 from asyncqn.storage.serialise import to_json
 from asyncqn.table import Table
-from asyncqn.types import Algorithm, Callback, Engine, Problem
+from asyncqn.types import Algorithm, Callback, Engine, Problem, extra
 
 
 @checked
@@ -33,6 +42,11 @@ def resume(
     algorithm: Algorithm | None = None,
     *,
     engine: Engine | None = None,
+    commits: Commits | None = None,
+    max_passes: MaxPasses = None,
+    max_time: MaxTime = None,
+    target: Target = None,
+    tol: Tolerance = None,
     callback: Callback | None = None,
     checkpoint_every: CheckpointEvery = 30.0,
     allow_imports: bool = False,
@@ -52,6 +66,17 @@ def resume(
     engine : Engine, optional
         Where the workers run; by default the engine that wrote the checkpoint. A simulator's checkpoint
         needs a simulator.
+    commits : int, optional
+        Number of commits, from the first one, instead of the run's own. With a later limit or a smaller
+        tolerance than its own, a run that has ended continues.
+    max_passes : float, optional
+        Number of passes over the data, from the first one, instead of the run's own.
+    max_time : float, optional
+        Longest duration, from the first commit, instead of the run's own.
+    target : float, optional
+        Value of the run's metric at which it ends, instead of the run's own.
+    tol : float, optional
+        Tolerance at which an exact method has converged, instead of the run's own.
     callback : callable, optional
         Called with a `Progress` after every evaluation. A `Patience` is restored from the checkpoint.
     checkpoint_every : int or float, default 30.0
@@ -82,8 +107,9 @@ def resume(
     ...     first = aq.minimize(problem, aq.AsyncSGD(h=1e-4, batch=20), engine=aq.Threads(2), commits=200,
     ...                         callback=stop, checkpoint=folder)
     ...     run = aq.resume(folder)
-    >>> run.status, run.nit
-    ('completed', 200)
+    ...     longer = aq.resume(folder, commits=300)
+    >>> run.status, run.nit, longer.nit
+    ('completed', 200, 300)
     """
     saved = load_checkpoint(folder)
     about, theta0 = saved.document["manifest"], saved.arrays["theta0"]
@@ -109,14 +135,42 @@ def resume(
         "engine, or none.",
     )
     # The manifest has this key only for a run whose number of commits is a bound that nobody chose.
-    total = None if about.get("open_ended") else int(about["commits"])
+    open_ended = commits is None and bool(about.get("open_ended"))
+    if commits is None:
+        commits = int(about["commits"])
+        stochastic = extra(algorithm, "standing") is None
+        if open_ended and stochastic and max_passes is not None:
+            commits = commits_of(algorithm, problem.n_data, max_passes)
+    require(
+        commits >= saved.commit,
+        f"the run has made {saved.commit} commits: it cannot end after {commits}.",
+    )
+    limits: dict[str, Any] = {"max_passes": max_passes, "max_time": max_time}
+    limits |= {"target": target, "tol": tol}
+    stopping = replace(
+        stopping_of(about),
+        **{name: limit for name, limit in limits.items() if limit is not None},
+    )
+    total = None if open_ended else commits
     told = [] if callback is None else [callback]
     with (
-        closing(Checkpoints(folder, checkpoint_every, saved)) as checkpoints,
+        closing(
+            Checkpoints(
+                folder, checkpoint_every, saved, needs_imports(problem, algorithm)
+            )
+        ) as checkpoints,
         showing(told, chosen, progress, verbose, total, "resume") as tell,
     ):
         asked = request_again(
-            about, problem, algorithm, theta0, callback=tell, checkpoints=checkpoints
+            about,
+            problem,
+            algorithm,
+            theta0,
+            commits=commits,
+            open_ended=open_ended,
+            stopping=stopping,
+            callback=tell,
+            checkpoints=checkpoints,
         )
         return chosen.minimize(asked)
 

@@ -101,3 +101,27 @@ def test_mistakes_are_named_in_a_sentence() -> None:
         jax.config.update("jax_enable_x64", wide)
     with pytest.raises(aq.BadInput, match="loss must be a function"):
         aq.from_jax(3, START, DATA)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda params, batch: None, "for two rows it returns NoneType"),
+        (lambda params, batch: [1.0], "for two rows it returns list"),
+        (lambda params, batch: batch["x"], r"it returns shape \(2, 3\)"),
+        (lambda params, batch: "x", "JAX cannot compute loss"),
+        (lambda params, batch: batch["x"] @ np.asarray(params["w"]), "cannot compute"),
+        (lambda params, batch: loss(params, batch) * 1j, "floats, not complex64"),
+        (lambda params, batch: jnp.ones(2, int), "floats, not int"),
+    ],
+)
+def test_what_is_no_loss_is_refused(wrong: Any, words: str) -> None:
+    with pytest.raises(aq.BadInput, match=words) as caught:
+        aq.from_jax(wrong, START, DATA)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("y", [DATA["y"] * 1j, np.array(["a"] * N)])
+def test_data_that_are_no_real_numbers_are_refused(y: Any) -> None:
+    with pytest.raises(aq.BadInput, match="arrays of data must hold real numbers"):
+        aq.from_jax(loss, START, {**DATA, "y": y})

@@ -220,9 +220,91 @@ def test_what_is_no_dataset_of_pairs_is_refused_in_a_sentence(X, y, sentence):
         aq.from_torch(torch.nn.Linear(3, 1), torch.nn.MSELoss(), X, y)
 
 
-def test_reading_a_dataset_on_a_terminal_shows_a_bar(monkeypatch, capsys):
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    X = np.ones((5, 3), np.float32)
-    aq.from_torch(torch.nn.Linear(3, 1), torch.nn.MSELoss(), Pairs(X, X[:, :1]))
-    assert "reading the dataset" in capsys.readouterr().err
+# -- weights, priors of groups, several inputs
+
+
+class Texts(torch.utils.data.Dataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return "word", 1
+
+
+def test_weights_are_rows_that_count_several_times():
+    X, y = data()
+    counts = np.arange(50) % 3
+    many = np.repeat(np.arange(50), counts)
+    for loss in (nn.CrossEntropyLoss(), nn.functional.cross_entropy, per_row):
+        problem = aq.from_torch(network(), loss, X, y, weights=counts)
+        repeated = aq.from_torch(network(), loss, X[many], y[many])
+        theta = aq.starting_point(problem)
+        assert problem.value(theta) == pytest.approx(repeated.value(theta), rel=1e-12)
+    check_problem(problem, travel=False, engines=())
+    for weights, words in ((counts[:-1], "weights"), (-counts, "not be negative")):
+        with pytest.raises(aq.BadInput, match=words):
+            aq.from_torch(network(), nn.CrossEntropyLoss(), X, y, weights=weights)
+
+
+def test_a_prior_for_each_group_of_parameters():
+    X, y = data()
+    loss = nn.CrossEntropyLoss()
+    prior = {"0": 1.0, "0.bias": 0.5, "2.weight": 2.0}
+    problem = aq.from_torch(network(), loss, X, y, prior=prior)
+    theta = aq.starting_point(problem)
+    first, bias, last = theta[:12], theta[12:16], theta[16:24]
+    plus = 0.5 * (first @ first) + 0.25 * (bias @ bias) + last @ last
+    plain = aq.from_torch(network(), loss, X, y).value(theta)
+    assert problem.value(theta) == pytest.approx(plain + plus, rel=1e-12)
+    check_problem(problem, travel=False, engines=())
+    assert "a prior per parameter" in repr(problem)
+    with pytest.raises(
+        aq.BadInput, match=r"no parameter's name begins so; there are 0"
+    ):
+        aq.from_torch(network(), loss, X, y, prior={"encoder": 1.0})
+
+
+class Sum(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(3, 1).double(), nn.Linear(2, 1).double()
+
+    def forward(self, left, right):
+        return self.left(left) + self.right(right)
+
+
+def test_a_module_may_have_several_inputs():
+    X, _ = data()
+    y = X[:, :1] - X[:, 2:]
+    problem = aq.from_torch(Sum(), nn.MSELoss(), (X, X[:, :2]), y, prior=1e-6)
+    run = aq.minimize(problem, engine=aq.Threads(2))
+    assert run.success
+    assert run.fun < 1e-3
+    assert_replays(run, pickle.loads(pickle.dumps(problem)))
+    with pytest.raises(aq.BadInput, match=r"shapes \(50, 3\), \(49, 2\) and \(50, 1\)"):
+        aq.from_torch(Sum(), nn.MSELoss(), (X, X[1:, :2]), y)
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (lambda answer, y: None, "as a tensor: it returned None"),
+        (lambda answer, y: [1.0, 2.0], "it returned a list"),
+        (lambda answer, y: per_row(answer, y).detach().numpy(), "an array of NumPy"),
+        (lambda answer, y: per_row(answer, y).detach(), "cut off from the module's"),
+    ],
+)
+def test_a_loss_without_a_gradient_is_refused(loss, words):
+    X, y = data()
+    with pytest.raises(aq.BadInput, match=words):
+        aq.from_torch(network(), loss, X, y)
+
+
+def test_modules_and_datasets_without_numbers_are_refused():
+    X, y = data()
+    with pytest.raises(aq.BadInput, match=r"lazy parameters.*call it on some rows"):
+        aq.from_torch(nn.LazyLinear(2), nn.CrossEntropyLoss(), X, y)
+    with pytest.raises(aq.BadInput, match="from the device meta"):
+        aq.from_torch(nn.Linear(3, 2, device="meta"), nn.CrossEntropyLoss(), X, y)
+    with pytest.raises(aq.BadInput, match="must hold numbers, not <U4"):
+        aq.from_torch(network(), nn.CrossEntropyLoss(), Texts())

@@ -249,7 +249,8 @@ class Master:
             raise self._ended(Outcome.COMPLETED, why)
         if rule.max_passes is not None and self.passes >= rule.max_passes:
             raise self._ended(
-                self._ends_by_passes, f"max_passes = {rule.max_passes:g} was reached"
+                self._ends_by_passes,
+                f"the run used its budget of {rule.max_passes:g} passes",
             )
         if rule.max_time is not None and self.time >= rule.max_time:
             raise self._ended(

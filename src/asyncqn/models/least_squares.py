@@ -17,6 +17,9 @@ from asyncqn.models.feature_rows import Loss, Vector
 from asyncqn.models.linear_model import LinearModel
 from asyncqn.types import Array
 
+_SMALLEST = 1e-140
+"""A response below has a square that vanishes beside rounding, and so has its gradient."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LeastSquares(LinearModel):
@@ -42,6 +45,14 @@ class LeastSquares(LinearModel):
     @property
     def _loss(self) -> Loss:
         return SQUARES, 1.0
+
+    def _responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        largest = float(np.abs(y.astype(np.float64)).max(initial=0.0))
+        require(
+            largest == 0.0 or _SMALLEST < largest < 1.0 / _SMALLEST,
+            f"y is of size {largest:.1e}, whose square is no number of the computer: choose another unit.",
+        )
+        return y
 
     def noise_variance(self, theta: Array) -> float | None:
         """Return sum_i w_i r_i^2 / (n - dim), the estimate of the variance of the noise."""

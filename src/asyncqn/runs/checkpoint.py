@@ -232,12 +232,20 @@ class Checkpoints:
         Interval between two checkpoints: an integer counts commits, a float counts seconds.
     start : Saved, optional
         The checkpoint that the run continues from.
+    imports : bool, default False
+        Whether the run has classes of the user's own, which `resume` must be allowed to import.
     """
 
     def __init__(
-        self, folder: str | Path, every: int | float = 30.0, start: Saved | None = None
+        self,
+        folder: str | Path,
+        every: int | float = 30.0,
+        start: Saved | None = None,
+        imports: bool = False,
     ) -> None:
         self.folder, self.every, self.start = Path(folder).absolute(), every, start
+        self.command = f"asyncqn resume {self.folder}{' --allow-imports' * imports}"
+        """The command that continues the run."""
         about = start.document if start is not None else {}
         self.run = str(about.get("run") or uuid.uuid4().hex)
         """Identifier of the run, stored in each of its checkpoints."""
@@ -337,7 +345,7 @@ class Checkpoints:
         )
         return (
             outcome,
-            f"{outcome} after commit {commit}; continue with: asyncqn resume {self.folder}",
+            f"{outcome} after commit {commit}; continue with: {self.command}",
         )
 
     def write(self, saved: Saved) -> None:

@@ -34,6 +34,8 @@ def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
     theta, fun = best_candidate(master, outcome)
     if outcome is Outcome.COMPLETED:
         outcome, message = judge(finished, fun, manifest)
+    if outcome is Outcome.STOPPED and finished.outcome is Outcome.STOPPED:
+        message += _about_budget(master, fun)
     if outcome is Outcome.DIVERGED:
         # The workers' states tell the algorithm what went wrong, such as misleading pairs.
         advice = advise(
@@ -72,6 +74,17 @@ def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
         problem=master.problem,
         keep=_draws(master),
         results=_results(master),
+    )
+
+
+def _about_budget(master: Master, fun: float) -> str:
+    """Return what a budget of passes was good for and how to add to it; empty if no budget ended the run."""
+    budget, records = master.stopping.max_passes, master.records
+    if budget is None or master.passes < budget or not records:
+        return ""
+    return (
+        f" U fell from {records[0]['fun']:.6g} to {fun:.6g}; from its checkpoint, "
+        f"resume(folder, max_passes={3 * budget:g}) continues."
     )
 
 

@@ -166,6 +166,15 @@ def _rebuilt(folder: str | Path, reference: Any, allow_imports: bool) -> Problem
         ) from None
 
 
+def needs_imports(problem: Problem, algorithm: Algorithm) -> bool:
+    """Return whether a manifest names a class of the user's own, which another process must import."""
+    kinds = (
+        (reference_of(problem) or {}).get("kind"),
+        algorithm_to_json(algorithm)["kind"],
+    )
+    return any(map(is_own, kinds))
+
+
 def request_again(
     manifest: Mapping[str, Any],
     problem: Problem,
@@ -173,13 +182,7 @@ def request_again(
     theta0: Array,
     **changes: Any,
 ) -> Request:
-    """Return the request of a recorded run with `changes`; format 2 had no stopping rule."""
-    try:
-        stopping = from_json(
-            Stopping, manifest.get("stopping", {}), "the stopping rule"
-        )
-    except BadInput as error:
-        raise DamagedFile(f"the run cannot be used: {error}") from None
+    """Return the request of a recorded run with `changes`."""
     asked = {
         name: manifest.get(name) for name in ("commits", "seed", "evaluate", "keep")
     }
@@ -187,5 +190,18 @@ def request_again(
     for name in ("every_version", "open_ended"):
         asked[name] = bool(manifest.get(name, False))
     return Request(
-        problem, algorithm, theta0, **{"stopping": stopping, **asked, **changes}
+        problem,
+        algorithm,
+        theta0,
+        **{"stopping": stopping_of(manifest), **asked, **changes},
     )
+
+
+def stopping_of(manifest: Mapping[str, Any]) -> Stopping:
+    """Return the stopping rule of a recorded run."""
+    entry = manifest.get("stopping", {})
+    try:
+        rule: Stopping = from_json(Stopping, entry, "the stopping rule")
+    except BadInput as error:
+        raise DamagedFile(f"the run cannot be used: {error}") from None
+    return rule

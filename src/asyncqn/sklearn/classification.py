@@ -18,15 +18,16 @@ from asyncqn.errors import require
 from asyncqn.models.linear_model import LinearModel
 from asyncqn.models.logistic import LogisticRegression as TwoClasses
 from asyncqn.models.softmax import SoftmaxRegression as ManyClasses
-from asyncqn.parameters import Seed, parameter
+from asyncqn.parameters import parameter
 from asyncqn.sklearn.estimator import (
     EngineOrNone,
     GradientTolerance,
+    Jobs,
     LinearEstimator,
     MaxIter,
     Numbers,
+    RandomState,
     Verbose,
-    WorkersOrNone,
 )
 from asyncqn.types import Array
 
@@ -41,25 +42,13 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
     ----------
     C : float, default 1.0
         Inverse of the strength of the penalty; infinity: no penalty.
-    fit_intercept : bool, default True
-        Whether to fit an intercept, which is not penalised.
+    penalty : "l2" or None, default "l2"
+        None: no penalty, whatever C is.
     class_weight : mapping from label to weight, or "balanced", optional
         Factor of the weights of the rows of each class; "balanced" makes all classes weigh the same.
     tol : float, default 1e-4
         A fit ends when the norm of the gradient of the mean loss, with its share of the penalty, is at most
         `tol`.
-    max_iter : int, default 1000
-        Largest number of versions of the coefficients; None: until the fit has converged.
-    warm_start : bool, default False
-        Whether to start from the coefficients of the last fit, where they have the same shape.
-    verbose : int, default 0
-        Whether to print a line per iteration, if positive.
-    engine : asyncqn engine, optional
-        Where the workers run; None: threads of this process, or for one worker the calling thread.
-    workers : int, optional
-        Number of threads; None: one for small data, else one per processor.
-    seed : int, default 0
-        Seed of the run.
 
     Attributes
     ----------
@@ -92,26 +81,30 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
         self,
         C: Annotated[float, parameter(gt=0.0, infinite=True)] = 1.0,
         *,
+        penalty: Literal["l2"] | None = "l2",
         fit_intercept: bool = True,
+        solver: str | None = None,
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
         tol: GradientTolerance = 1e-4,
         max_iter: MaxIter = 1000,
         warm_start: bool = False,
         verbose: Verbose = 0,
+        random_state: RandomState = None,
+        n_jobs: Jobs = None,
         engine: EngineOrNone = None,
-        workers: WorkersOrNone = None,
-        seed: Seed = 0,
     ) -> None:
         self.C = C
+        self.penalty = penalty
+        self.solver = solver
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
         self.tol = tol
         self.max_iter = max_iter
         self.warm_start = warm_start
         self.verbose = verbose
+        self.random_state = random_state
+        self.n_jobs = n_jobs
         self.engine = engine
-        self.workers = workers
-        self.seed = seed
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model.
@@ -148,7 +141,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
                 "all rows with a positive weight belong to one class: LogisticRegression needs two or more.",
             )
         # C weighs the data against a penalty of |coef|^2 / 2, so that `prior` is 1 / C.
-        penalty = 0.0 if np.isinf(self.C) else 1.0 / self.C
+        penalty = 0.0 if self._free else 1.0 / self.C
         # With two classes one vector of coefficients determines both probabilities.
         model = TwoClasses if len(classes) == 2 else ManyClasses
         problem = model(
@@ -157,12 +150,17 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
         total = len(labels) if weights is None else float(weights.sum())
         # scikit-learn's `tol` refers to the mean loss, and U is a sum.
         self.run_ = self._minimise(
-            problem, self._start(classes, problem), self.tol * total
+            problem, self._start(classes, problem), self._tol * total
         )
         self.classes_ = classes
         self._take(self.run_.theta.reshape(-1, problem._columns), X.shape[1])
         self.n_iter_ = np.array([self.run_.nit])
         return self
+
+    @property
+    def _free(self) -> bool:
+        """Whether there is no penalty."""
+        return self.penalty is None or bool(np.isinf(self.C))
 
     def _with_class_weights(
         self, classes: Numbers, y: Numbers, labels: Numbers, weights: Numbers | None
@@ -199,7 +197,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
         if len(self.classes_) > 2:
             # A constant added to all classes cancels in softmax; a penalty fixes that of the coefficients.
             intercept -= intercept.mean()
-            if np.isinf(self.C):
+            if self._free:
                 coef -= coef.mean(axis=0)
         self.coef_, self.intercept_ = coef, intercept
 

@@ -8,9 +8,11 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from joblib import cpu_count
+from joblib import cpu_count, effective_n_jobs
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -24,7 +26,7 @@ from asyncqn.core.algorithm import Standing
 from asyncqn.core.request import Progress
 from asyncqn.engines.simulator import Simulator
 from asyncqn.engines.threads import Threads
-from asyncqn.errors import require
+from asyncqn.errors import BadInput, require
 from asyncqn.minimize import minimize
 from asyncqn.models.feature_rows import SparseRows
 from asyncqn.models.linear_model import LinearModel
@@ -38,11 +40,12 @@ Numbers = npt.NDArray[Any]
 Penalty = Annotated[float, parameter(ge=0.0)]
 GradientTolerance = Annotated[float, parameter(gt=0.0)]
 MaxIter = Annotated[int | None, parameter(ge=1)]
-Verbose = Annotated[int, parameter(ge=0)]
+Verbose = bool | Annotated[int, parameter(ge=0)]
 EngineOrNone = Annotated[
     Engine | None, parameter(words="an engine, such as Threads(2), or None")
 ]
-WorkersOrNone = Annotated[int | None, parameter(ge=1, le=1_000_000)]
+Jobs = Annotated[int | None, parameter(ge=-1_000_000, le=1_000_000)]
+RandomState = int | np.random.RandomState | None
 
 _ENTRIES_PER_THREAD = 1_000_000
 """Entries of X from which a second thread saves more than its start and its messages cost."""
@@ -51,20 +54,46 @@ _NO_EVALUATIONS = 2**62
 recorded."""
 
 
+class InvalidParameter(BadInput, InvalidParameterError):  # type: ignore[misc]
+    """A wrong parameter of an estimator, as an error of asyncqn and of scikit-learn."""
+
+
 class LinearEstimator(BaseEstimator):  # type: ignore[misc]
-    """A linear model that scikit-learn's tools can clone, search and pickle; a subclass defines the model."""
+    """A linear model that scikit-learn's tools can clone, search and pickle; a subclass defines the model.
+
+    Parameters
+    ----------
+    fit_intercept : bool, default True
+        Whether to fit an intercept, which is not penalised.
+    solver : str, optional
+        No effect: asyncqn has one method, with the same minimum as any solver. A fit warns where it is given.
+    max_iter : int, default 1000
+        Largest number of versions of the coefficients; None: until the fit has converged.
+    warm_start : bool, default False
+        Whether to start from the coefficients of the last fit, where they have the same shape.
+    verbose : int or bool, default 0
+        Whether to print a line per iteration, if positive.
+    random_state : int or RandomState, optional
+        Seed of the run; None: 0.
+    n_jobs : int, optional
+        Number of threads, where -1 means all processors; None: one for small data, else one per processor.
+    engine : asyncqn engine, optional
+        Where the workers run; None: threads of this process, or for one worker the calling thread.
+    """
 
     fit_intercept: bool
-    tol: float
+    solver: str | None
+    tol: float | None
     max_iter: int | None
     warm_start: bool
     verbose: int
+    random_state: RandomState
+    n_jobs: int | None
     engine: Engine | None
-    workers: int | None
-    seed: int
     run_: Run
     coef_: Numbers
     intercept_: Any
+    _usual_tol = 1e-4
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -82,16 +111,40 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     # -- a fit
 
+    @property
+    def _tol(self) -> float:
+        """The tolerance of a fit."""
+        return self._usual_tol if self.tol is None else self.tol
+
+    @property
+    def _seed(self) -> int:
+        """The seed of a fit; a RandomState draws one."""
+        if isinstance(self.random_state, np.random.RandomState):
+            return int(check_random_state(self.random_state).randint(2**31))
+        return self.random_state or 0
+
     def _check_parameters(self) -> None:
-        """Raise `BadInput` where a parameter is wrong; `fit` does so, not `__init__`, as in scikit-learn."""
+        """Raise `InvalidParameter` where a parameter is wrong; `fit` does so, not `__init__`."""
         own: Any = type(self)
-        for name, about in parameters_of(own).items():
-            # The checked value is not stored: `get_params` must return what the user passed.
-            about.checked(name, getattr(self, name))
-        require(
-            self.engine is None or self.workers is None,
-            "give an engine or a number of workers, not both, because an engine has its own workers.",
-        )
+        try:
+            for name, about in parameters_of(own).items():
+                # The checked value is not stored: `get_params` must return what the user passed.
+                about.checked(name, getattr(self, name))
+            require(
+                self.engine is None or self.n_jobs is None,
+                "give an engine or n_jobs, not both, because an engine has its own workers.",
+            )
+            require(
+                self.n_jobs != 0, "n_jobs must be positive, or negative as in joblib."
+            )
+        except BadInput as error:
+            raise InvalidParameter(str(error)) from None
+        if self.solver is not None:
+            warnings.warn(
+                f"solver={self.solver!r} has no effect: asyncqn has one method of its own.",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def _training_data(
         self, X: Any, y: Any, sample_weight: Any, **options: Any
@@ -118,8 +171,10 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> Run:
         """Minimise until the norm of the gradient is at most `limit`; None: `tol` times the first norm."""
 
+        tol = self._tol
+
         def arrived(standing: Standing) -> str | None:
-            most = self.tol * standing.first_grad_norm if limit is None else limit
+            most = tol * standing.first_grad_norm if limit is None else limit
             return (
                 f"the gradient is {standing.grad_norm:.1e}."
                 if standing.grad_norm <= most
@@ -136,9 +191,9 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             engine=self._engine_for(problem),
             theta0=theta0,
             commits=self.max_iter,
-            seed=self.seed,
+            seed=self._seed,
             # The stopping rule below decides; `tol` only keeps a run from continuing beyond it.
-            tol=min(TOLERANCE, self.tol),
+            tol=min(TOLERANCE, tol),
             stop=arrived,
             # An evaluation is a further pass over the data, and the exact method knows U at every version
             # anyway.
@@ -161,8 +216,9 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     def _engine_for(self, problem: LinearModel) -> Engine:
         if self.engine is not None:
             return self.engine
-        workers = self.workers
-        if workers is None:
+        if self.n_jobs is not None:
+            workers = effective_n_jobs(self.n_jobs)
+        else:
             X: Any = problem.X
             # Work per pass: entries that are stored, times the numbers that are predicted per row.
             entries = (

@@ -1,7 +1,4 @@
-"""Ridge and PoissonRegressor, with scikit-learn's conventions.
-
-The constructors repeat their parameters, because scikit-learn reads them from the signature of `__init__`.
-"""
+"""Ridge and PoissonRegressor, with scikit-learn's conventions."""
 
 from __future__ import annotations
 
@@ -15,24 +12,68 @@ from asyncqn.errors import require
 from asyncqn.models.least_squares import LeastSquares
 from asyncqn.models.linear_model import LinearModel
 from asyncqn.models.poisson import PoissonRegression
-from asyncqn.parameters import Seed
 from asyncqn.sklearn.estimator import (
     EngineOrNone,
     GradientTolerance,
+    Jobs,
     LinearEstimator,
     MaxIter,
     Numbers,
     Penalty,
+    RandomState,
     Verbose,
-    WorkersOrNone,
 )
 from asyncqn.types import Array
 
 
 class _Regressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
-    """A linear model that predicts one number per row."""
+    """A linear model that predicts one number per row.
 
-    alpha: float
+    Parameters
+    ----------
+    alpha : float, default 1.0
+        Strength of the penalty; 0: none.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_features,)
+        The coefficients.
+    intercept_ : float
+        The intercept; 0.0 without one.
+    n_iter_ : int
+        Number of versions of the coefficients in the fit.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : array of shape (n_features_in_,)
+        Names of the columns, where X was a data frame.
+    run_ : asyncqn.Run
+        The run; `asyncqn.replay(model.run_)` computes it again, bit for bit.
+    """
+
+    def __init__(
+        self,
+        alpha: Penalty = 1.0,
+        *,
+        fit_intercept: bool = True,
+        solver: str | None = None,
+        tol: GradientTolerance | None = None,
+        max_iter: MaxIter = 1000,
+        warm_start: bool = False,
+        verbose: Verbose = 0,
+        random_state: RandomState = None,
+        n_jobs: Jobs = None,
+        engine: EngineOrNone = None,
+    ) -> None:
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.engine = engine
 
     def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
         raise NotImplementedError
@@ -97,39 +138,8 @@ class Ridge(_Regressor):
 
     Parameters
     ----------
-    alpha : float, default 1.0
-        Strength of the penalty; 0: none.
-    fit_intercept : bool, default True
-        Whether to fit an intercept, which is not penalised.
-    tol : float, default 1e-8
+    tol : float, optional
         A fit ends when the norm of the gradient is at most `tol` times that of the first.
-    max_iter : int, default 1000
-        Largest number of versions of the coefficients; None: until the fit has converged.
-    warm_start : bool, default False
-        Whether to start from the coefficients of the last fit, where they have the same shape.
-    verbose : int, default 0
-        Whether to print a line per iteration, if positive.
-    engine : asyncqn engine, optional
-        Where the workers run; None: threads of this process, or for one worker the calling thread.
-    workers : int, optional
-        Number of threads; None: one for small data, else one per processor.
-    seed : int, default 0
-        Seed of the run.
-
-    Attributes
-    ----------
-    coef_ : array of shape (n_features,)
-        The coefficients.
-    intercept_ : float
-        The intercept; 0.0 without one.
-    n_iter_ : int
-        Number of versions of the coefficients in the fit.
-    n_features_in_ : int
-        Number of columns of X.
-    feature_names_in_ : array of shape (n_features_in_,)
-        Names of the columns, where X was a data frame.
-    run_ : asyncqn.Run
-        The run; `asyncqn.replay(model.run_)` computes it again, bit for bit.
 
     Examples
     --------
@@ -140,28 +150,7 @@ class Ridge(_Regressor):
     0.52
     """
 
-    def __init__(
-        self,
-        alpha: Penalty = 1.0,
-        *,
-        fit_intercept: bool = True,
-        tol: GradientTolerance = 1e-8,
-        max_iter: MaxIter = 1000,
-        warm_start: bool = False,
-        verbose: Verbose = 0,
-        engine: EngineOrNone = None,
-        workers: WorkersOrNone = None,
-        seed: Seed = 0,
-    ) -> None:
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.engine = engine
-        self.workers = workers
-        self.seed = seed
+    _usual_tol = 1e-8
 
     def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
         # The factor 1/2 of residuals and penalty in `LeastSquares` does not move the minimum.
@@ -181,39 +170,8 @@ class PoissonRegressor(_Regressor):
 
     Parameters
     ----------
-    alpha : float, default 1.0
-        Strength of the penalty; 0: none.
-    fit_intercept : bool, default True
-        Whether to fit an intercept, which is not penalised.
-    tol : float, default 1e-4
+    tol : float, optional
         A fit ends when the norm of the gradient of the objective is at most `tol`.
-    max_iter : int, default 1000
-        Largest number of versions of the coefficients; None: until the fit has converged.
-    warm_start : bool, default False
-        Whether to start from the coefficients of the last fit, where they have the same shape.
-    verbose : int, default 0
-        Whether to print a line per iteration, if positive.
-    engine : asyncqn engine, optional
-        Where the workers run; None: threads of this process, or for one worker the calling thread.
-    workers : int, optional
-        Number of threads; None: one for small data, else one per processor.
-    seed : int, default 0
-        Seed of the run.
-
-    Attributes
-    ----------
-    coef_ : array of shape (n_features,)
-        The coefficients.
-    intercept_ : float
-        The intercept; 0.0 without one.
-    n_iter_ : int
-        Number of versions of the coefficients in the fit.
-    n_features_in_ : int
-        Number of columns of X.
-    feature_names_in_ : array of shape (n_features_in_,)
-        Names of the columns, where X was a data frame.
-    run_ : asyncqn.Run
-        The run; `asyncqn.replay(model.run_)` computes it again, bit for bit.
 
     Notes
     -----
@@ -229,29 +187,6 @@ class PoissonRegressor(_Regressor):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        alpha: Penalty = 1.0,
-        fit_intercept: bool = True,
-        tol: GradientTolerance = 1e-4,
-        max_iter: MaxIter = 1000,
-        warm_start: bool = False,
-        verbose: Verbose = 0,
-        engine: EngineOrNone = None,
-        workers: WorkersOrNone = None,
-        seed: Seed = 0,
-    ) -> None:
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.engine = engine
-        self.workers = workers
-        self.seed = seed
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # scikit-learn's checks then pass counts, not numbers of both signs.
@@ -266,7 +201,7 @@ class PoissonRegressor(_Regressor):
         )
 
     def _limit(self, total: float) -> float | None:
-        return self.tol * total
+        return self._tol * total
 
     def _first(self, problem: LinearModel) -> Array | None:
         """Return the intercept of a model without features, which keeps the first step from overflowing."""

@@ -1,4 +1,4 @@
-"""`asyncqn resume DIR`: continue an interrupted run from its last checkpoint."""
+"""`asyncqn resume DIR`: continue a run from its last checkpoint."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from typing import Annotated
 
 import typer
 
-from asyncqn.cli.options import AllowImports, CheckpointEvery, Save
+from asyncqn.cli.options import AllowImports, CheckpointEvery, Generated, Save, Section
 from asyncqn.cli.output import Output, check_run_folder
 from asyncqn.cli.running import SIMULATOR, output_of_rank, show_run, under_mpiexec
+from asyncqn.resume import resume as resume_run
+
+LIMITS = ("commits", "max_passes", "max_time", "target", "tol")
 
 
 def resume(
     folder: Annotated[Path, typer.Argument(help="Folder of checkpoints.")],
+    limits: Annotated[Section, Generated(resume_run, LIMITS)],
     out: Output,
     checkpoint_every: CheckpointEvery = 30.0,
     save: Save = None,
     allow_imports: AllowImports = False,
 ) -> None:
-    """Continue a run from its newest complete checkpoint, up to the commits that were requested."""
+    """Continue a run from its newest complete checkpoint, to its own end or to a later one."""
     from asyncqn.cli.results import held_out_scores
-    from asyncqn.resume import resume as resume_run
     from asyncqn.runs.checkpoint_reading import load_checkpoint
 
     out, once = output_of_rank(out, mpi=under_mpiexec())
@@ -31,13 +34,14 @@ def resume(
         # Read here as well as in `resume`, to report the commit and to know the total for the bar.
         saved = load_checkpoint(folder)
     manifest = saved.document["manifest"]
-    commits = int(manifest["commits"])
+    commits = limits.get("commits", int(manifest["commits"]))
     out.say(f"continuing from commit {saved.commit} of {commits}")
     begin = partial(
         resume_run,
         folder,
         checkpoint_every=checkpoint_every,
         allow_imports=allow_imports,
+        **limits,
     )
     code = show_run(
         begin,

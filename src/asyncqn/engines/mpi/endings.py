@@ -123,7 +123,7 @@ class Job(NamedTuple):
             return
         sentence = "the master (rank 0) is gone, and its run is lost: a run with checkpoints can be resumed."
         if self.checkpoints is not None:
-            command = f"mpiexec ... asyncqn resume {self.checkpoints.folder}"
+            command = f"mpiexec ... {self.checkpoints.command}"
             sentence = f"the master (rank 0) is gone; continue with: {command}"
         print(f"asyncqn: {sentence}", file=sys.stderr, flush=True)
         comm.Revoke()

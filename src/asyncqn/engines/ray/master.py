@@ -86,7 +86,7 @@ class RayMaster(ElasticMaster):
         checkpoints = self.coordinator.checkpoints
         advice = "start the run again"
         if checkpoints is not None:
-            advice = f"continue with: asyncqn resume {checkpoints.folder}"
+            advice = f"continue with: {checkpoints.command}"
         return WorkerFailed(f"the Ray cluster died ({reason}); {advice}")
 
     def _look_at_cluster(self) -> None:

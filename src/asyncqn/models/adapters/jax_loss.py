@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.errors import MissingExtra, require
+from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.models.adapters.row_sums import RowSumsWithValue
 from asyncqn.models.parameters import Prior
 from asyncqn.models.validation import chosen
@@ -94,6 +94,11 @@ class JaxSum(RowSumsWithValue):
             "params are float64, which JAX computes in float32 by default: make them float32, or "
             "call jax.config.update('jax_enable_x64', True) first.",
         )
+        for leaf in jax.tree_util.tree_leaves(self._data):
+            require(
+                leaf.dtype.kind in "biuf",
+                f"the arrays of data must hold real numbers, not {leaf.dtype}: encode them.",
+            )
         counts = {np.shape(leaf)[:1] for leaf in jax.tree_util.tree_leaves(self._data)}
         require(
             len(counts) == 1 and counts != {()},
@@ -104,11 +109,23 @@ class JaxSum(RowSumsWithValue):
         super().__init__(n_data, sum(leaf.size for leaf in leaves), kind, prior)
         # `eval_shape` traces the loss without computing it, so the check is cheap for any model.
         two = self._batch(np.zeros(2, np.int64))
-        shape = tuple(jax.eval_shape(loss, self._template, two).shape)
+        try:
+            returned = jax.eval_shape(loss, self._template, two)
+        except Exception as error:  # tracing raises errors of many kinds
+            reason = str(error).splitlines()[0].rstrip(".")
+            raise BadInput(
+                f"JAX cannot compute loss(params, batch) for two rows: {reason}."
+            ) from error
+        shape, kind = (getattr(returned, name, None) for name in ("shape", "dtype"))
+        words = f"shape {shape}" if shape else "a single number"
         require(
             shape == (2,),
             "loss must return one number per row of the batch, because padding rows must weigh "
-            f"nothing: for two rows it returns {'a single number' if shape == () else f'shape {shape}'}.",
+            f"nothing: for two rows it returns {words if kind else type(returned).__name__}.",
+        )
+        require(
+            bool(jax.numpy.issubdtype(kind, np.floating)),
+            f"loss must return real numbers, floats, not {kind}.",
         )
 
     def __getstate__(self) -> dict[str, Any]:

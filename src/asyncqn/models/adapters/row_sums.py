@@ -2,6 +2,7 @@
 
     U(theta) = sum_i f_i(theta) + (prior / 2) |theta|^2
 
+The prior is one precision, or one for each number of theta.
 A subclass defines how the f_i of some rows are summed; estimates from a sample, and values together with
 gradients, follow from that.
 """
@@ -22,17 +23,22 @@ class RowSums:
     """A problem defined by `losses` and `losses_with_grad`."""
 
     def __init__(
-        self, n_data: int, dim: int, dtype: np.dtype[Any], prior: float
+        self, n_data: int, dim: int, dtype: np.dtype[Any], prior: float | Array
     ) -> None:
         require(
             n_data >= 1, f"n_data must be an integer of at least 1, not {n_data!r}."
         )
-        self.n_data, self.dim, self.dtype, self.prior = n_data, dim, dtype, prior
+        self.n_data = n_data
+        self.dim = dim
+        self.dtype = dtype
+        self.prior = prior
+        self._has_prior = bool(np.any(prior))
 
     def __repr__(self) -> str:
-        return one_line(
-            self, *self._words(), f"prior {self.prior:g}" if self.prior else ""
-        )
+        words = "a prior per parameter" if np.ndim(self.prior) else ""
+        if self._has_prior and not words:
+            words = f"prior {self.prior:g}"
+        return one_line(self, *self._words(), words)
 
     def _words(self) -> tuple[str, ...]:
         """Return a description of what is summed."""
@@ -62,14 +68,19 @@ class RowSums:
         total = self.losses_with_grad(theta, rows, out)
         # The scaling applies to the data alone: the prior below counts once, whatever the sample.
         out *= self.n_data / len(rows)
-        if self.prior:
+        if self._has_prior:
             out += self.prior * theta
         return total
 
     def _scaled(self, theta: Array, rows: Rows, total: float) -> float:
         # Not computed without a prior, which most users' problems have not.
-        squares = float(sum_of_squares(theta)) if self.prior else 0.0
-        return self.n_data / len(rows) * total + 0.5 * self.prior * squares
+        scaled = self.n_data / len(rows) * total
+        if not self._has_prior:
+            return scaled
+        if isinstance(self.prior, np.ndarray):
+            squares = sum_of_squares(np.sqrt(self.prior) * theta)
+            return scaled + 0.5 * float(squares)
+        return scaled + 0.5 * self.prior * float(sum_of_squares(theta))
 
 
 class RowSumsWithValue(RowSums):

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import copy
 import inspect
-import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Any
@@ -21,7 +20,8 @@ import numpy as np
 
 from asyncqn.errors import AsyncqnError, BadInput, MissingExtra, require
 from asyncqn.models.adapters.row_sums import RowSumsWithValue
-from asyncqn.models.parameters import Features, Prior
+from asyncqn.models.feature_rows import one_number_per_row
+from asyncqn.models.parameters import Features, Prior, Weights
 from asyncqn.models.validation import chosen
 from asyncqn.parameters import ARRAY, checked
 from asyncqn.types import Array, Rows
@@ -37,7 +37,8 @@ def from_torch(
     X: Features,
     y: Annotated[Any, ARRAY] | None = None,
     *,
-    prior: Prior = 0.0,
+    weights: Weights = None,
+    prior: Prior | dict[str, Prior] = 0.0,
 ) -> TorchSum:
     """Make a problem from a torch module: the sum over rows of loss(module(x_i), y_i), and a Gaussian prior.
 
@@ -48,13 +49,17 @@ def from_torch(
     loss : torch loss or function
         One of torch's (a class of `torch.nn`, or a function with a parameter `reduction`), which is then
         summed; or your own function that returns one number per row.
-    X : tensor, array, or torch.utils.data.Dataset
-        The rows; or a dataset of pairs (x, y), such as a `TensorDataset`, which is read once, into memory.
-        A DataLoader is refused, because asyncqn draws its own samples.
+    X : tensor, array, tuple of these, or torch.utils.data.Dataset
+        The rows; a tuple holds the rows of several inputs, for module(*inputs). Or a dataset of pairs (x, y),
+        such as a `TensorDataset`, which is read once, into memory. A DataLoader is refused, because asyncqn
+        draws its own samples.
     y : tensor or array, optional
         One per row; None where X is a dataset.
-    prior : float, default 0.0
-        Precision of the Gaussian prior on theta.
+    weights : array of n_data numbers, optional
+        Weight of each row's loss; without it, all rows weigh 1.
+    prior : float or dict of str to float, default 0.0
+        Precision of the Gaussian prior on theta. A dict has one for each group of parameters, by the
+        beginning of their names, as in {"0.weight": 1e-2, "2": 1.0}; the others have none.
 
     Returns
     -------
@@ -86,17 +91,27 @@ def from_torch(
         require(y is None, "a dataset holds both X and y: pass it alone, without y.")
         X, y = _read_dataset(torch, X)
     require(y is not None, "y is missing: pass X and y, or a Dataset of pairs (x, y).")
-    return TorchSum(module, _summed(torch, loss), X, y, prior)
+    return TorchSum(module, _per_row(torch, loss), X, y, weights, prior)
 
 
 class TorchSum(RowSumsWithValue):
     """The problem that `from_torch` makes; `load` puts a theta into the module."""
 
     def __init__(
-        self, module: Any, loss: Callable[..., Any], X: Any, y: Any, prior: float
+        self,
+        module: Any,
+        loss: Callable[..., Any],
+        X: Any,
+        y: Any,
+        weights: Any,
+        prior: float | dict[str, float],
     ) -> None:
         torch = _torch()
         _check_pure(torch, module)
+        require(
+            not any(map(torch.nn.parameter.is_lazy, module.parameters())),
+            "the module has lazy parameters, without a shape: call it on some rows first.",
+        )
         self.module, self._loss = module, loss
         # Frozen parameters stay as they are, in the module's copies.
         self._names = [name for name, p in module.named_parameters() if p.requires_grad]
@@ -112,25 +127,55 @@ class TorchSum(RowSumsWithValue):
         )
         require(
             {p.device.type for p in module.parameters()} == {"cpu"},
-            "the module must be on the CPU: call module.cpu() first.",
+            "the module must be on the CPU: call module.cpu() first (from the device meta, "
+            "module.to_empty(device='cpu'), and initialise it).",
         )
         self._shapes = [tuple(p.shape) for p in parameters]
         self._sizes = [p.numel() for p in parameters]
         (kind,) = kinds
-        self._X, self._y = (_tensor(torch, data, kind) for data in (X, y))
+        several = X if isinstance(X, (tuple, list)) and _are_inputs(torch, X) else (X,)
+        self._inputs = tuple(_tensor(torch, data, kind) for data in several)
+        self._y = _tensor(torch, y, kind)
+        n_data = len(self._y) if self._y.ndim else 0
         require(
-            self._X.ndim >= 1 and self._y.ndim >= 1 and len(self._X) == len(self._y),
-            f"X and y must have one row per data point: they have shapes {tuple(self._X.shape)} and "
+            all(X.ndim >= 1 and len(X) == n_data for X in self._inputs),
+            f"X and y must have one row per data point: they have shapes {self._shapes_of_X} and "
             f"{tuple(self._y.shape)}.",
         )
+        self._weights = None
+        if weights is not None:
+            checked_weights = one_number_per_row("weights", weights, n_data)
+            require(bool((checked_weights >= 0).all()), "weights must not be negative.")
+            self._weights = torch.from_numpy(checked_weights).to(kind)
         dtype = np.dtype(np.float32 if kind == torch.float32 else np.float64)
-        super().__init__(len(self._X), sum(self._sizes), dtype, prior)
+        precision = self._precisions(prior, dtype) if isinstance(prior, dict) else prior
+        super().__init__(n_data, sum(self._sizes), dtype, precision)
         self._copies = threading.local()
-        with _one_thread(torch), torch.no_grad():
+        with _one_thread(torch):
             self._check_first_rows(parameters)
 
+    def _precisions(self, prior: dict[str, float], dtype: np.dtype[Any]) -> Array:
+        """Return the precision of each number of theta; `prior` maps beginnings of names to precisions."""
+        for start in prior:
+            require(
+                any(name.startswith(start) for name in self._names),
+                f"prior has {start!r}, but no parameter's name begins so; there are "
+                f"{', '.join(self._names[:8])}{', ...' * (len(self._names) > 8)}.",
+            )
+        # The longest beginning is the closest description of a parameter.
+        own = [
+            prior[max(starts, key=len)] if starts else 0.0
+            for starts in (list(filter(name.startswith, prior)) for name in self._names)
+        ]
+        return np.repeat(np.array(own, dtype), self._sizes)
+
+    @property
+    def _shapes_of_X(self) -> str:
+        return ", ".join(str(tuple(X.shape)) for X in self._inputs)
+
     def _words(self) -> tuple[str, ...]:
-        return (type(self.module).__name__, f"{self._X.dtype}".removeprefix("torch."))
+        dtype = f"{self._inputs[0].dtype}".removeprefix("torch.")
+        return (type(self.module).__name__, dtype)
 
     def __getstate__(self) -> dict[str, Any]:
         # The copies belong to the threads of this process, and a thread-local object cannot be pickled.
@@ -199,19 +244,27 @@ class TorchSum(RowSumsWithValue):
                 action="ignore"
             ):  # of broadcasting, refused below
                 output = self._output(module, parts, slice(0, len(y)))
-                both = float(self._chunk_loss(module, parts, slice(0, len(y))))
+                loss = self._chunk_loss(module, parts, slice(0, len(y)))
                 alone = sum(
-                    float(self._chunk_loss(module, parts, slice(i, i + 1)))
+                    float(self._chunk_loss(module, parts, slice(i, i + 1)).detach())
                     for i in range(len(y))
                 )
         except AsyncqnError:
             raise
-        except (IndexError, RuntimeError, TypeError, ValueError) as error:
-            said = str(error).splitlines()[0].rstrip(".")
+        except (
+            AttributeError, IndexError, RuntimeError, TypeError, ValueError
+        ) as error:  # fmt: skip
+            reason = str(error).splitlines()[0].rstrip(".")
             raise BadInput(
-                f"the module and the loss cannot take X and y of shapes {tuple(self._X.shape)} and "
-                f"{tuple(self._y.shape)}: {said}."
+                f"the module and the loss cannot take X and y of shapes {self._shapes_of_X} and "
+                f"{tuple(self._y.shape)}: {reason}."
             ) from error
+        require(
+            loss.requires_grad,
+            "the loss is cut off from the module's parameters: compute it with torch, without detach() "
+            "and without torch.no_grad().",
+        )
+        both = float(loss.detach())
         shape = tuple(getattr(output, "shape", y.shape))
         require(
             # If outputs are broadcast against y, two rows together do not cost what they cost one by one.
@@ -224,16 +277,13 @@ class TorchSum(RowSumsWithValue):
 
     def _output(self, module: Any, parts: list[Any], index: slice | Any) -> Any:
         named = dict(zip(self._names, parts))
-        return _torch().func.functional_call(module, named, (self._X[index],))
+        inputs = tuple(X[index] for X in self._inputs)
+        return _torch().func.functional_call(module, named, inputs)
 
     def _chunk_loss(self, module: Any, parts: list[Any], index: slice | Any) -> Any:
-        loss = self._loss(self._output(module, parts, index), self._y[index])
-        require(
-            loss.ndim == 0,
-            f"loss must return one number per row, or take a parameter 'reduction': it returned a "
-            f"{type(loss).__name__} of shape {tuple(loss.shape)}.",
-        )
-        return loss
+        """Return the weighted sum of the losses of some rows."""
+        weights = None if self._weights is None else self._weights[index]
+        return self._loss(self._output(module, parts, index), self._y[index], weights)
 
     def _split(self, flat: Any) -> list[Any]:
         """Return theta as the module's parameters."""
@@ -260,7 +310,7 @@ class TorchSum(RowSumsWithValue):
 
 
 def _read_dataset(torch: Any, dataset: Any) -> tuple[Any, Any]:
-    """Return X and y of a dataset of pairs, read item by item, with a progress bar on a terminal."""
+    """Return X and y of a dataset of pairs."""
     wanted = "a Dataset must give pairs (x, y) of tensors or numbers, all of one shape"
     # Its tensors can be used directly, without reading item by item.
     if isinstance(dataset, torch.utils.data.TensorDataset):
@@ -272,30 +322,22 @@ def _read_dataset(torch: Any, dataset: Any) -> tuple[Any, Any]:
         return dataset.tensors[0], dataset.tensors[1]
     count = len(dataset)
     require(count > 0, "the dataset is empty: it needs at least one pair (x, y).")
-    xs, ys = [], []
-    for index in _with_bar(count):
-        item = dataset[index]
+    items = [dataset[index] for index in range(count)]
+    for index, item in enumerate(items):
         require(
             isinstance(item, (tuple, list)) and len(item) == 2,
             f"{wanted}: item {index} is not a pair.",
         )
-        xs.append(torch.as_tensor(item[0]))
-        ys.append(torch.as_tensor(item[1]))
     try:
-        return torch.stack(xs), torch.stack(ys)
-    except RuntimeError as error:
+        X, y = torch.utils.data.default_collate(items)
+    except (RuntimeError, TypeError, ValueError) as error:
         raise BadInput(f"{wanted}: {str(error).splitlines()[0].rstrip('.')}.") from None
+    return X, y
 
 
-def _with_bar(count: int) -> Iterable[int]:
-    """Return range(count); on a terminal, iterating over it shows a progress bar that vanishes at the end."""
-    if not sys.stderr.isatty():
-        return range(count)
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    return track(range(count), "reading the dataset", console=console, transient=True)
+def _are_inputs(torch: Any, X: Any) -> bool:
+    """Return whether a sequence holds the rows of several inputs, not the rows of one."""
+    return bool(X) and all(isinstance(each, (torch.Tensor, np.ndarray)) for each in X)
 
 
 def _torch() -> Any:
@@ -343,13 +385,14 @@ def _tensor(torch: Any, data: Any, kind: Any) -> Any:
     return tensor.to(kind) if tensor.is_floating_point() else tensor
 
 
-def _summed(torch: Any, loss: Any) -> Callable[..., Any]:
-    """Return the loss as a sum over rows."""
+def _per_row(torch: Any, loss: Any) -> Callable[..., Any]:
+    """Return the loss as a function of outputs, y and weights that is the weighted sum over the rows."""
     if isinstance(loss, torch.nn.Module) and hasattr(loss, "reduction"):
-        # A copy: the user's own loss keeps its reduction.
-        summed: Callable[..., Any] = copy.deepcopy(loss)
-        summed.reduction = "sum"  # type: ignore[attr-defined]
-        return summed
+        # Copies: the user's own loss keeps its reduction.
+        total, each = copy.deepcopy(loss), copy.deepcopy(loss)
+        total.reduction = "sum"
+        each.reduction = "none"
+        return partial(_reduced, total, each)
     require(
         callable(loss),
         f"loss must be a function of the output and y, not {type(loss).__name__}.",
@@ -359,19 +402,51 @@ def _summed(torch: Any, loss: Any) -> Callable[..., Any]:
     # Some built-in functions have no signature; they are treated as functions of one number per row.
     except (TypeError, ValueError):
         reduced = False
-    return partial(loss, reduction="sum") if reduced else partial(_sum_over_rows, loss)
+    if reduced:
+        total, each = partial(loss, reduction="sum"), partial(loss, reduction="none")
+        return partial(_reduced, total, each)
+    return partial(_sum_over_rows, loss)
 
 
-def _sum_over_rows(loss: Callable[..., Any], output: Any, y: Any) -> Any:
+def _reduced(
+    total: Callable[..., Any],
+    each: Callable[..., Any],
+    output: Any,
+    y: Any,
+    weights: Any,
+) -> Any:
+    """Sum a loss of torch's, whose rows may have several numbers."""
+    if weights is None:
+        loss = total(output, y)
+    else:
+        loss = each(output, y).reshape(len(y), -1).sum(1) @ weights
+    require(
+        isinstance(loss, _torch().Tensor) and loss.ndim == 0,
+        f"the loss must be a number with reduction='sum', not {_brief(loss)}.",
+    )
+    return loss
+
+
+def _sum_over_rows(loss: Callable[..., Any], output: Any, y: Any, weights: Any) -> Any:
     """Sum a user's loss of one number per row."""
     each = loss(output, y)
-    shape = tuple(getattr(each, "shape", ()))
     require(
-        shape[:1] == (len(y),),
-        f"loss must return one number per row, {len(y)} here, which asyncqn sums: it "
-        f"returned {'a single number' if shape == () else f'shape {shape}'}.",
+        isinstance(each, _torch().Tensor) and tuple(each.shape[:1]) == (len(y),),
+        f"loss must return one number per row, {len(y)} here, which asyncqn sums, as a tensor: it "
+        f"returned {_brief(each)}.",
     )
-    return each.sum()
+    if weights is None:
+        return each.sum()
+    return each.reshape(len(y), -1).sum(1) @ weights
+
+
+def _brief(value: Any) -> str:
+    """Return a few words about what a loss returned."""
+    shape = getattr(value, "shape", None)
+    if shape is None:
+        return f"{'None' if value is None else 'a ' + type(value).__name__}"
+    kind = "a tensor" if isinstance(value, _torch().Tensor) else "an array of NumPy"
+    return f"{kind} of shape {tuple(shape)}" if tuple(shape) else "a single number"
 
 
 def _check_pure(torch: Any, module: Any) -> None:
