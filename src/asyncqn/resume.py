@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -114,26 +115,7 @@ def resume(
     saved = load_checkpoint(folder)
     about, theta0 = saved.document["manifest"], saved.arrays["theta0"]
     problem, algorithm = _inputs(folder, saved, problem, algorithm, allow_imports)
-    # A simulated schedule is drawn from its cluster; a real one is recorded as it happens.
-    simulated = about["engine"]["kind"] == "simulator"
-    chosen = engine if engine is not None else engine_from_json(about["engine"])
-    require(
-        simulated == isinstance(chosen, Simulator),
-        "a simulated run can be resumed only on the simulator, and a real run only on a real engine: pass "
-        "such an engine, or none.",
-    )
-    require(
-        not isinstance(chosen, Simulator)
-        or to_json(chosen.cluster) == about["engine"].get("cluster"),
-        "a simulated run can be resumed only on its own cluster, on which its schedule depends: leave engine "
-        "out.",
-    )
-    wire = about["engine"].get("wire") or "exact"
-    require(
-        getattr(chosen, "wire", "exact") == wire,
-        f"the run sends its messages with wire = '{wire}', and its numbers depend on that: pass such an "
-        "engine, or none.",
-    )
+    chosen = _engine_for(about, engine)
     # The manifest has this key only for a run whose number of commits is a bound that nobody chose.
     open_ended = commits is None and bool(about.get("open_ended"))
     if commits is None:
@@ -147,32 +129,53 @@ def resume(
     )
     limits: dict[str, Any] = {"max_passes": max_passes, "max_time": max_time}
     limits |= {"target": target, "tol": tol}
-    stopping = replace(
-        stopping_of(about),
-        **{name: limit for name, limit in limits.items() if limit is not None},
-    )
+    later = {name: limit for name, limit in limits.items() if limit is not None}
+    imports = needs_imports(problem, algorithm)
+    place = Checkpoints(folder, checkpoint_every, saved, imports)
+    callbacks = [] if callback is None else [callback]
     total = None if open_ended else commits
-    told = [] if callback is None else [callback]
     with (
-        closing(
-            Checkpoints(
-                folder, checkpoint_every, saved, needs_imports(problem, algorithm)
-            )
-        ) as checkpoints,
-        showing(told, chosen, progress, verbose, total, "resume") as tell,
+        closing(place) as checkpoints,
+        showing(callbacks, chosen, progress, verbose, total, "resume") as tell,
     ):
-        asked = request_again(
+        request = request_again(
             about,
             problem,
             algorithm,
             theta0,
             commits=commits,
             open_ended=open_ended,
-            stopping=stopping,
+            stopping=replace(stopping_of(about), **later),
             callback=tell,
             checkpoints=checkpoints,
         )
-        return chosen.minimize(asked)
+        return chosen.minimize(request)
+
+
+def _engine_for(about: Mapping[str, Any], engine: Engine | None) -> Engine:
+    """Return the engine that continues a run; one that would change its numbers is refused."""
+    entry = about["engine"]
+    # A simulated schedule is drawn from its cluster; a real one is recorded as it happens.
+    simulated = entry["kind"] == "simulator"
+    chosen = engine if engine is not None else engine_from_json(entry)
+    require(
+        simulated == isinstance(chosen, Simulator),
+        "a simulated run can be resumed only on the simulator, and a real run only on a real engine: pass "
+        "such an engine, or none.",
+    )
+    require(
+        not isinstance(chosen, Simulator)
+        or to_json(chosen.cluster) == entry.get("cluster"),
+        "a simulated run can be resumed only on its own cluster, on which its schedule depends: leave engine "
+        "out.",
+    )
+    wire = entry.get("wire") or "exact"
+    require(
+        getattr(chosen, "wire", "exact") == wire,
+        f"the run sends its messages with wire = '{wire}', and its numbers depend on that: pass such an "
+        "engine, or none.",
+    )
+    return chosen
 
 
 def _inputs(
@@ -183,43 +186,30 @@ def _inputs(
     allow_imports: bool,
 ) -> tuple[Problem, Algorithm]:
     """Return the problem and the algorithm, given or rebuilt, after a comparison with the checkpoint."""
-    # Who supplied the inputs decides who is to blame if they do not fit.
-    given, all_its_own = problem, problem is None and algorithm is None
+    given, rebuilt = problem, problem is None and algorithm is None
     about = saved.document["manifest"]
     problem, algorithm = rebuild_inputs(
         folder, about, problem, algorithm, allow_imports
     )
     if problem is None:
-        raise BadInput(
-            needs_problem("checkpoint", "resume(folder, problem=...)", about)
-        )
+        call = "resume(folder, problem=...)"
+        raise BadInput(needs_problem("checkpoint", call, about))
     if algorithm is None:
-        raise BadInput(
-            needs_algorithm("checkpoint", "resume(folder, algorithm=...)", about)
-        )
-    theta0 = saved.arrays["theta0"]
-    if int(problem.dim) != theta0.size:
-        sentence = f"the checkpoint has dimension {theta0.size}, but the problem has dim = {problem.dim}"
-        if given is None:
-            raise DamagedFile(f"{folder} cannot be used: {sentence}.")
-        raise BadInput(f"{sentence}: pass the problem that was being minimised.")
-    try:
-        check_fit(algorithm, problem)
-    except BadInput as error:
-        # If everything came from the checkpoint, the user cannot have made the mistake.
-        if all_its_own:
-            raise DamagedFile(f"{folder} cannot be used: {error}") from None
-        raise
-    differs = _differences(saved, problem, algorithm, given)
-    if differs and all_its_own:
+        call = "resume(folder, algorithm=...)"
+        raise BadInput(needs_algorithm("checkpoint", call, about))
+    differences = _differences(saved, problem, algorithm, given)
+    # Where all came from the checkpoint, the user cannot have made the mistake.
+    if rebuilt and (differences or problem.dim != saved.arrays["theta0"].size):
         raise DamagedFile(
-            f"the checkpoint contradicts itself, or another version wrote it ({'; '.join(differs)})."
+            "the checkpoint contradicts itself, or another version wrote it "
+            f"({'; '.join(differences) or 'theta has another size'})."
         )
-    if differs:
-        raise BadInput(
-            f"the checkpoint belongs to another run ({'; '.join(differs)}): pass its own inputs, or "
-            "begin another run where this one ended, with minimize(..., theta0=run.theta)."
-        )
+    require(
+        not differences,
+        f"the checkpoint belongs to another run ({'; '.join(differences)}): pass its own inputs, or "
+        "begin another run where this one ended, with minimize(..., theta0=run.theta).",
+    )
+    check_fit(algorithm, problem)
     return problem, algorithm
 
 
@@ -232,23 +222,14 @@ def _differences(
     as well: by their digest for our own models, else by U at the start.
     """
     manifest, theta0 = saved.document["manifest"], saved.arrays["theta0"]
-    before, now = manifest["problem"], problem_entry(problem)
-    phrases = [
-        f"the problem's {name} was {before.get(name)!r}, not {now[name]!r}"
-        for name in ("name", "dim", "n_data", "reference")
-        if before.get(name) != now[name]
-    ]
+    phrases = _changes("problem", manifest["problem"], problem_entry(problem))
     old, new = manifest["algorithm"], algorithm_to_json(algorithm)
     # Parameters of another kind of algorithm have other names, so comparing them would only add noise.
     if old["kind"] != new["kind"]:
         phrases.append(f"the algorithm was {old['kind']}, not {new['kind']}")
     else:
-        a, b = old["parameters"] or {}, new["parameters"] or {}
-        phrases += [
-            f"the algorithm's {name} was {a.get(name)!r}, not {b.get(name)!r}"
-            for name in {**a, **b}
-            if a.get(name) != b.get(name)
-        ]
+        before, after = old["parameters"] or {}, new["parameters"] or {}
+        phrases += _changes("algorithm", before, after)
     if phrases or given is None:
         return phrases
     # The digest of a user's class may depend on scratch arrays, so only our own are compared.
@@ -265,3 +246,12 @@ def _differences(
     if math.isclose(value, start, rel_tol=rounding, abs_tol=1e-12):
         return []
     return [f"U at the start was {start:.12g}, not {value:.12g}"]
+
+
+def _changes(what: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return a phrase for each entry that differs."""
+    return [
+        f"the {what}'s {name} was {old.get(name)!r}, not {new.get(name)!r}"
+        for name in {**old, **new}
+        if old.get(name) != new.get(name)
+    ]

@@ -138,7 +138,7 @@ def test_a_problem_of_ones_own_is_asked_for_and_then_used(tmp_path: Path) -> Non
     broken_off(tmp_path / "c", EVERY["sgd"], aq.Threads(1), Slope())
     with pytest.raises(aq.BadInput, match=r"resume\(folder, problem=...\)"):
         aq.resume(tmp_path / "c")
-    with pytest.raises(aq.BadInput, match="has dimension 1,"):
+    with pytest.raises(aq.BadInput, match="dim was 1, not"):
         aq.resume(tmp_path / "c", PROBLEM)
     assert aq.resume(tmp_path / "c", Slope()).nit == 240
 

@@ -249,8 +249,7 @@ class Master:
             raise self._ended(Outcome.COMPLETED, why)
         if rule.max_passes is not None and self.passes >= rule.max_passes:
             raise self._ended(
-                self._ends_by_passes,
-                f"the run used its budget of {rule.max_passes:g} passes",
+                self._ends_by_passes, f"used its budget of {rule.max_passes:g} passes"
             )
         if rule.max_time is not None and self.time >= rule.max_time:
             raise self._ended(

@@ -159,7 +159,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
 
     @property
     def _free(self) -> bool:
-        """Whether there is no penalty."""
+        """True without a penalty."""
         return self.penalty is None or bool(np.isinf(self.C))
 
     def _with_class_weights(

@@ -26,7 +26,7 @@ from asyncqn.sklearn.estimator import (
 from asyncqn.types import Array
 
 
-class _Regressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
+class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
     """A linear model that predicts one number per row.
 
     Parameters
@@ -131,7 +131,7 @@ class _Regressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         return self._scores(X)
 
 
-class Ridge(_Regressor):
+class Ridge(LinearRegressor):
     """Least squares with an l2 penalty.
 
     It minimises the objective of `sklearn.linear_model.Ridge`, sum_i weight_i residual_i^2 + alpha |coef|^2.
@@ -162,7 +162,7 @@ class Ridge(_Regressor):
         return None
 
 
-class PoissonRegressor(_Regressor):
+class PoissonRegressor(LinearRegressor):
     """Poisson regression of counts with an l2 penalty: the mean is exp(x'coef + intercept).
 
     It minimises the objective of `sklearn.linear_model.PoissonRegressor`, the mean of half the deviances of
