@@ -51,6 +51,7 @@ from .models.linear_gaussian import LinearGaussian
 from .models.logistic import LogisticRegression
 from .models.poisson import PoissonRegression
 from .models.robust import RobustRegression
+from .models.server import DataServer
 from .models.softmax import SoftmaxRegression
 from .resume import resume
 from .runs.archive import load_run
@@ -85,6 +86,7 @@ __all__ = [
     "Constant",
     "Constrained",
     "DamagedFile",
+    "DataServer",
     "DelayAdaptiveSGD",
     "Draws",
     "Engine",

@@ -2,7 +2,6 @@
 
 from .data import (
     PRESETS,
-    DataServer,
     Ratings,
     Reading,
     as_ratings,
@@ -23,7 +22,6 @@ from .staged import StagedLBFGS
 
 __all__ = [
     "PRESETS",
-    "DataServer",
     "ImplicitFactorization",
     "MatrixFactorization",
     "ProfiledFactorization",

@@ -61,10 +61,13 @@ MAX_JOB_BYTES = 1 << 24
 def maker_of(kind: str, arguments: Section) -> Callable[..., Problem]:
     """Return the function that builds a problem from [problem]: from a file, where `data` names one."""
     model = MODELS[kind]
-    # Three ways, from the most specific to the most general: the rows of a file, random data of a given size,
+    # Four ways, from the most specific to the most general: the rows of a file, or of a
+    # data server, random data of a given size,
     # and a reference to stored data, such as a set of ratings.
     if "data" in arguments and hasattr(model, "from_file"):
         make: Callable[..., Problem] = model.from_file
+    elif "url" in arguments and hasattr(model, "from_server"):
+        make = model.from_server
     else:
         make = model.random if hasattr(model, "random") else model.from_stored
     return make

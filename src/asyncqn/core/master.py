@@ -124,7 +124,9 @@ class Master:
         """The names in `records`, in the order in which they first came."""
         self.delays = self.delayed = 0
         """The sum of l_n over the updates since the callback was last called, and how many they are."""
-        self._every_version = request.every_version and self.evaluates
+        self._every_version = request.every_version
+        self._silent = request.every_version and not self.evaluates
+        """Whether all rows are those that the method knows by itself, without an evaluation."""
         self._known: list[tuple[int, float, float, float]] = []
         """Commit, time, U and |grad U| of versions that were not evaluated, until `flush` moves them."""
         self._view_theta()
@@ -275,7 +277,9 @@ class Master:
     def evaluate(self, time: float) -> None:
         """Add a row to the metric table and call the callback."""
         # This version was evaluated already, for instance just before a resume.
-        if self.records and self.records[-1]["commit"] == self.version:
+        if self._silent or (
+            self.records and self.records[-1]["commit"] == self.version
+        ):
             return
         with self.pause():
             self._evaluate(time)

@@ -46,6 +46,8 @@ class Problem(Protocol):
       `curvature` where none is wanted; for `ExactLBFGS`;
     * `default_algorithm(workers)`: the algorithm that `minimize` uses on this number of workers;
     * `convex`: True where U is convex, so that a method may leave out what is there for plateaus and saddles;
+    * `stand_in`: of rows that are elsewhere until they are used, the same problem with rows of zeros, for
+      computations that are thrown away; a run of an exact method then evaluates nothing at the master;
     * `names`: a name for each number of theta, for tables and ArviZ;
     * `constrain(theta)`: the natural parameters (of many theta along the last axis), which `sample` reports;
     * `reference()`: plain data (JSON) from which `asyncqn.models.rebuild` makes the problem again.
@@ -95,6 +97,7 @@ PROBLEM_EXTRAS = (
     "sampled_metric",
     "default_algorithm",
     "convex",
+    "stand_in",
     "names",
     "constrain",
     "reference",

@@ -33,6 +33,7 @@ def sample_update(
     algorithm: Algorithm, problem: Problem, theta0: Array, seed: int
 ) -> Any:
     """Compute one step with throw-away states; it shows the shape of updates, and compiles the kernels."""
+    problem = extra(problem, "stand_in") or problem
     task = Task(0, 0, Stream(seed, 0, 0), algorithm.stages[0].first_part)
     return algorithm.step(
         algorithm.init(theta0), algorithm.init_worker(problem, theta0), problem, task

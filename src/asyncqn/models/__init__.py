@@ -108,6 +108,8 @@ def rebuild(
     model = PROBLEMS[kind]
     if "data" in arguments and hasattr(model, "from_file"):
         made: Problem = model.from_file(**arguments)
+    elif "url" in arguments and hasattr(model, "from_server"):
+        made = model.from_server(**arguments)
     elif hasattr(model, "random"):
         made = model.random(**arguments)
     else:

@@ -234,8 +234,13 @@ def numbers(column: Any, name: str) -> npt.NDArray[Any]:
 def require_numbers(dtype: np.dtype[Any], name: str) -> None:
     """Raise `BadInput` unless a column of this dtype holds numbers."""
     what = "texts" if dtype.kind in "OUS" else str(dtype)
+    require_numbers_in(dtype.kind in "biuf", what, name)
+
+
+def require_numbers_in(numeric: bool, what: str, name: str) -> None:
+    """Raise `BadInput` unless a column is numeric; `what` is what it holds instead."""
     require(
-        dtype.kind in "biuf",
+        numeric,
         f"column {name!r} holds {what}, not numbers: encode it as columns of 0 and 1, for example with "
         f"pandas.get_dummies(frame, columns=[{name!r}]), or list the columns to use in features.",
     )

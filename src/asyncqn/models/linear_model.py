@@ -46,6 +46,7 @@ from asyncqn.models.parameters import (
     Size,
     Weights,
 )
+from asyncqn.models.remote import ArrivingRows, FromServer
 from asyncqn.models.sampled_metric import (
     DENSE,
     InverseMetric,
@@ -67,7 +68,7 @@ Model = TypeVar("Model", bound="LinearModel")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LinearModel(NamedCoefficients, FromFile, Checked):
+class LinearModel(NamedCoefficients, FromFile, FromServer, Checked):
     """A sum of losses of x_i'theta with a Gaussian prior; a subclass defines the loss.
 
     Parameters
@@ -104,6 +105,8 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
     feature_names: FeatureNames = field(default=None, repr=False, kw_only=True)
     held_out: HeldOut | None = field(default=None, init=False, repr=False)
     """Held-out rows of a file; see `from_file`."""
+    source: ArrivingRows | None = field(default=None, init=False, repr=False)
+    """Where rows come from when they are used; see `from_server`."""
 
     kind: ClassVar[str]
     """The name in `models.PROBLEMS`."""
@@ -139,7 +142,8 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
 
     def __repr__(self) -> str:
         outputs = f"{self._outputs} classes" if self._outputs > 1 else ""
-        source = (self.recipe or {}).get("data", "")
+        recipe = self.recipe or {}
+        source = recipe.get("data") or recipe.get("url", "")
         return one_line(
             self,
             f"{self.X.shape[1]:,} {'sparse ' * isinstance(self.X, SparseRows)}features",
@@ -348,6 +352,8 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         fits = theta.size == self.dim and (out is None or out.size == self.dim)
         value = 0.0
         if fits:
+            if self.source is not None:
+                self._fetch(rows)
             fits, value = self._kernel_sums(
                 theta, rows, theta[:0] if out is None else out, diagonal
             )
@@ -456,8 +462,12 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         # A column without entries keeps 0, and `metric_of` gives it any positive curvature.
         unseen[:, : len(squares)] = squares / np.maximum(counts, 1.0)
         if self._weights.size:
-            unseen[:, len(squares) :] = float(self._weights.mean())
+            unseen[:, len(squares) :] = self._mean_weight
         return unseen.reshape(-1) * self._typical_weight
+
+    @cached_property
+    def _mean_weight(self) -> float:
+        return float(self._weights.mean())
 
     def inverse_metric_from(
         self, curvature: Vector, step: float = 0.0, batch: int | None = None

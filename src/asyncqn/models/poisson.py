@@ -9,6 +9,7 @@ This is -log p minus its value for a perfect fit, which is half the deviance, pl
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -59,7 +60,11 @@ class PoissonRegression(LinearModel):
         if self.offset is not None:
             # With exposures, y are rates and the weights their exposures.
             return float(np.average(self._y, weights=self._weights)) or 1.0
-        return float(self.y.mean()) or 1.0
+        return self._mean_label or 1.0
+
+    @cached_property
+    def _mean_label(self) -> float:
+        return float(self.y.mean())
 
     def _responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
         require(

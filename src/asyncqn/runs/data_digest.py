@@ -104,6 +104,9 @@ def _attributes(value: Any) -> dict[str, Any]:
     computed |= {
         name for kind in kinds for name in vars(kind).get("computed_on_demand", ())
     }
+    computed |= set(
+        vars(value).get("computed_on_demand", ()) if hasattr(value, "__dict__") else ()
+    )
     # A class with __slots__ has no __dict__, and its arrays would be overlooked.
     slots = [
         name

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from asyncqn.errors import BadInput, DamagedFile, require
+from asyncqn_recommender.data.columns import Columns
 from asyncqn_recommender.data.download import MD5, downloaded, md5_of
 from asyncqn_recommender.data.duplicates import check_policy
 from asyncqn_recommender.data.ratings import Ratings
 from asyncqn_recommender.data.readers import Reading, read_ratings
-from asyncqn_recommender.data.server import SCHEME, read_remote
+from asyncqn_recommender.data.served import SCHEME, read_served
 from asyncqn_recommender.data.store import (
     is_store,
     open_ratings,
@@ -172,11 +173,12 @@ def load_reading(name_or_path: str | os.PathLike[str], **reading: Any) -> Readin
     given = {key: value for key, value in reading.items() if value}
     check_policy(given.get("duplicates"))
     if word.startswith(SCHEME):
+        names = {name: given.pop(name, None) for name in Columns._fields}
         require(
-            not set(given) - {"clicks"},
-            f"{word[:200]} is on a data server, whose columns are known: leave the column options out.",
+            not set(given) - {"clicks", "duplicates"},
+            f"{word[:200]} is on a data server, not in a file: leave the options for files out.",
         )
-        return Reading(read_remote(word))
+        return Reading(read_served(word, Columns(**names), **given))
     # A name of a stored set wins over a file of the same name, unless a path was given.
     place = Path(word)
     named = isinstance(name_or_path, str) and _NAME.fullmatch(word) is not None

@@ -113,6 +113,8 @@ def why_not_fork() -> str | None:
         return "system libraries of this operating system"
     if "jax" in sys.modules:
         return "JAX"
+    if "pyarrow.flight" in sys.modules:
+        return "Arrow Flight"
     if "mpi4py.MPI" in sys.modules:
         return "MPI"
     torch = sys.modules.get("torch")
