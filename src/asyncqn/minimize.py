@@ -238,9 +238,7 @@ def minimize(
     )
     # Stored in the manifest: a resumed run then knows that its number of commits is a bound, not a wish.
     open_ended = commits is None
-    # Where the master has no rows, a method that knows U by itself is not asked to fetch them all.
-    exact = extra(algorithm, "standing") is not None
-    silent = exact and evaluate is None and extra(problem, "stand_in") is not None
+    silent = evaluate is None and _knows_u(algorithm, problem)
     evaluate = 0 if silent else evaluate
     commits, evaluate = _length(algorithm, problem, commits, evaluate, stopping)
     check_fit(algorithm, problem, engine.workers)
@@ -283,6 +281,12 @@ def minimize(
             "%s on %s ends, %s: %s U = %.6g", *names, run.status, run.message, run.fun
         )
     return run
+
+
+def _knows_u(algorithm: Algorithm, problem: Problem) -> bool:
+    """Return whether the master, which would have to fetch all rows, gets U with the gradients."""
+    exact = extra(algorithm, "standing") is not None
+    return exact and extra(problem, "stand_in") is not None
 
 
 def _doubted(run: Run, start: Array) -> Run:

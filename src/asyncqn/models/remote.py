@@ -86,7 +86,8 @@ class ServedTable:
             parts = urlsplit(self.url)
             host, port = parts.hostname, parts.port
         except ValueError:
-            host, port, parts = None, None, urlsplit("")
+            host = port = None
+            parts = urlsplit("")
         name = parts.path.strip("/")
         sound = f"{parts.scheme}://" == SCHEME and host and port and name
         # One table per address; a deeper path has no meaning.
@@ -243,7 +244,9 @@ class ArrivingRows:
     def __init__(
         self, table: ServedTable, about: Description, roles: Roles, dtype: Any
     ) -> None:
-        self.table, self.about, self.roles = table, about, roles
+        self.table = table
+        self.about = about
+        self.roles = roles
         self.dtype = np.dtype(dtype)
         self.fingerprint = np.frombuffer(bytes.fromhex(about.digest), np.uint8)
         self.closed = False

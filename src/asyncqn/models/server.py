@@ -51,7 +51,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, lt=2**48)]
 
 
 class Description(msgspec.Struct):
-    """What a table has."""
+    """The rows and columns of a table."""
 
     rows: Count
     columns: dict[str, str]
@@ -270,7 +270,9 @@ class _Matrix:
     """Columns of a table as a matrix of which only slices are ever made."""
 
     def __init__(self, table: Any, columns: list[str], dtype: np.dtype[Any]) -> None:
-        self.table, self.columns, self.dtype = table, columns, dtype
+        self.table = table
+        self.columns = columns
+        self.dtype = dtype
         self.shape: tuple[int, int] = (table.num_rows, len(columns))
 
     def __len__(self) -> int:
@@ -340,7 +342,13 @@ def _service(tables: dict[str, _Served], location: str, token: str) -> Any:
             pass
 
         def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-            if isinstance(error, (ValueError, TypeError, LookupError, RecursionError)):
+            mistakes = (
+                ValueError,
+                TypeError,
+                LookupError,
+                RecursionError,
+            )
+            if isinstance(error, mistakes):
                 reason = " ".join(str(error).split())[:200]
                 raise flight.FlightServerError(reason) from None
 
