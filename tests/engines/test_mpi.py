@@ -23,10 +23,9 @@ from asyncqn.core.worker import rounded
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.wire import (
     Frame,
+    Frames,
     arrays_from_bytes,
     arrays_to_bytes,
-    body_bytes,
-    message_frames,
 )
 from asyncqn.runs.checkpoint_reading import load_checkpoint
 from asyncqn.storage.serialise import to_json
@@ -298,10 +297,10 @@ def test_a_narrow_frame_rounds_as_the_replay_does_and_only_once(a: np.ndarray) -
 
 def test_frames_in_a_shared_room_carry_headers_alone_and_do_not_overlap() -> None:
     sent, update = (np.zeros(5), np.zeros(2, np.float32)), (np.zeros(9), 3)
-    room = np.zeros(body_bytes(update) + 2 * body_bytes(sent), np.uint8)
+    room = np.zeros(Frames.nbytes(sent, update), np.uint8)
     mine, theirs = (
-        message_frames(sent, update, False, room),
-        message_frames(sent, update, False, room),
+        [frames.update, frames.take_order(), frames.take_order()]
+        for frames in (Frames(sent, update, room=room) for _ in range(2))
     )
     for number, frame in enumerate(mine, 1):
         assert frame.buffer.size == 64

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.skipif(
 
 def process_of(engine: aq.Processes, worker: int) -> int:
     """The process of a worker of the run under way."""
-    return engine.under_way.newest.at[worker].process
+    return engine.under_way[-1].at[worker].process
 
 
 def alive(pid: int) -> bool:

@@ -33,7 +33,7 @@ START = np.array([3.0])
 
 def process_of(ray: Any, engine: aq.Ray, worker: int) -> int:
     """The process of a worker of the run under way."""
-    actor = engine.under_way.newest.at[worker].actor
+    actor = engine.under_way[-1].at[worker].actor
     return int(ray.get(actor.__ray_call__.remote(lambda self: os.getpid())))
 
 

@@ -52,16 +52,23 @@ def copied_into(places: Any, tree: Any) -> Any:
     return tree._make(children) if hasattr(tree, "_make") else tuple(children)
 
 
+def as_iterate(iterate: Any, sent: Sequence[str], values: Sequence[Any]) -> Any:
+    """Return an iterate like this one with the given values of the fields `sent`; the others are None."""
+    fields = iterate._fields
+    if tuple(sent) == fields:
+        return iterate._make(values)
+    arrived = dict(zip(sent, values))
+    return iterate._make([arrived.get(name) for name in fields])
+
+
 class View:
     """A worker's own copy of the fields `sent` of the iterate; the others are None."""
 
     def __init__(self, iterate: Any, sent: Sequence[str]) -> None:
-        fields = iterate._fields
-        self._state = iterate._make(
-            [copied(getattr(iterate, f)) if f in sent else None for f in fields]
-        )
+        values = [copied(getattr(iterate, name)) for name in sent]
+        self._state = as_iterate(iterate, sent, values)
         # Positions instead of names: `take` runs at every step of every worker.
-        self._at = [fields.index(name) for name in sent]
+        self._at = [iterate._fields.index(name) for name in sent]
         self._all_arrays = all(type(self._state[i]) is np.ndarray for i in self._at)
 
     def take(self, values: Sequence[Any]) -> Any:

@@ -1,6 +1,6 @@
 """Engines to whose run workers can be added: what the engines of processes and of Ray actors share.
 
-`ElasticMaster.run` is the life of a run; a subclass implements how workers start and how messages travel.
+A worker that was started stands in a slot of the master; it has no number until it is ready.
 """
 
 from __future__ import annotations
@@ -8,16 +8,15 @@ from __future__ import annotations
 import queue
 import time
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.coordinator import Coordinator
-from asyncqn.engines.orders import Assign
-from asyncqn.engines.real import RealEngine, concluded, written_beside
+from asyncqn.engines.interrupts import SECOND_SIGNAL_WAIT
+from asyncqn.engines.master_loop import MasterLoop
+from asyncqn.engines.real import RealEngine
 from asyncqn.errors import WorkerFailed, require
 from asyncqn.parameters import Workers, checked, parameter
 from asyncqn.runs.run import Run
@@ -29,8 +28,8 @@ POLLING_INTERVAL = 0.1
 signals.  Ctrl-C takes effect within this time."""
 
 
-class ElasticMaster(ABC):
-    """Start workers, serve their messages and end the run; a subclass implements how messages travel.
+class ElasticMaster(MasterLoop):
+    """Start workers whenever they are wanted; a subclass implements how they start and how messages travel.
 
     Parameters
     ----------
@@ -45,35 +44,14 @@ class ElasticMaster(ABC):
     def __init__(
         self, coordinator: Coordinator, clock: Clock, start_timeout: float
     ) -> None:
-        self.coordinator, self.clock, self.start_timeout = (
-            coordinator,
-            clock,
-            start_timeout,
-        )
+        super().__init__(coordinator, clock)
+        self.start_timeout = start_timeout
+        self.starting: set[Any] = set()
+        """The slots of workers that were started and are not ready yet."""
         self.at: dict[int, Any] = {}
-        """The record of each worker, by its number."""
+        """The slot of each worker that is ready, by its number."""
         self.wanted: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self.states: dict[int, Any] = {}
         self.begun = False
-
-    def run(self) -> Run:
-        coordinator = self.coordinator
-        coordinator.begin()
-        try:
-            self._join_workers()
-            with written_beside(coordinator) as write_whole:
-                while not coordinator.done:
-                    self._turn()
-                    write_whole()
-                self._dismiss()
-        # Also after an error: a worker must not outlive the run that started it.
-        finally:
-            self._end_all()
-        # A worker that was lost at the very end has no place in the last checkpoint.
-        states = {
-            w: state for w, state in self.states.items() if w in coordinator.members
-        }
-        return concluded(coordinator, states)
 
     def _join_workers(self) -> None:
         """Start everyone, wait until all are ready, and send them to work."""
@@ -82,15 +60,15 @@ class ElasticMaster(ABC):
         # Workers of the checkpoint first; new ones fill up to the wanted number.
         for number in (returning + [None] * coordinator.workers)[: coordinator.workers]:
             self._start(number)
-        while self._starting() and time.monotonic() < until and not coordinator.done:
+        while self.starting and time.monotonic() < until and not coordinator.done:
             self._serve(POLLING_INTERVAL)
         if not coordinator.members and not coordinator.done:
             raise WorkerFailed(self._why_nobody_came())
         # Slow starters join when they are ready; the run need not wait for them.
-        if (late := self._starting()) and not coordinator.done:
+        if self.starting and not coordinator.done:
             warnings.warn(
-                f"{late} of {coordinator.workers} workers were not ready after {self.start_timeout:g} s: "
-                "the run begins without them.",
+                f"{len(self.starting)} of {coordinator.workers} workers were not ready after "
+                f"{self.start_timeout:g} s: the run begins without them.",
                 stacklevel=2,
             )
         self.begun = True
@@ -100,23 +78,12 @@ class ElasticMaster(ABC):
             # All begin together, on a clock that starts here.
             self._send_orders(coordinator.ask(worker, self.clock.now()))
 
-    def _turn(self) -> None:
-        """Serve the messages that have arrived, and do what time demands."""
-        coordinator = self.coordinator
-        wait = (
-            self.clock.remaining(coordinator.deadline)
-            if coordinator.timed
-            else POLLING_INTERVAL
-        )
-        self._serve(min(wait, POLLING_INTERVAL))
+    def _tend_workers(self) -> None:
         # `add` may be called from any thread; it leaves a wish here, which this thread fulfils.
-        while not coordinator.done and not self.wanted.empty():
+        while not self.coordinator.done and not self.wanted.empty():
             for _ in range(self.wanted.get()):
                 self._start(None)
-        if coordinator.timed:
-            self._send_orders(coordinator.tick(self.clock.now()))
         self._look_for_lost()
-        coordinator.stop_where_interrupted()
 
     def _now(self) -> float:
         """Return the time of the run, which stands still until all workers have their first order."""
@@ -125,72 +92,60 @@ class ElasticMaster(ABC):
     def _welcome(self, slot: Any) -> None:
         """Give a ready worker its number, and work once the run has begun."""
         now = self._now()
+        self.starting.discard(slot)
         slot.worker = self.coordinator.join(now, slot.returning)
         self.at[slot.worker] = slot
         if self.begun:
             self._send_orders(self.coordinator.ask(slot.worker, now))
+
+    def _dismiss(self) -> None:
+        coordinator = self.coordinator
+        # A worker that is still starting has computed nothing and need not end in good order.
+        for slot in list(self.starting):
+            self._forget(slot)
+        for slot in list(self.at.values()):
+            self._ask_for_last_state(slot)
+        until = time.monotonic() + coordinator.last_wait(self.clock.unit)
+        hurried = False
+        while not self.at.keys() <= self.states.keys() and time.monotonic() < until:
+            self._serve(POLLING_INTERVAL)
+            if coordinator.hurried and not hurried:
+                until = min(until, time.monotonic() + SECOND_SIGNAL_WAIT)
+                hurried = True
+        for worker in self.at.keys() - self.states.keys():
+            if not hurried:
+                coordinator.give_up(worker, self._now())
+
+    def _end_all(self) -> None:
+        for slot in [*self.starting, *self.at.values()]:
+            self._forget(slot)
 
     @abstractmethod
     def _start(self, returning: int | None) -> None:
         """Start a worker: a new one, or one of the checkpoint this run continues from."""
 
     @abstractmethod
-    def _starting(self) -> int:
-        """Return the number of workers that were started and are not ready yet."""
-
-    @abstractmethod
     def _why_nobody_came(self) -> str:
         """Return the sentence for a run in which no worker was ready in time."""
-
-    @abstractmethod
-    def _serve(self, seconds: float) -> None:
-        """Wait at most `seconds` for messages, and do what they ask for."""
 
     @abstractmethod
     def _look_for_lost(self) -> None:
         """Remove workers that have been silent for too long."""
 
     @abstractmethod
-    def _send_orders(self, orders: list[Assign]) -> None:
-        """Send the iterate as it is now to those who may begin."""
+    def _ask_for_last_state(self, slot: Any) -> None:
+        """Let a worker finish what it computes, and send its state."""
 
     @abstractmethod
-    def _dismiss(self) -> None:
-        """Let everyone finish what is under way, and take the states they end with."""
-
-    @abstractmethod
-    def _end_all(self) -> None:
-        """End every worker that is still there."""
+    def _forget(self, slot: Any) -> None:
+        """End a worker, and remove its slot."""
 
 
-class RunsUnderWay:
-    """The masters of an engine's runs that are under way: all about an engine that changes.
-
-    They are no parameter: they do not print, compare or travel, and a copy of the engine has none of them.
-    """
-
-    def __init__(self) -> None:
-        self._masters: list[ElasticMaster] = []
+class RunsUnderWay(list[ElasticMaster]):
+    """The masters of an engine's runs that are under way; a copy of the engine has none of them."""
 
     def __reduce__(self) -> tuple[type[RunsUnderWay], tuple[()]]:
         return RunsUnderWay, ()
-
-    @property
-    def newest(self) -> ElasticMaster:
-        """The master of the run that began last; raises `BadInput` where there is none."""
-        require(
-            bool(self._masters), "workers can be added only while a run is under way."
-        )
-        return self._masters[-1]
-
-    @contextmanager
-    def entered(self, master: ElasticMaster) -> Iterator[None]:
-        """Count this master's run as under way inside the block."""
-        self._masters.append(master)
-        try:
-            yield
-        finally:
-            self._masters.remove(master)
 
 
 @dataclass(frozen=True)
@@ -201,10 +156,21 @@ class ElasticEngine(RealEngine):
         default_factory=RunsUnderWay, init=False, repr=False, compare=False
     )
 
+    def conduct(self, master: ElasticMaster) -> Run:
+        """Return the run of this master, to which `add` adds workers meanwhile."""
+        self.under_way.append(master)
+        try:
+            return master.run()
+        finally:
+            self.under_way.remove(master)
+
     @checked
     def add(self, n: Workers = 1) -> None:
         """Start n more workers in the run that is under way: from its callback, or from another thread."""
-        master = self.under_way.newest
+        require(
+            bool(self.under_way), "workers can be added only while a run is under way."
+        )
+        master = self.under_way[-1]
         algorithm = master.coordinator.algorithm
         require(
             # An algorithm with a limit was checked against the number of workers at the start.

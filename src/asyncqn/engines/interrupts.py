@@ -19,13 +19,15 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 GRACE = 10.0
 """Seconds that a run has to end in good order; a signal after that raises KeyboardInterrupt.  Our own
 choice."""
+SECOND_SIGNAL_WAIT = 2.0
+"""Seconds that workers have after a second signal."""
 
 
 @contextmanager
 def listening_for_interrupts(checkpoints: Checkpoints | None) -> Iterator[None]:
     """Turn SIGINT and SIGTERM into requests to end the run, written to `checkpoints`, inside the block.
 
-    The first lets workers finish what they compute; the second waits for them no longer than a second; one
+    The first lets workers finish what they compute; the second waits for them `SECOND_SIGNAL_WAIT` seconds; one
     that comes `GRACE` seconds after the first raises KeyboardInterrupt, unless a checkpoint is being written.
     Without checkpoints, or outside the main thread, signals do what they always do.
     """

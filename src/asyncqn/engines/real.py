@@ -34,13 +34,16 @@ class RealEngine(Checked):
     Parameters
     ----------
     timing_model : Cluster, optional
-        A cluster whose drawn computation, message and service times every computation is stretched to.
+        A cluster whose drawn times every computation is stretched to; without one, workers run at their own
+        speed.
     time_unit : float, default 1.0
-        Seconds of one unit of time, which the timing model, an algorithm's timeout and the schedule use.
+        Length of one unit of time, in seconds. The timing model, an algorithm's timeout and the schedule use
+        it.
     max_staleness : int, optional
-        Asynchronous updates older than this many commits are dropped, and their workers read again.
+        Updates that are older than this many commits are dropped, and their workers read again; without it,
+        none are.
     give_up_after : float, default inf
-        Silence, in units of time, after which a worker counts as lost.
+        Silence, in units of `time_unit`, after which a worker counts as lost.
     """
 
     timing_model: Cluster | None = None

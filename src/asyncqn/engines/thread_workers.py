@@ -20,6 +20,7 @@ from asyncqn.core.stages import Closes
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.copies import View
+from asyncqn.engines.interrupts import SECOND_SIGNAL_WAIT
 from asyncqn.engines.measured import is_timed
 from asyncqn.engines.orders import Assign, sent_fields
 from asyncqn.engines.real import concluded, written_beside
@@ -31,8 +32,6 @@ POLLING_INTERVAL = 0.2
 """Polling interval of the watching thread, in seconds, for deadlines and signals."""
 BROKEN_OFF_WAIT = 5.0
 """Seconds that threads have to end after the run was broken off; as daemons they end with the program."""
-SECOND_SIGNAL_WAIT = 1.0
-"""Seconds that they have after a second Ctrl-C."""
 
 
 class ThreadWorkers:

@@ -36,7 +36,7 @@ class Frame:
     narrow : bool, default False
         Whether float64 travels as float32.
     room : array of bytes, optional
-        Memory of `body_bytes` that sender and receiver share.
+        Memory for the numbers that sender and receiver share.
 
     Attributes
     ----------
@@ -123,27 +123,58 @@ class Frame:
         return flat if self._nested is None else list(rebuilt(self._nested, iter(flat)))
 
 
-def body_bytes(sample: tuple[Any, ...], narrow: bool = False) -> int:
+class Frames:
+    """The messages of one worker, laid out alike on both sides: its update, and two orders that take turns.
+
+    The next order arrives beside the last one, which `learn` may still look at.
+
+    Parameters
+    ----------
+    sent, update : tuple
+        The fields of an iterate that are sent, and an update, which show what all of them look like.
+    narrow : bool
+        Whether float64 travels as float32.
+    room : array of bytes, optional
+        Memory of `Frames.nbytes` that both sides share; without it the messages carry the numbers.
+    """
+
+    def __init__(
+        self,
+        sent: tuple[Any, ...],
+        update: tuple[Any, ...],
+        narrow: bool = False,
+        room: npt.NDArray[np.uint8] | None = None,
+    ) -> None:
+        rooms: list[npt.NDArray[np.uint8] | None] = [None] * 3
+        if room is not None:
+            first = _body_bytes(update, narrow)
+            rooms = [room, room[first:], room[first + _body_bytes(sent, narrow) :]]
+        self.update = Frame(update, narrow, rooms[0])
+        self._orders = [Frame(sent, narrow, place) for place in rooms[1:]]
+        self._turn = 0
+
+    @staticmethod
+    def nbytes(
+        sent: tuple[Any, ...], update: tuple[Any, ...], narrow: bool = False
+    ) -> int:
+        """Return the bytes of the memory that both sides may share."""
+        return _body_bytes(update, narrow) + 2 * _body_bytes(sent, narrow)
+
+    @property
+    def order(self) -> Frame:
+        """The frame of the next order."""
+        return self._orders[self._turn]
+
+    def take_order(self) -> Frame:
+        """Return the frame of the next order; the one after that is another."""
+        frame = self.order
+        self._turn = 1 - self._turn
+        return frame
+
+
+def _body_bytes(sample: tuple[Any, ...], narrow: bool) -> int:
     """Return the bytes of the numbers of such a message, without the header."""
     return _layout(sample, narrow)[3]
-
-
-def message_frames(
-    sent: tuple[Any, ...],
-    update: tuple[Any, ...],
-    narrow: bool,
-    room: npt.NDArray[np.uint8] | None,
-) -> tuple[Frame, Frame, Frame]:
-    """Return the frames of a worker's update and of its two orders, laid out alike on both sides."""
-    if room is None:
-        return Frame(update, narrow), Frame(sent, narrow), Frame(sent, narrow)
-    first = body_bytes(update, narrow)
-    second = first + body_bytes(sent, narrow)
-    return (
-        Frame(update, narrow, room),
-        Frame(sent, narrow, room[first:]),
-        Frame(sent, narrow, room[second:]),
-    )
 
 
 def _layout(

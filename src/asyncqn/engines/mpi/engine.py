@@ -46,15 +46,8 @@ class MPI(RealEngine):
     shared : bool, default True
         Whether ranks on the master's machine exchange their messages through shared memory. It changes no
         bit.
-    timing_model : Cluster, optional
-        A cluster whose drawn times every computation is stretched to; without one, workers run at their own
-        speed.
-    time_unit : float, default 1.0
-        Length of one unit of the timing model's time, in seconds.
-    max_staleness : int, optional
-        Updates that are older than this many commits are dropped; without it, none are.
-    give_up_after : float, default inf
-        Silence, in units of `time_unit`, after which a worker counts as lost.
+    timing_model, time_unit, max_staleness, give_up_after
+        Options of every real engine; see `asyncqn.engines.real.RealEngine`.
 
     Examples
     --------

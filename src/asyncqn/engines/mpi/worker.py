@@ -1,9 +1,9 @@
 """The worker's side of the MPI engine: orders and updates as messages between ranks.
 
 Messages to a worker carry the header (kind, worker, read, k, part, hand_in), messages from it
-(kind, size, final).  The next receive is posted before the update is sent, beside the iterate that `learn`
-still looks at.  A worker on the master's machine offers it memory for the numbers of all three buffers;
-messages are then headers alone.
+(kind, nanoseconds, or bytes of the state that follows).  The next receive is posted before the update is
+sent, beside the iterate that `learn` still looks at.  A worker on the master's machine offers it memory for
+the numbers of all three buffers; messages are then headers alone.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 from asyncqn.core.request import Request
 from asyncqn.core.worker import Float32Wire, sample_update
+from asyncqn.engines.copies import as_iterate
 from asyncqn.engines.failures import failure
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.shared_memory import offer_room
-from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes
-from asyncqn.engines.worker_frames import WorkerFrames
+from asyncqn.engines.wire import Frame, Frames, arrays_from_bytes, arrays_to_bytes
 from asyncqn.engines.worker_loop import Received, WorkerLoop
 from asyncqn.errors import WorkerFailed
 from asyncqn.runs.checkpoint import Arrays
@@ -33,28 +33,22 @@ NO_PART = -1
 """In a header in place of a part: the rows are not cut."""
 WORK, STOP, START = 1, 2, 3
 """Kinds of messages to a worker."""
-UPDATE, REJECTED, STATE = 1, 2, 3
+UPDATE, REJECTED, STATE, LAST_STATE = 1, 2, 3, 4
 """Kinds of messages from a worker."""
 ORDERS, UPDATES, STATES = 1, 2, 3
 """Tags: messages of one tag arrive in the order in which they were sent."""
 POLLING_INTERVAL = 0.02
 """Seconds that a slowed worker sleeps, at most, before it checks whether the run is over."""
-PIECE = 1 << 28
-"""Bytes of a state that one message carries: counts of larger messages overflow in some MPIs."""
 
 
-def send_pieces(comm: Any, content: npt.NDArray[np.uint8], rank: int) -> None:
-    """Send bytes whose size the other side knows."""
-    for start in range(0, content.size, PIECE):
-        comm.Send(content[start : start + PIECE], rank, STATES)
+def in_words(content: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
+    """Return bytes as 64-bit words, of which a message may hold 2^31: the count is a 32-bit integer."""
+    return np.pad(content, (0, -content.size % 8)).view(np.uint64)
 
 
-def receive_pieces(comm: Any, size: int, rank: int) -> npt.NDArray[np.uint8]:
-    """Receive what `send_pieces` sends."""
-    content = np.empty(size, np.uint8)
-    for start in range(0, size, PIECE):
-        comm.Recv(content[start : start + PIECE], rank, STATES)
-    return content
+def room_in_words(nbytes: int) -> npt.NDArray[np.uint64]:
+    """Return the buffer for what `in_words` made of so many bytes."""
+    return np.empty(-(-nbytes // 8), np.uint64)
 
 
 class Worker:
@@ -86,27 +80,20 @@ class Worker:
     def run(self) -> bool:
         self._start()
         # Posted before the first order can come, so that MPI writes it into place without a copy.
-        self.receiving = self.comm.Irecv(self.frames.incoming.buffer, 0, ORDERS)
+        self.receiving = self.comm.Irecv(self.frames.order.buffer, 0, ORDERS)
         try:
             self.loop.run(self)
         except Exception as error:
             if isinstance(error, WorkerFailed) or self.loop.order is None:
                 raise
             raise WorkerFailed(failure(self.loop.order, error).sentence) from error
-        _, wanted, whole = self.stop
-        # The master says whether it wants the state: not of a worker that was given up.
-        self._send_state(
-            state_arrays(self.number, self.loop.local) if wanted else None, final=True
-        )
-        self.sending.Wait()
-        return bool(whole)
+        self._send_state(LAST_STATE, state_arrays(self.number, self.loop.local))
+        return self.all_present
 
     def _start(self) -> None:
         """Report that this rank is ready; receive its number and, if a run continues, its state."""
         sent = tuple(getattr(self.iterate, name) for name in self.fields)
-        nbytes = body_bytes(self.sample, self.narrow) + 2 * body_bytes(
-            sent, self.narrow
-        )
+        nbytes = Frames.nbytes(sent, self.sample, self.narrow)
         offer = offer_room(nbytes) if self.shared else None
         self.notice.address(*(offer.address if offer is not None else ()))
         self.comm.Send(self.notice.head, 0, UPDATES)
@@ -116,31 +103,32 @@ class Worker:
         if offer is not None:
             offer.close()
         room = offer.room if offer is not None and entered else None
-        self.frames = WorkerFrames(
-            self.iterate, self.fields, self.sample, self.narrow, room
-        )
+        self.frames = Frames(sent, self.sample, self.narrow, room)
         if size:
+            state = room_in_words(size)
+            self.comm.Recv(state, 0, STATES)
             self.loop.restore(
-                self.number, arrays_from_bytes(receive_pieces(self.comm, size, 0))
+                self.number, arrays_from_bytes(state.view(np.uint8)[:size])
             )
 
     # -- the link
 
     def receive(self, timed: bool) -> Received | None:
         self.receiving.Wait()
-        kind, worker, read, k, part, hand_in, *_ = self.frames.incoming.header.tolist()
+        frame = self.frames.order
+        kind, worker, read, k, part, hand_in, *_ = frame.header.tolist()
         if kind == STOP:
-            self.stop = kind, worker, read
+            self.all_present = bool(worker)
             return None
-        view = self.frames.take()
-        self.receiving = self.comm.Irecv(self.frames.incoming.buffer, 0, ORDERS)
+        self.frames.take_order()
+        self.receiving = self.comm.Irecv(self.frames.order.buffer, 0, ORDERS)
         return Received(
             Assign(worker, read, k, None if part == NO_PART else part, bool(hand_in)),
-            view,
+            as_iterate(self.iterate, self.fields, frame.unpack()),
         )
 
     def hand_in(self, arrays: Arrays) -> None:
-        self._send_state(arrays)
+        self._send_state(STATE, arrays)
 
     def send(self, update: Any | None, local: Any, seconds: float | None) -> Any:
         nanoseconds = round(1e9 * (seconds or 0.0))
@@ -150,7 +138,7 @@ class Worker:
             self.notice.address(REJECTED, nanoseconds)
             self.sending = self.comm.Isend(self.notice.head, 0, UPDATES)
             return local
-        outgoing = self.frames.outgoing
+        outgoing = self.frames.update
         outgoing.address(UPDATE, nanoseconds)
         outgoing.pack(update)
         self.sending = self.comm.Isend(outgoing.buffer, 0, UPDATES)
@@ -169,9 +157,9 @@ class Worker:
             )
         return True
 
-    def _send_state(self, arrays: Arrays | None, final: bool = False) -> None:
-        content = np.empty(0, np.uint8) if arrays is None else arrays_to_bytes(arrays)
+    def _send_state(self, kind: int, arrays: Arrays) -> None:
+        content = arrays_to_bytes(arrays)
         self.sending.Wait()
-        self.notice.address(STATE, content.size, final)
+        self.notice.address(kind, content.size)
         self.comm.Send(self.notice.head, 0, UPDATES)
-        send_pieces(self.comm, content, 0)
+        self.comm.Send(in_words(content), 0, STATES)

@@ -18,8 +18,8 @@ from asyncqn.engines.wire import HEADER
 
 START, WORK, STOP = 1, 2, 3
 """Kinds of messages to a worker: (number or -1), (worker, read, k, part, hand_in), (worker)."""
-READY, UPDATE, REJECTED, STATE, FAILED = 11, 12, 13, 14, 15
-"""Kinds of messages from a worker: UPDATE, REJECTED (nanoseconds); STATE (final) and FAILED with content."""
+READY, UPDATE, REJECTED, STATE, LAST_STATE, FAILED = 11, 12, 13, 14, 15, 16
+"""Kinds of messages from a worker: UPDATE, REJECTED (nanoseconds); the last three with content."""
 
 _HEAD = struct.Struct(f"={HEADER}q")
 _ZEROS = (0,) * HEADER

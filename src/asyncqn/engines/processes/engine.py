@@ -40,15 +40,8 @@ class Processes(ElasticEngine):
         forked, unless a loaded library does not survive a fork.
     start_timeout : float, default 120.0
         Seconds within which the workers must be ready.
-    timing_model : Cluster, optional
-        A cluster whose drawn times every computation is stretched to; without one, workers run at their own
-        speed.
-    time_unit : float, default 1.0
-        Length of one unit of the timing model's time, in seconds.
-    max_staleness : int, optional
-        Updates that are older than this many commits are dropped; without it, none are.
-    give_up_after : float, default inf
-        Silence, in units of `time_unit`, after which a worker counts as lost.
+    timing_model, time_unit, max_staleness, give_up_after
+        Options of every real engine; see `asyncqn.engines.real.RealEngine`.
 
     Examples
     --------
@@ -81,11 +74,8 @@ class Processes(ElasticEngine):
             master = ProcessMaster(
                 state, server, setup.sample, clock, self.start_timeout
             )
-            with (
-                listening_for_interrupts(request.checkpoints),
-                self.under_way.entered(master),
-            ):
-                return master.run()
+            with listening_for_interrupts(request.checkpoints):
+                return self.conduct(master)
         finally:
             server.close()
 

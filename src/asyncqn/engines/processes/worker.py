@@ -17,10 +17,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from asyncqn.engines.copies import as_iterate
 from asyncqn.engines.failures import failure
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.processes.channel import (
     FAILED,
+    LAST_STATE,
     READY,
     REJECTED,
     STATE,
@@ -32,8 +34,7 @@ from asyncqn.engines.processes.channel import (
 from asyncqn.engines.processes.fork_server import Life
 from asyncqn.engines.shared_memory import mapped
 from asyncqn.engines.thread_pools import one_thread_pools
-from asyncqn.engines.wire import arrays_to_bytes
-from asyncqn.engines.worker_frames import WorkerFrames
+from asyncqn.engines.wire import Frames, arrays_to_bytes
 from asyncqn.engines.worker_loop import Received, WorkerLoop
 from asyncqn.engines.worker_setup import WorkerSetup
 from asyncqn.runs.checkpoint import Arrays
@@ -91,11 +92,10 @@ class ProcessLink:
     def __init__(
         self, channel: Channel, setup: WorkerSetup, room: int, nbytes: int
     ) -> None:
-        iterate = setup.algorithm.init(setup.theta0)
-        fields = sent_fields(setup.algorithm, iterate)
-        self.frames = WorkerFrames(
-            iterate, fields, setup.sample, False, mapped(room, nbytes)
-        )
+        self.iterate = setup.algorithm.init(setup.theta0)
+        self.fields = sent_fields(setup.algorithm, self.iterate)
+        sent = tuple(getattr(self.iterate, name) for name in self.fields)
+        self.frames = Frames(sent, setup.sample, room=mapped(room, nbytes))
         os.close(room)  # the mapping keeps the memory
         self.channel = channel
         self.unit = setup.unit
@@ -109,16 +109,17 @@ class ProcessLink:
         order = Assign(
             self.worker, read, k, None if part == NO_PART else part, bool(hand_in)
         )
-        return Received(order, self.frames.take())
+        values = self.frames.take_order().unpack()
+        return Received(order, as_iterate(self.iterate, self.fields, values))
 
     def hand_in(self, arrays: Arrays) -> None:
-        self.channel.send(STATE, False, content=arrays_to_bytes(arrays).data)
+        self.channel.send(STATE, content=arrays_to_bytes(arrays).data)
 
     def send_last_state(self, local: Any) -> None:
         """Send the state that the worker ends with."""
         content = arrays_to_bytes(state_arrays(self.worker, local))
         sys.stdout.flush()  # what the problem printed: after its last message a process may be killed
-        self.channel.send(STATE, True, content=content.data)
+        self.channel.send(LAST_STATE, content=content.data)
 
     def send(self, update: Any | None, local: Any, seconds: float | None) -> Any:
         # Headers are integers, so that a time travels as nanoseconds.
@@ -126,7 +127,7 @@ class ProcessLink:
         if update is None:
             self.channel.send(REJECTED, nanoseconds)
             return local
-        self.frames.outgoing.pack(update)
+        self.frames.update.pack(update)
         self.channel.send(UPDATE, nanoseconds)
         return local
 

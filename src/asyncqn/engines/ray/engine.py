@@ -53,15 +53,8 @@ class Ray(ElasticEngine):
         one CPU each.
     start_timeout : float, default 120.0
         Seconds within which the workers must be ready.
-    timing_model : Cluster, optional
-        A cluster whose drawn times every computation is stretched to; without one, workers run at their own
-        speed.
-    time_unit : float, default 1.0
-        Length of one unit of the timing model's time, in seconds.
-    max_staleness : int, optional
-        Updates that are older than this many commits are dropped; without it, none are.
-    give_up_after : float, default inf
-        Silence, in units of `time_unit`, after which a worker counts as lost.
+    timing_model, time_unit, max_staleness, give_up_after
+        Options of every real engine; see `asyncqn.engines.real.RealEngine`.
 
     Examples
     --------
@@ -101,9 +94,7 @@ class Ray(ElasticEngine):
             _connected(ray, self.address),
             listening_for_interrupts(request.checkpoints),
         ):
-            ray_master = RayMaster(ray, state, setup, self, clock)
-            with self.under_way.entered(ray_master):
-                return ray_master.run()
+            return self.conduct(RayMaster(ray, state, setup, self, clock))
 
     def message_seconds(self, theta0: Array) -> float:
         """Return the assumed time of a message: a local Ray takes seconds to start, too long to measure one.

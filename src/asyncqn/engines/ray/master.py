@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 SERVER_POLLING_INTERVAL = 0.5
 """Polling interval, in seconds, of the test whether Ray's servers are alive."""
-SECOND_SIGNAL_WAIT = 2.0
-"""Seconds that workers have after a second Ctrl-C; Ray's messages are slower than those of processes."""
 NOBODY = -1
 """The number of an actor that is not ready yet."""
 
@@ -70,7 +68,6 @@ class RayMaster(ElasticMaster):
         self.mail: queue.SimpleQueue[tuple[ActorSlot, Future[Any]]] = (
             queue.SimpleQueue()
         )
-        self.starting: set[ActorSlot] = set()
         self.servers = _servers(ray)
         self.next_look = 0.0
 
@@ -104,9 +101,6 @@ class RayMaster(ElasticMaster):
 
     # -- the beginning and the end
 
-    def _starting(self) -> int:
-        return len(self.starting)
-
     def _why_nobody_came(self) -> str:
         if not self.starting:
             return "the processes of all workers died before they were ready, and of those that replaced them."
@@ -131,30 +125,9 @@ class RayMaster(ElasticMaster):
             if silent and self.mail.empty():
                 self._lose(slot)
 
-    def _dismiss(self) -> None:
-        coordinator = self.coordinator
-        for slot in list(self.starting):
-            self.starting.discard(slot)
-            self._kill(slot)
-        for slot in self.at.values():
-            # An actor carries out one call after the other, so this one waits for its computation.
-            self._call(slot, "final_state", slot.worker)
-        until = time.monotonic() + coordinator.last_wait(self.clock.unit)
-        hurried = False
-        while len(self.states) < len(self.at) and time.monotonic() < until:
-            self._serve(POLLING_INTERVAL)
-            self._give_up_silent()
-            if coordinator.hurried and not hurried:
-                until = min(until, time.monotonic() + SECOND_SIGNAL_WAIT)
-                hurried = True
-        for slot in list(self.at.values()):
-            if slot.worker not in self.states and not hurried:
-                coordinator.give_up(slot.worker, self._now())
-                self._lose(slot)
-
-    def _end_all(self) -> None:
-        for slot in [*self.starting, *self.at.values()]:
-            self._kill(slot)
+    def _ask_for_last_state(self, slot: ActorSlot) -> None:
+        # An actor carries out one call after the other, so this one waits for its computation.
+        self._call(slot, "final_state", slot.worker)
 
     # -- actors come and go
 
@@ -168,7 +141,9 @@ class RayMaster(ElasticMaster):
                 "picklable."
             ) from None
 
-    def _kill(self, slot: ActorSlot) -> None:
+    def _forget(self, slot: ActorSlot) -> None:
+        self.starting.discard(slot)
+        self.at.pop(slot.worker, None)
         with suppress(Exception):  # it may be gone, and the cluster with it
             self.ray.kill(slot.actor)
 
@@ -177,18 +152,11 @@ class RayMaster(ElasticMaster):
         self.starting.add(slot)
         self._call(slot, "prepare", self.setup, returning)
 
-    def _welcome(self, slot: ActorSlot) -> None:
-        self.starting.discard(slot)
-        super()._welcome(slot)
-
     def _lose(self, slot: ActorSlot) -> None:
         """Remove an actor that is gone or given up; another replaces it while `restarts` allows."""
         coordinator = self.coordinator
         joined = slot.worker != NOBODY
-        self.starting.discard(slot)
-        self.at.pop(slot.worker, None)
-        self.states.pop(slot.worker, None)
-        self._kill(slot)
+        self._forget(slot)
         # The replacement starts before the loss is reported, so that a run with one worker does not end.
         if self.restarts > 0 and not coordinator.done:
             self.restarts -= 1
@@ -210,7 +178,7 @@ class RayMaster(ElasticMaster):
     def _serve(self, seconds: float) -> None:
         self._look_at_cluster()
         try:
-            slot, reply = self.mail.get(timeout=seconds)
+            slot, reply = self.mail.get(timeout=min(seconds, POLLING_INTERVAL))
         except queue.Empty:
             return
         if slot not in self.starting and self.at.get(slot.worker) is not slot:
@@ -237,36 +205,26 @@ class RayMaster(ElasticMaster):
             self.states[slot.worker] = state
 
     def _replied(self, slot: ActorSlot, reply: Reply) -> None:
-        coordinator = self.coordinator
         slot.since = None
         if reply.state is not None:
-            coordinator.snapshots.hand_in(slot.worker, reply.state)
+            self.coordinator.snapshots.hand_in(slot.worker, reply.state)
         update = None
         if reply.update is not None:
             # Arrays of the object store are read-only, and their memory is scarce.
             update = self.sample._make(copied(reply.update))
-        now = self.clock.now()
-        version = coordinator.version
-        # Both messages of a timing model are taken off.
-        spent = (reply.seconds or 0.0) / self.clock.unit - 2.0 * coordinator.reach
-        self._send_orders(
-            coordinator.deliver(slot.worker, update, now, spent=max(spent, 0.0))
-        )
-        coordinator.served(now, self.clock.now(), version)
+        self._deliver(slot.worker, update, reply.seconds or 0.0)
 
     def _send_orders(self, orders: list[Assign]) -> None:
-        coordinator = self.coordinator
-        if coordinator.service:
-            # The service time of a slowed master.
-            self.clock.sleep_until(coordinator.time)
-        values: Any = coordinator.sent()
+        self.values: Any = self.coordinator.sent()
         if len(orders) > 1:
             # A broadcast lies in the store once, not once per worker.
-            values = self.ray.put(values)
-        for order in orders:
-            slot = self.at[order.worker]
-            slot.since = self.clock.now()
-            self._call(slot, "step", order, values)
+            self.values = self.ray.put(self.values)
+        super()._send_orders(orders)
+
+    def _send_order(self, order: Assign) -> None:
+        slot = self.at[order.worker]
+        slot.since = self.clock.now()
+        self._call(slot, "step", order, self.values)
 
 
 def knock(host: str, port: int) -> None:
