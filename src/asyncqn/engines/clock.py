@@ -5,7 +5,6 @@ Evaluating U costs a pass over the data and is not part of the method, so it mus
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,14 +27,11 @@ class Clock:
         self._zero = time.perf_counter() - start * self.unit
 
     def now(self) -> float:
-        frozen = (
-            self._frozen
-        )  # read once: another thread may end the pause between two reads
-        return (
-            frozen
-            if frozen is not None
-            else (time.perf_counter() - self._zero) / self.unit
-        )
+        # Read once: another thread may end the pause between two reads.
+        frozen = self._frozen
+        if frozen is not None:
+            return frozen
+        return (time.perf_counter() - self._zero) / self.unit
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -51,9 +47,7 @@ class Clock:
 
     def remaining(self, until: float) -> float:
         """Return the seconds until then, not negative."""
-        return (
-            max(0.0, (until - self.now()) * self.unit) if until < math.inf else math.inf
-        )
+        return max(0.0, (until - self.now()) * self.unit)
 
     def sleep_until(
         self, until: float, unless: Callable[[], bool] = lambda: False

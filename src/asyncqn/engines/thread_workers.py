@@ -38,11 +38,9 @@ class ThreadWorkers:
     """Runs `coordinator` with one thread per worker; see the top of this file."""
 
     def __init__(self, coordinator: Coordinator, clock: Clock) -> None:
-        self.coordinator, self.clock, self.timing_model = (
-            coordinator,
-            clock,
-            coordinator.timing_model,
-        )
+        self.coordinator = coordinator
+        self.clock = clock
+        self.timing_model = coordinator.timing_model
         self.lock = threading.Lock()
         # Wakes the watching thread, which must never wait for the lock alone.
         self.alert = threading.Event()
@@ -113,10 +111,8 @@ class ThreadWorkers:
         """Join the workers that are there from the start; return when each worker joins, by its number."""
         coordinator, W = self.coordinator, self.coordinator.workers
         joins = self.timing_model.joins if self.timing_model is not None else {}
-        old = coordinator.returning[:W]
-        new = list(
-            range(coordinator.next_worker, coordinator.next_worker + W - len(old))
-        )
+        old, first = coordinator.returning[:W], coordinator.next_worker
+        new = list(range(first, first + W - len(old)))
         if self.timing_model is not None and coordinator.resumed_from is not None:
             # The others have died before the checkpoint, as the timing model says.
             new = [w for w in range(W) if joins.get(w, 0.0) > coordinator.time]
@@ -132,12 +128,10 @@ class ThreadWorkers:
             with self.lock:
                 # Remembered, so that an order with an earlier deadline wakes this thread.
                 self.alarm = coordinator.deadline
-                wait = (
-                    self.clock.remaining(coordinator.deadline)
-                    if coordinator.timed
-                    else POLLING_INTERVAL
-                )
-            self.alert.wait(min(wait, POLLING_INTERVAL))
+                wait = POLLING_INTERVAL
+                if coordinator.timed:
+                    wait = min(wait, self.clock.remaining(self.alarm))
+            self.alert.wait(wait)
             self.alert.clear()
             with self.lock:
                 coordinator.stop_where_interrupted()
@@ -162,10 +156,8 @@ class ThreadWorkers:
     def _give_up_silent(self, threads: dict[int, threading.Thread]) -> None:
         """Give up workers that compute for too long after the end; a thread cannot be killed."""
         with self.lock:
-            for worker in [
-                w for w in self.coordinator.members if threads[w].is_alive()
-            ]:
-                if not self.coordinator.hurried:
+            for worker in list(self.coordinator.members):
+                if threads[worker].is_alive() and not self.coordinator.hurried:
                     self.coordinator.give_up(worker, self.clock.now())
 
     # -- what all threads do, with the lock held
@@ -183,17 +175,15 @@ class ThreadWorkers:
         """Copy the iterate into the views of those who may begin, while it is still their version."""
         coordinator = self.coordinator
         if coordinator.service:
-            self.clock.sleep_until(
-                coordinator.time
-            )  # the service time of a slowed master
+            # The service time of a slowed master.
+            self.clock.sleep_until(coordinator.time)
         for order in orders:
             if self.alone:
                 self.views[order.worker] = coordinator.master.iterate
             # A worker that computes several parts of one version keeps its copy.
             elif self.held.get(order.worker) != order.read:
-                self.views[order.worker] = self.copies[order.worker].take(
-                    coordinator.sent()
-                )
+                copy = self.copies[order.worker]
+                self.views[order.worker] = copy.take(coordinator.sent())
                 self.held[order.worker] = order.read
             self.mail[order.worker] = order
             if order.worker in self.parked:
@@ -262,11 +252,8 @@ class ThreadLink:
 
     def __init__(self, workers: ThreadWorkers, worker: int) -> None:
         self.all, self.worker = workers, worker
-        self.coordinator, self.clock, self.lock = (
-            workers.coordinator,
-            workers.clock,
-            workers.lock,
-        )
+        self.coordinator = workers.coordinator
+        self.clock, self.lock = workers.clock, workers.lock
         model = workers.timing_model
         self.messages = model.message if model is not None else 0.0
         self.asking = 0.0
@@ -295,25 +282,24 @@ class ThreadLink:
             self.all.alert.set()
 
     def send(self, update: Any | None, local: Any, seconds: float | None) -> Any:
-        coordinator, all_ = self.coordinator, self.all
-        if seconds is None:
-            with self.lock:
-                now = self.clock.now()
-                all_.send_orders(
-                    coordinator.deliver(
-                        self.worker, update, now, ask=False, timed=False
-                    )
-                )
-            return local
-        # A timing model's messages are part of the stretched computation, but not of its measured time.
-        spent = max(0.0, seconds / self.clock.unit - self.messages)
+        coordinator, spent = self.coordinator, None
+        if seconds is not None:
+            # A timing model's messages are part of the stretched computation, but not of its time.
+            spent = max(0.0, seconds / self.clock.unit - self.messages)
         with self.lock:
             now, version = self.clock.now(), coordinator.version
-            all_.send_orders(
-                coordinator.deliver(self.worker, update, now, ask=False, spent=spent)
+            orders = coordinator.deliver(
+                self.worker,
+                update,
+                now,
+                ask=False,
+                spent=spent,
+                timed=spent is not None,
             )
-            coordinator.served(now - self.asking, self.clock.now(), version)
-            self.asking = 0.0
+            self.all.send_orders(orders)
+            if spent is not None:
+                coordinator.served(now - self.asking, self.clock.now(), version)
+                self.asking = 0.0
         return local
 
     def now(self) -> float:

@@ -74,12 +74,8 @@ class Delays:
     def __init__(
         self, cluster: Cluster, seed: int, worker: int, stages: Stages
     ) -> None:
-        self._cluster, self._seed, self._worker = (
-            cluster,
-            seed,
-            worker % cluster.workers,
-        )
-        self._stages = stages
+        self._cluster, self._stages = cluster, stages
+        self._seed, self._worker = seed, worker % cluster.workers
         self._times: npt.NDArray[np.float64] = np.empty(0)
         self.message = cluster.message
         self.death = cluster.deaths.get(self._worker, math.inf)
@@ -88,12 +84,10 @@ class Delays:
         """Return the time of the k-th computation, which reads version `read`."""
         if k >= self._times.size:
             # Drawn from the start again: the times already used stay the same.
-            self._times = self._cluster.compute_times(
-                self._seed, self._worker, max(256, 2 * k)
-            )
-        return self._cluster.fixed + float(self._times[k]) * time_share(
-            self._stages, read
-        )
+            count = max(256, 2 * k)
+            self._times = self._cluster.compute_times(self._seed, self._worker, count)
+        share = time_share(self._stages, read)
+        return self._cluster.fixed + float(self._times[k]) * share
 
 
 class WorkerLoop:
@@ -130,11 +124,8 @@ class WorkerLoop:
         self.local = algorithm.init_worker(self.steps.problem, theta0)
         self.order: Assign | None = None
         """The order under way, or the last one."""
-        self._seed, self._stages, self._timing_model = (
-            seed,
-            algorithm.stages,
-            timing_model,
-        )
+        self._seed, self._stages = seed, algorithm.stages
+        self._timing_model = timing_model
         self._delays: Delays | None = None
         self._learns_first, self._measured = learns_first, measured
         self._computation, self._timed = 0, True
@@ -147,9 +138,9 @@ class WorkerLoop:
 
     def run(self, link: ReceivingLink) -> None:
         """Work until the run is over, or the worker dies."""
-        while (
-            received := link.receive(self._timed)
-        ) is not None and self.compute_and_send(link, *received):
+        while (received := link.receive(self._timed)) is not None:
+            if not self.compute_and_send(link, *received):
+                return
             self.learn()
 
     def compute_and_send(self, link: Link, order: Assign, view: Any) -> bool:

@@ -58,10 +58,8 @@ class ForkServer:
         """Start a worker with this shared memory; return the socket to it and its PID."""
         with _FORKING:
             mine, its = socket.socketpair()
-            with (
-                its,
-                suppress(OSError),
-            ):  # where the server is gone, there is nothing to receive below
+            # Where the server is gone, there is nothing to receive below.
+            with its, suppress(OSError):
                 socket.send_fds(
                     self._socket, [_NUMBER.pack(nbytes)], [its.fileno(), room]
                 )
@@ -133,9 +131,8 @@ def spawned(setup: int) -> ForkServer:
 def serve(sock: socket.socket, master: int, life: Life) -> None:
     """Fork a worker for every request, until the master is gone."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(
-            number, signal.SIG_IGN
-        )  # Ctrl-C reaches a whole group: the master says when to end
+        # Ctrl-C reaches a whole group: the master says when to end.
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     children: list[int] = []
@@ -158,9 +155,8 @@ def serve(sock: socket.socket, master: int, life: Life) -> None:
         os.close(room)
         sock.sendall(_NUMBER.pack(process))
         if process > 0:
-            children.append(
-                process
-            )  # not waited for: its number belongs to it until the end
+            # Not waited for: its number belongs to it until the end.
+            children.append(process)
     for process in children:
         os.kill(process, signal.SIGKILL)
     for process in children:
