@@ -152,23 +152,23 @@ def held_back(folder: Path) -> None:
     """The state that rank 1 owes a checkpoint comes only after commit 60."""
     from asyncqn.engines.mpi import worker
 
-    send, passed = worker.send_pieces, folder / "passed"
+    in_words, passed = worker.in_words, folder / "passed"
 
-    def held(comm: Any, content: Any, to: int) -> None:
+    def held(content: Any) -> Any:
         while rank() == 1 and not passed.exists():
             time.sleep(0.01)
-        send(comm, content, to)
+        return in_words(content)
 
     def pass_on(progress: Any) -> None:
         if progress.commit >= 60:
             passed.touch()
 
-    worker.send_pieces = held
+    worker.in_words = held
     run = aq.minimize(
         make_problem(), EVERY["as-lbfgs"], engine=aq.MPI(), commits=100, seed=2, evaluate=10,
         checkpoint=folder / "held", checkpoint_every=15, callback=pass_on,
     )  # fmt: skip
-    worker.send_pieces = send
+    worker.in_words = in_words
     show("held back", run)
 
 

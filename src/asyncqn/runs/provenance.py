@@ -10,6 +10,7 @@ import platform
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -57,8 +58,7 @@ def _processor() -> str:
     import numba
     from llvmlite import binding
 
-    name, features = (
-        getattr(numba.config, f"CPU_{what}") for what in ("NAME", "FEATURES")
-    )
+    config: Any = numba.config
     # LLVM's name of the processor: it decides the vector width, and thereby the order of sums.
-    return f"{name or binding.get_host_cpu_name()}{f' with {features}' if features else ''}"
+    name = config.CPU_NAME or binding.get_host_cpu_name()
+    return f"{name} with {config.CPU_FEATURES}" if config.CPU_FEATURES else str(name)
