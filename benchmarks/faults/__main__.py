@@ -2,12 +2,14 @@
 
 Scenarios: threads, mpi, ray, disk, writers, kill_points, interrupts, soak; all, without a name.  What became
 of the runs is written into docs/results/faults.csv and .md, in place of what stood there of the same rows.
-The exit code is 1 if anything was lost.  (Two hosts: `python -m benchmarks.faults.two_hosts`.)
+The exit code is 1 if anything was lost.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import random
 import signal
 import sys
@@ -15,6 +17,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from asyncqn.storage import write_whole
 from benchmarks.faults import (
     disk,
     interrupts,
@@ -26,7 +29,8 @@ from benchmarks.faults import (
     writers,
 )
 from benchmarks.faults.harness import COLUMNS, Scenario
-from benchmarks.faults.table import RESULTS, write_table
+
+RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "results"
 
 SCENARIOS: dict[str, Scenario] = {
     module.__name__.rpartition(".")[2]: module.scenarios
@@ -35,6 +39,8 @@ SCENARIOS: dict[str, Scenario] = {
 
 WORDS = """
 # Faults on one machine
+
+ANSWER
 
 `python -m benchmarks.faults` kills, stops or interrupts runs, or fills their disk; then it resumes them and
 replays them from their start.
@@ -50,17 +56,39 @@ replays them from their start.
 """
 
 
-def answer(rows: Sequence[Mapping[str, str]]) -> str:
-    """Return the sentence about all tries."""
-    tries, completed, replayed, lost = (
-        sum(int(row[column]) for row in rows)
-        for column in ("tries", "completed", "replayed bit for bit", "checkpoints lost")
+def write_table(stem: Path, row: Mapping[str, str]) -> None:
+    """Put a row into stem.csv, in place of that of its scenario, and make stem.md from all of them."""
+    file, rows = stem.with_suffix(".csv"), {}
+    if file.exists():
+        with file.open(newline="", encoding="utf-8") as stored:
+            rows = {old["scenario"]: old for old in csv.DictReader(stored)}
+    rows[row["scenario"]] = dict(row)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows.values())
+    write_whole(file, text.getvalue())
+    lines = [COLUMNS, ["---"] * len(COLUMNS)]
+    lines += [[old[column] or "" for column in COLUMNS] for old in rows.values()]
+    table = "\n".join(
+        f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines
     )
+    words = WORDS.strip().replace("ANSWER", _answer(list(rows.values())))
+    write_whole(stem.with_suffix(".md"), f"{words}\n\n{table}\n")
+
+
+def _answer(rows: Sequence[Mapping[str, str]]) -> str:
+    """Return the sentence about all tries."""
+
+    def total(column: str) -> int:
+        return sum(int(row[column]) for row in rows)
+
     again = max(int(row["most commits done again"]) for row in rows)
     return (
-        f"**Of {tries} runs and writers that were killed, stopped or interrupted, {completed} completed, "
-        f"if necessary\nafter a resume, and {replayed} replayed bit for bit.** {lost} checkpoints were lost, "
-        f"and at most {again}\ncommits had to be computed again."
+        f"**Of {total('tries')} runs and writers that were killed, stopped or interrupted, "
+        f"{total('completed')} completed, if necessary\nafter a resume, and "
+        f"{total('replayed bit for bit')} replayed bit for bit.** {total('checkpoints lost')} checkpoints "
+        f"were lost, and at most {again}\ncommits had to be computed again."
     )
 
 
@@ -79,27 +107,17 @@ def main(arguments: list[str]) -> int:
         "--results", type=Path, default=RESULTS / "faults", help="where the table goes"
     )
     chosen = parser.parse_args(arguments)
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(143)
-    )  # so that what was started is ended
+    # So that what was started is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     good = True
     with tempfile.TemporaryDirectory(prefix="asyncqn-faults-") as scratch:
         for name in chosen.scenario or SCENARIOS:
             for tally in SCENARIOS[name](
                 Path(scratch), chosen.count, random.Random(chosen.seed)
             ):
-                print(
-                    ", ".join(f"{k}: {v}" for k, v in tally.row().items() if v),
-                    flush=True,
-                )
-                write_table(
-                    chosen.results,
-                    COLUMNS,
-                    [tally.row()],
-                    keys=1,
-                    words=WORDS,
-                    answer=answer,
-                )
+                row = tally.row()
+                print(", ".join(f"{k}: {v}" for k, v in row.items() if v), flush=True)
+                write_table(chosen.results, row)
                 good = good and tally.good
     return 0 if good else 1
 

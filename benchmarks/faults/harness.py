@@ -47,15 +47,12 @@ class Tally:
     def ended(self, report: dict[str, Any], commits: int) -> None:
         """Count the end of a run that should have made all its commits."""
         # Both: a run may report success for fewer commits than were asked for.
-        complete = (
-            report.get("status") == "completed" and report.get("commits") == commits
-        )
+        status = report.get("status")
+        complete = status == "completed" and report.get("commits") == commits
         self.completed += complete
         self.replayed += bool(report.get("replayed"))
         if not complete:
-            self.faults.append(
-                str(report.get("words") or report.get("status") or "it did not end")
-            )
+            self.faults.append(str(report.get("words") or status or "it did not end"))
 
     @property
     def good(self) -> bool:
@@ -85,12 +82,8 @@ class Victim:
 
     def start(self) -> subprocess.Popen[str]:
         """Start the run, or continue it from its checkpoints."""
-        arguments = [
-            "-m",
-            "benchmarks.faults.job",
-            str(self.folder),
-            self.settings.to_json(),
-        ]
+        job = ["-m", "benchmarks.faults.job"]
+        arguments = [*job, str(self.folder), self.settings.to_json()]
         if self.settings.engine == "mpi":
             return mpi_start.start(self.settings.workers + 1, arguments, self.options)
         return subprocess.Popen(
@@ -168,18 +161,13 @@ class Victim:
             if line.startswith("{"):
                 found: dict[str, Any] = json.loads(line)
                 return found
-        # mpiexec frames its messages with dashes.
+        # mpiexec frames its messages with dashes; our own sentence is preferred.
         lines = [
             line for line in err.replace("\0", "").splitlines() if line.strip(" -")
         ]
-        words = next(
-            (line for line in reversed(lines) if line.startswith("asyncqn")),
-            (lines or [""])[-1],
-        )
-        return {
-            "words": f"exit code {process.returncode}: {words.strip()}",
-            "code": process.returncode,
-        }
+        ours = [line for line in lines if line.startswith("asyncqn")]
+        words = (ours or lines or [""])[-1].strip()
+        return {"words": f"exit code {process.returncode}: {words}"}
 
     def left_behind(self, seconds: float = 8.0) -> int:
         """Processes of the run that are there so long after its end; they are killed."""
@@ -225,24 +213,34 @@ def descendants(pid: int) -> set[int]:
         parent = waiting.pop()
         with suppress(OSError):
             for task in Path(f"/proc/{parent}/task").iterdir():
-                children = {
-                    int(word) for word in (task / "children").read_text().split()
-                } - found
+                children = set(map(int, (task / "children").read_text().split()))
+                waiting += children - found
                 found |= children
-                waiting += children
     return found
 
 
 def named(pids: set[int], word: str) -> list[int]:
-    """Those whose command line contains a word."""
+    """Return those whose command line contains a word."""
     chosen = []
     for pid in sorted(pids):
         with suppress(OSError):
-            if word in Path(f"/proc/{pid}/cmdline").read_bytes().decode(
-                errors="replace"
-            ):
+            if word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
                 chosen.append(pid)
     return chosen
+
+
+def tries(
+    tally: Tally,
+    stem: Path,
+    count: int,
+    settings: Settings,
+    options: tuple[str, ...] = (),
+) -> Iterator[tuple[Victim, subprocess.Popen[str]]]:
+    """Yield `count` runs that are under way, one after the other; see `watched`."""
+    for number in range(count):
+        victim = Victim(stem.with_name(f"{stem.name}{number}"), settings, options)
+        with watched(victim, tally) as process:
+            yield victim, process
 
 
 @contextmanager
@@ -253,14 +251,35 @@ def watched(victim: Victim, tally: Tally) -> Iterator[subprocess.Popen[str]]:
     try:
         # After twenty evaluations the run is past its start.
         if not victim.running(process, 20):
-            tally.faults.append(
-                f"it did not begin: {victim.end(process, 1.0).get('words', '')}"
-            )
+            words = victim.end(process, 1.0).get("words", "")
+            tally.faults.append(f"it did not begin: {words}")
         yield process
     finally:
         if process.poll() is None:
             victim.kill_all(process)
         tally.left_behind += victim.left_behind()
+
+
+def stop_and_continue(
+    victim: Victim, tally: Tally, process: subprocess.Popen[str], pid: int
+) -> None:
+    """SIGSTOP to one process, three seconds, SIGCONT: the others continue meanwhile."""
+    kill(pid, signal.SIGSTOP)
+    time.sleep(3.0)
+    kill(pid, signal.SIGCONT)
+    tally.ended(victim.end(process), victim.settings.commits)
+
+
+def check_losses(
+    victim: Victim, tally: Tally, report: dict[str, Any], moment: float, lost: int
+) -> None:
+    """Compare the losses that a run counted since `moment`, and how soon its master noticed."""
+    if report.get("lost") not in (None, lost):
+        tally.faults.append(f"{report['lost']} losses were counted, of {lost}")
+    fewest = victim.settings.workers - lost
+    after = [row[0] for row in victim.rows() if row[2] <= fewest and row[0] > moment]
+    if after:
+        tally.noticed(after[0] - moment)
 
 
 Scenario = Callable[[Path, int, random.Random], Iterator[Tally]]

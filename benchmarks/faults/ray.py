@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +10,12 @@ from pathlib import Path
 from benchmarks.faults.harness import (
     Tally,
     Victim,
+    check_losses,
     kill,
     named,
     resume_to_the_end,
-    watched,
+    stop_and_continue,
+    tries,
 )
 from benchmarks.faults.job import Settings
 
@@ -30,55 +31,34 @@ def scenarios(scratch: Path, count: int, dice: random.Random) -> Iterator[Tally]
 def worker_killed(scratch: Path, count: int, dice: random.Random) -> Tally:
     """A new worker takes the place of the lost one."""
     tally = Tally("Ray: a worker is killed")
-    for number in range(count):
-        victim = Victim(scratch / f"ray-killed{number}", SETTINGS)
-        with watched(victim, tally) as process:
-            time.sleep(dice.uniform(0.0, 1.0))
-            moment = time.time()
-            kill(dice.choice(_workers(victim)))
-            report = victim.end(process)
-            tally.ended(report, SETTINGS.commits)
-            if report.get("lost") not in (None, 1):
-                tally.faults.append(
-                    f"{report['lost']} losses were counted, there was 1"
-                )
-            fewer = [
-                row[0]
-                for row in victim.rows()
-                if row[0] > moment and row[2] < SETTINGS.workers
-            ]
-            if fewer:
-                tally.noticed(fewer[0] - moment)
+    for victim, process in tries(tally, scratch / "ray-killed", count, SETTINGS):
+        time.sleep(dice.uniform(0.0, 1.0))
+        moment = time.time()
+        kill(dice.choice(_workers(victim)))
+        report = victim.end(process)
+        tally.ended(report, SETTINGS.commits)
+        check_losses(victim, tally, report, moment, 1)
     return tally
 
 
 def worker_stopped(scratch: Path, count: int, dice: random.Random) -> Tally:
-    """SIGSTOP, three seconds, SIGCONT: the others continue meanwhile."""
     tally = Tally("Ray: a worker is stopped for 3 s and continued")
-    for number in range(count):
-        victim = Victim(scratch / f"ray-stopped{number}", SETTINGS)
-        with watched(victim, tally) as process:
-            worker = dice.choice(_workers(victim))
-            kill(worker, signal.SIGSTOP)
-            time.sleep(3.0)
-            kill(worker, signal.SIGCONT)
-            tally.ended(victim.end(process), SETTINGS.commits)
+    for victim, process in tries(tally, scratch / "ray-stopped", count, SETTINGS):
+        stop_and_continue(victim, tally, process, dice.choice(_workers(victim)))
     return tally
 
 
 def driver_killed(scratch: Path, count: int, dice: random.Random) -> Tally:
     """Ray must end its processes by itself; a resume makes the rest of the commits."""
     tally = Tally("Ray: the driver is killed")
-    for number in range(count):
-        victim = Victim(scratch / f"ray-driver{number}", SETTINGS)
-        with watched(victim, tally) as process:
-            time.sleep(dice.uniform(0.3, 1.5))
-            before = victim.saved_commit()
-            kill(process.pid)
-            process.communicate()
-            tally.checkpoints_lost += victim.saved_commit() < before
-            tally.left_behind += victim.left_behind(20.0)
-            resume_to_the_end(victim, tally, victim.commit())
+    for victim, process in tries(tally, scratch / "ray-driver", count, SETTINGS):
+        time.sleep(dice.uniform(0.3, 1.5))
+        before = victim.saved_commit()
+        kill(process.pid)
+        process.communicate()
+        tally.checkpoints_lost += victim.saved_commit() < before
+        tally.left_behind += victim.left_behind(20.0)
+        resume_to_the_end(victim, tally, victim.commit())
     return tally
 
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import random
-import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.faults.harness import Tally, Victim, kill, resume_to_the_end, watched
+from benchmarks.faults.harness import (
+    Tally,
+    Victim,
+    resume_to_the_end,
+    stop_and_continue,
+    tries,
+    watched,
+)
 from benchmarks.faults.job import Settings
 
 
@@ -38,35 +45,28 @@ def killed_at_random(scratch: Path, count: int, dice: random.Random) -> Tally:
 def killed_while_writing(scratch: Path, count: int, dice: random.Random) -> Tally:
     """Large states that are written all the time, so that nearly every kill falls into a write."""
     tally = Tally("threads: killed while a checkpoint is written")
-    for number in range(count):
-        settings = Settings(
-            dim=100_000, commits=300, pace=0.01, every=0.001, evaluate=5
-        )
-        victim = Victim(scratch / f"writing{number}", settings)
-        with watched(victim, tally) as process:
-            victim.wait(process, lambda v=victim: v.saved_commit() > 0)  # type: ignore[misc]
-            time.sleep(dice.uniform(0.0, 0.3))
-            _kill_and_check(victim, tally, process)
-            resume_to_the_end(victim, tally, victim.commit())
+    settings = Settings(dim=100_000, commits=300, pace=0.01, every=0.001, evaluate=5)
+    for victim, process in tries(tally, scratch / "writing", count, settings):
+        victim.wait(process, lambda v=victim: v.saved_commit() > 0)  # type: ignore[misc]
+        time.sleep(dice.uniform(0.0, 0.3))
+        _kill_and_check(victim, tally, process)
+        resume_to_the_end(victim, tally, victim.commit())
     return tally
 
 
 def stopped_and_continued(scratch: Path, count: int, dice: random.Random) -> Tally:
-    """SIGSTOP, three seconds, SIGCONT: as when a laptop sleeps."""
+    """As when a laptop sleeps."""
     tally = Tally("threads: stopped for 3 s and continued")
-    for number in range(count):
-        victim = Victim(scratch / f"stopped{number}", Settings())
-        with watched(victim, tally) as process:
-            time.sleep(dice.uniform(0.0, 0.6))
-            kill(process.pid, signal.SIGSTOP)
-            time.sleep(3.0)
-            kill(process.pid, signal.SIGCONT)
-            tally.ended(victim.end(process), victim.settings.commits)
+    for victim, process in tries(tally, scratch / "stopped", count, Settings()):
+        time.sleep(dice.uniform(0.0, 0.6))
+        stop_and_continue(victim, tally, process, process.pid)
     return tally
 
 
-def _kill_and_check(victim: Victim, tally: Tally, process: object) -> None:
+def _kill_and_check(
+    victim: Victim, tally: Tally, process: subprocess.Popen[str]
+) -> None:
     """Kill the run; what was on the disk before must be there, or newer."""
     before = victim.saved_commit()
-    victim.kill_all(process)  # type: ignore[arg-type]
+    victim.kill_all(process)
     tally.checkpoints_lost += victim.saved_commit() < before
