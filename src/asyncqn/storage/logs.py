@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import DamagedFile
-from asyncqn.storage.opening import open_folder, open_own
+from asyncqn.storage.opening import open_own
 from asyncqn.storage.writing import force_folder
 
 LOG_NAME = re.compile(r"[a-z]+-[0-9a-f]{12}\.log")
@@ -76,8 +76,7 @@ class LogEntry(msgspec.Struct, frozen=True):
             os.fsync(handle)
         # The name of a new file is durable only after its folder is forced to disk.
         if fresh:
-            with open_folder(folder) as opened:
-                force_folder(opened)
+            force_folder(folder)
         crc32 = zlib.crc32(content, self.crc32)
         return LogEntry(self.name, log.length, crc32, self.fields)
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 
@@ -78,12 +76,7 @@ def check_output(path: str | os.PathLike[str]) -> None:
         )
 
 
-def open_own(
-    path: Path,
-    flags: int = os.O_RDONLY,
-    folder: int | None = None,
-    limit: int | None = None,
-) -> int:
+def open_own(path: Path, flags: int = os.O_RDONLY, limit: int | None = None) -> int:
     """Open a file inside a folder of ours, and return its handle.
 
     Parameters
@@ -92,8 +85,6 @@ def open_own(
         The file.
     flags : int
         Flags of `os.open`.
-    folder : int, optional
-        The open handle of its folder (`open_folder`), in which the name is looked up.
     limit : int, optional
         Largest size to accept, in bytes.
 
@@ -104,9 +95,8 @@ def open_own(
     OSError
         If it cannot be opened.
     """
-    name: str | Path = path if folder is None else path.name
     try:
-        handle = os.open(name, flags | os.O_NOFOLLOW | _SAFE, 0o666, dir_fd=folder)
+        handle = os.open(path, flags | os.O_NOFOLLOW | _SAFE, 0o666)
     except OSError as error:
         # A link, a socket or pipe, and a folder: each is refused by the system with an error of its own.
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
@@ -129,38 +119,10 @@ def open_own(
     return handle
 
 
-def read_own(path: Path, limit: int, folder: int | None = None) -> bytes:
+def read_own(path: Path, limit: int) -> bytes:
     """Return the content of a file inside a folder of ours, which has at most `limit` bytes."""
-    with os.fdopen(open_own(path, folder=folder, limit=limit), "rb") as file:
+    with os.fdopen(open_own(path, limit=limit), "rb") as file:
         return file.read(limit)
-
-
-@contextmanager
-def open_folder(folder: Path, inside: str = "") -> Iterator[int]:
-    """Hold a folder open and yield its handle, so that a swap of its path has no effect.
-
-    `folder` may be reached through links.  `inside` names a folder of ours in it, which is created if it is
-    missing and may not be a link.
-    """
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        if inside:
-            outer, handle = handle, _open_inside(handle, folder / inside)
-            os.close(outer)
-        yield handle
-    finally:
-        os.close(handle)
-
-
-def _open_inside(outer: int, path: Path) -> int:
-    """Return the handle of a folder inside an open one."""
-    if not os.path.lexists(path):
-        os.mkdir(path.name, dir_fd=outer)
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        return os.open(path.name, flags, dir_fd=outer)
-    except NotADirectoryError:
-        raise _planted(path, _file_type(os.lstat(path)), "folder") from None
 
 
 def require_real_folder(path: Path) -> None:
@@ -169,15 +131,6 @@ def require_real_folder(path: Path) -> None:
         status = os.lstat(path)
         if not stat.S_ISDIR(status.st_mode):
             raise _planted(path, _file_type(status), "folder")
-
-
-def require_memory(path: Path, size: int) -> None:
-    """Raise `DamagedFile` for what must be read as a whole and exceeds the memory of this machine."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if size > memory:
-        raise DamagedFile(
-            f"{_short(path)} holds {size:,} bytes, more than this machine has memory."
-        )
 
 
 def _require_input(

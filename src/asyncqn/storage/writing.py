@@ -28,7 +28,12 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import AsyncqnError, BadInput
-from asyncqn.storage.opening import check_output, open_folder, open_own, read_own
+from asyncqn.storage.opening import (
+    check_output,
+    open_own,
+    read_own,
+    require_real_folder,
+)
 
 Content: TypeAlias = (
     bytes
@@ -136,15 +141,13 @@ def write_whole(path: str | Path, content: Content) -> Path:
         # In the same folder, because a rename is atomic only within one file system.
         scratch = place.with_name(f".{uuid.uuid4().hex[:12]}{place.suffix}")
         try:
-            _fill(scratch, None, content)
+            _fill(scratch, content)
             os.replace(scratch, place)
         except BaseException:
             with suppress(OSError):
                 os.unlink(scratch)
             raise
-        # The new file is in place: that its folder cannot be opened is no reason to fail.
-        with suppress(OSError), open_folder(place.parent) as folder:
-            os.fsync(folder)
+        force_folder(place.parent)
     return Path(path)
 
 
@@ -175,23 +178,19 @@ def write_folder(
         place = Path(os.path.realpath(folder)) / inside
         if not inside:
             kind.check_place(place)
-        outer = place.parent if inside else place
-        outer.mkdir(parents=True, exist_ok=True)
-        with open_folder(outer, inside) as handle:
-            try:
-                _write_version(place, handle, kind, document, files)
-            finally:
-                # After the switch these are the old version's files, and before it those of this one.
-                _remove_unnamed(place, handle, kind)
+        else:
+            require_real_folder(place)
+        place.mkdir(parents=True, exist_ok=True)
+        try:
+            _write_version(place, kind, document, files)
+        finally:
+            # After the switch these are the old version's files, and before it those of this one.
+            _remove_unnamed(place, kind)
     return Path(folder, inside)
 
 
 def _write_version(
-    place: Path,
-    folder: int,
-    kind: Kind,
-    document: Mapping[str, Any],
-    files: Mapping[str, Content],
+    place: Path, kind: Kind, document: Mapping[str, Any], files: Mapping[str, Content]
 ) -> None:
     """Write a new version beside the old one, and switch to it."""
     # All files of a version have the same unused digits in their names.
@@ -199,32 +198,32 @@ def _write_version(
     entries = {}
     for plain, content in files.items():
         path = place / _with_token(plain, token)
-        _fill(path, folder, content)
-        with os.fdopen(open_own(path, folder=folder), "rb") as file:
+        _fill(path, content)
+        with os.fdopen(open_own(path), "rb") as file:
             entries[plain] = msgspec.to_builtins(FileEntry.of(file, path.name))
     sealed = {**document, "kind": kind.name, "format": kind.format, "files": entries}
     sealed["check"] = check_of(sealed)
-    scratch = _with_token(kind.document, token)
-    _fill(place / scratch, folder, json.dumps(sealed, indent=1, allow_nan=False) + "\n")
+    scratch = place / _with_token(kind.document, token)
+    _fill(scratch, json.dumps(sealed, indent=1, allow_nan=False) + "\n")
     # Data files and their names must be on disk before the document that names them.
-    force_folder(folder)
-    os.replace(scratch, kind.document, src_dir_fd=folder, dst_dir_fd=folder)
-    force_folder(folder)
+    force_folder(place)
+    os.replace(scratch, place / kind.document)
+    force_folder(place)
 
 
-def _remove_unnamed(place: Path, folder: int, kind: Kind) -> None:
+def _remove_unnamed(place: Path, kind: Kind) -> None:
     """Remove data files that the folder's document does not name: superseded ones, and debris.
 
     Nothing is removed beside a document that cannot be read, for its files may be all that is left.
     """
     with suppress(OSError, ValueError, LookupError, TypeError, AsyncqnError):
-        names = [name for name in os.listdir(folder) if kind.plain_name(name)]
+        names = [name for name in os.listdir(place) if kind.plain_name(name)]
         named = set()
         with suppress(FileNotFoundError):
-            text = read_own(place / kind.document, LONGEST_DOCUMENT, folder)
+            text = read_own(place / kind.document, LONGEST_DOCUMENT)
             named = {entry["name"] for entry in json.loads(text)["files"].values()}
         for name in set(names) - named:
-            os.unlink(name, dir_fd=folder)
+            os.unlink(place / name)
 
 
 @contextmanager
@@ -240,10 +239,10 @@ def in_words(what: str) -> Iterator[None]:
         raise BadInput(f"{words}: {reason}.") from None
 
 
-def _fill(path: Path, folder: int | None, content: Content) -> None:
-    """Write a new file, in the open folder if there is one, and force it to disk."""
+def _fill(path: Path, content: Content) -> None:
+    """Write a new file and force it to disk."""
     # O_EXCL: a file or link that somebody planted under this name is not opened.
-    handle = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, folder)
+    handle = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     with os.fdopen(handle, "wb") as file:
         if callable(content):
             content(file)
@@ -257,10 +256,14 @@ def _fill(path: Path, folder: int | None, content: Content) -> None:
         os.fsync(file.fileno())
 
 
-def force_folder(folder: int) -> None:
-    """Force the names in an open folder to disk, where the file system supports it."""
+def force_folder(folder: Path) -> None:
+    """Force the names in a folder to disk, where it can be opened and the file system supports it."""
     with suppress(OSError):
-        os.fsync(folder)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _with_token(plain: str, token: str) -> str:
