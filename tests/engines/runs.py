@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
+import sys
+import time
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -95,3 +100,55 @@ def assert_replays(run: aq.Run, problem: Any = None) -> None:
     assert again.counters == run.counters
     for name in run.metrics:
         assert again.metrics[name].tobytes() == run.metrics[name].tobytes()
+
+
+def process_of(engine: Any, worker: int) -> int:
+    """The process of a worker of the run under way on processes or actors."""
+    slot = engine.under_way[-1].at[worker]
+    if isinstance(engine, aq.Processes):
+        return slot.process
+    import ray
+
+    return int(ray.get(slot.actor.__ray_call__.remote(lambda self: os.getpid())))
+
+
+LONG = (
+    '[problem]\nkind = "linear-gaussian"\ndim = 12\nn_data = 60\n'
+    '[algorithm]\nkind = "async-sgd"\nh = 1e-7\nbatch = 10\n'
+    "[cluster]\nworkers = 2\nworker_mean = 2.0\n[run]\ncommits = 100000000\nevaluate = 1000\n"
+)
+"""A job that does not end by itself."""
+
+
+def command(folder: Path, job: str, *more: str) -> list[str]:
+    """Write a job into a folder, and return the command that runs it."""
+    (folder / "job.toml").write_text(job)
+    return [sys.executable, "-m", "asyncqn", "run", "job.toml", "--quiet", *more]
+
+
+def children(pid: int) -> set[int]:
+    """The children of a process, theirs, and so on."""
+    found: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in map(int, (task / "children").read_text().split()):
+            found |= {child} | children(child)
+    return found
+
+
+def left_of(pids: set[int], seconds: float = 20.0) -> set[int]:
+    """Those that are there so long afterwards; they are killed."""
+    until = time.monotonic() + seconds
+    while (left := {p for p in pids if alive(p)}) and time.monotonic() < until:
+        time.sleep(0.02)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    return left
+
+
+def alive(pid: int) -> bool:
+    """Whether a process exists and is not a zombie."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

@@ -311,23 +311,6 @@ def test_the_clock_stands_still_while_it_is_paused() -> None:
     assert clock.now() >= inside >= before >= 3.0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"workers": 0}, "at least one worker"),
-        ({"workers": 2, "timing_model": aq.Cluster(3)}, "timing_model describes 3"),
-        ({"workers": 2, "time_unit": 0.0}, "time_unit"),
-        ({"workers": 2, "max_staleness": -1}, "max_staleness"),
-        ({"workers": 2, "give_up_after": 0.0}, "give_up_after"),
-    ],
-)
-def test_impossible_parameters_are_refused(
-    arguments: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(aq.BadInput, match=words):
-        aq.Threads(**arguments)
-
-
 def test_what_is_computed_to_warm_up_and_thrown_away_looks_at_few_rows() -> None:
     looked: list[int] = []
 
