@@ -92,8 +92,21 @@ def serve(scratch: Path, job: Path) -> None:
     told = os.dup(1)
     os.dup2(2, 1)  # standard output belongs to the answers
     with suppress(SystemExit):
-        main(["run", str(job), "--engine", "threads", "--workers", "2", "--commits", "50", "--quiet",
-              "--checkpoint", str(scratch)])  # fmt: skip
+        main(
+            [
+                "run",
+                str(job),
+                "--engine",
+                "threads",
+                "--workers",
+                "2",
+                "--commits",
+                "50",
+                "--quiet",
+                "--checkpoint",
+                str(scratch),
+            ]
+        )
     check(str(scratch))
     os.write(told, b"0\n")
     for line in sys.stdin:

@@ -22,9 +22,16 @@ BEGIN, END = 90.0, 90.0
 """Seconds within which a run must begin, and must end once nobody disturbs it."""
 
 COLUMNS = (
-    "scenario", "tries", "completed", "replayed bit for bit", "checkpoints lost", "most commits done again",
-    "longest time to notice, s", "left behind", "what failed",
-)  # fmt: skip
+    "scenario",
+    "tries",
+    "completed",
+    "replayed bit for bit",
+    "checkpoints lost",
+    "most commits done again",
+    "longest time to notice, s",
+    "left behind",
+    "what failed",
+)
 
 
 @dataclass
@@ -63,9 +70,16 @@ class Tally:
         notice = "" if self.notice is None else f"{self.notice:.1f}"
         faults = "; ".join(sorted({fault[:120] for fault in self.faults}))
         cells = (
-            self.scenario, self.tries, self.completed, self.replayed, self.checkpoints_lost, self.done_again,
-            notice, self.left_behind, faults,
-        )  # fmt: skip
+            self.scenario,
+            self.tries,
+            self.completed,
+            self.replayed,
+            self.checkpoints_lost,
+            self.done_again,
+            notice,
+            self.left_behind,
+            faults,
+        )
         return dict(zip(COLUMNS, map(str, cells)))
 
 

@@ -65,8 +65,19 @@ def interrupted(
             scratch / f"interrupt{times}-{number}",
             scratch / f"errors{times}-{number}",
         )
-        command = ["run", str(job), "--engine", "threads", "--workers", "2", "--checkpoint", str(folder),
-                   "--checkpoint-every", "0.05", "--quiet"]  # fmt: skip
+        command = [
+            "run",
+            str(job),
+            "--engine",
+            "threads",
+            "--workers",
+            "2",
+            "--checkpoint",
+            str(folder),
+            "--checkpoint-every",
+            "0.05",
+            "--quiet",
+        ]
         pid = server.start(errors, arguments=command)
         tally.tries += 1
         until = time.monotonic() + 60.0

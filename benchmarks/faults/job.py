@@ -119,10 +119,16 @@ def main(folder: Path, settings: Settings) -> None:
         )
     else:
         run = aq.minimize(
-            problem, ALGORITHM, engine=engine, commits=settings.commits, seed=3,
-            evaluate=settings.evaluate, callback=tell, checkpoint=checkpoints,
+            problem,
+            ALGORITHM,
+            engine=engine,
+            commits=settings.commits,
+            seed=3,
+            evaluate=settings.evaluate,
+            callback=tell,
+            checkpoint=checkpoints,
             checkpoint_every=settings.every,
-        )  # fmt: skip
+        )
     if run is None:  # another rank has it
         return
     report = {

@@ -64,8 +64,14 @@ def seconds(work: str, cache: str, before: str = "") -> float:
 
 
 def record(name: str, value: float, target: float) -> dict[str, Any]:
-    return {"name": name, "value": round(value, 3), "unit": "processor s", "ratio": None,
-            "target": f"<= {target:g}", "met": value <= target}  # fmt: skip
+    return {
+        "name": name,
+        "value": round(value, 3),
+        "unit": "processor s",
+        "ratio": None,
+        "target": f"<= {target:g}",
+        "met": value <= target,
+    }
 
 
 def bench_first_calls() -> list[dict[str, Any]]:

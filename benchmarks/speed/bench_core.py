@@ -115,15 +115,31 @@ def products() -> Records:
             ), "kernels disagree"
             timing = side_by_side(case.fused, case.two_loops)
             name = f"two products, d={d}, {np.dtype(dtype).name}"
-            records.append(record(f"{name}, against NumPy two-loop twice", timing.a.median * 1e3, "ms",
-                                  timing.ratio, f">= {goal}", timing.ratio >= goal))  # fmt: skip
+            records.append(
+                record(
+                    f"{name}, against NumPy two-loop twice",
+                    timing.a.median * 1e3,
+                    "ms",
+                    timing.ratio,
+                    f">= {goal}",
+                    timing.ratio >= goal,
+                )
+            )
             # Pass one reads 2M vectors, u, g_O, g_S and writes g; pass two reads 2M, u, g, writes both.
             moved = (4 * 3 + 8) * d * np.dtype(dtype).itemsize
             timing = side_by_side(mover(moved), case.fused)
             met = timing.ratio <= 1.6 if d == SIZES[0] else None
             goal_ = "<= 1.6" if d == SIZES[0] else "none"
-            records.append(record(f"{name}, against moving its bytes", timing.b.median * 1e3, "ms",
-                                  timing.ratio, goal_, met))  # fmt: skip
+            records.append(
+                record(
+                    f"{name}, against moving its bytes",
+                    timing.b.median * 1e3,
+                    "ms",
+                    timing.ratio,
+                    goal_,
+                    met,
+                )
+            )
     return records
 
 
@@ -198,10 +214,23 @@ def update_through_replay() -> Records:
     timing = side_by_side(compiled, generic, repeats=15)
     best = timing.b.minimum / 3000 * 1e6
     return [
-        record("as-L-BFGS update d=100, replay against a compiled loop", timing.b.median / 3000 * 1e6, "us",
-               timing.ratio, "<= 8", timing.ratio <= 8),
-        record("as-L-BFGS update d=100, replay, best repeat", best, "us", None, "<= 60 us", best <= 60),
-    ]  # fmt: skip
+        record(
+            "as-L-BFGS update d=100, replay against a compiled loop",
+            timing.b.median / 3000 * 1e6,
+            "us",
+            timing.ratio,
+            "<= 8",
+            timing.ratio <= 8,
+        ),
+        record(
+            "as-L-BFGS update d=100, replay, best repeat",
+            best,
+            "us",
+            None,
+            "<= 60 us",
+            best <= 60,
+        ),
+    ]
 
 
 def simpy_schedule(
@@ -254,8 +283,16 @@ def schedules() -> Records:
         lambda: simpy_schedule(cluster, n, 1),
         repeats=5,
     )
-    return [record("schedule of 20,000 commits, W=40, against SimPy", timing.a.median / n * 1e6, "us/commit",
-                   timing.ratio, ">= 50", timing.ratio >= 50)]  # fmt: skip
+    return [
+        record(
+            "schedule of 20,000 commits, W=40, against SimPy",
+            timing.a.median / n * 1e6,
+            "us/commit",
+            timing.ratio,
+            ">= 50",
+            timing.ratio >= 50,
+        )
+    ]
 
 
 def block_queue() -> Records:
@@ -326,8 +363,15 @@ def rows_per_version() -> Records:
             every: bool, problem=problem, algorithm=algorithm, schedule=schedule
         ) -> float:
             rule = Stopping(tol=1e-300, target=-1.0)  # neither is reached
-            request = Request(problem, algorithm, np.zeros(problem.dim), schedule.commits,
-                              evaluate=schedule.commits, stopping=rule, every_version=every)  # fmt: skip
+            request = Request(
+                problem,
+                algorithm,
+                np.zeros(problem.dim),
+                schedule.commits,
+                evaluate=schedule.commits,
+                stopping=rule,
+                every_version=every,
+            )
             began = process_time()
             execute(request, schedule)
             return process_time() - began

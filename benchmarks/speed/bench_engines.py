@@ -77,9 +77,14 @@ def on_threads(workers: int, steps: int) -> Rates:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StabilityWarning)
         run = aq.minimize(
-            problem(), ALGORITHM, engine=aq.Threads(workers), theta0=start(), commits=steps, evaluate=10**9,
+            problem(),
+            ALGORITHM,
+            engine=aq.Threads(workers),
+            theta0=start(),
+            commits=steps,
+            evaluate=10**9,
             callback=lambda progress: processor.append(time.process_time()),
-        )  # fmt: skip
+        )
     begin = time.thread_time()
     problem().value(run.theta)
     value = time.thread_time() - begin
@@ -101,9 +106,13 @@ def free_cores(steps: int) -> float:
 
 
 def record(
-    name: str, value: float, unit: str, ratio: float | None = None, target: str | None = None,
+    name: str,
+    value: float,
+    unit: str,
+    ratio: float | None = None,
+    target: str | None = None,
     met: bool | None = None,
-) -> Record:  # fmt: skip
+) -> Record:
     return {
         "name": name,
         "value": value,
@@ -119,23 +128,51 @@ def threads() -> list[Record]:
     # Compiles, and starts the threads once, before anything is timed.
     for warm in (bare_loop, lambda n: on_threads(2, n)):
         warm(5)
-    bare, one, two, free = zip(*(
-        # All four in every repeat, so that a slow minute falls on each of them.
-        (bare_loop(STEPS), on_threads(1, STEPS), on_threads(2, 2 * STEPS), free_cores(STEPS))
-        for _ in range(REPEATS)
-    ))  # fmt: skip
+    bare, one, two, free = zip(
+        *(
+            # All four in every repeat, so that a slow minute falls on each of them.
+            (
+                bare_loop(STEPS),
+                on_threads(1, STEPS),
+                on_threads(2, 2 * STEPS),
+                free_cores(STEPS),
+            )
+            for _ in range(REPEATS)
+        )
+    )
     to_bare = median(o.processor / b.processor for o, b in zip(one, bare))
     to_one = median(t.real / o.real for t, o in zip(two, one))
     of_free = to_one / median(free)
     return [
-        record("bare loop, as-L-BFGS, ML-1M size", median(r.real for r in bare), "steps/s"),
-        record("threads, W = 1, to a bare loop", median(r.real for r in one), "commits/s", to_bare, ">= 0.9",
-               to_bare >= 0.9),
-        record("threads, W = 2, to W = 1", median(r.real for r in two), "commits/s", to_one,
-               ">= 1.7 on free cores", to_one >= 1.7),
+        record(
+            "bare loop, as-L-BFGS, ML-1M size", median(r.real for r in bare), "steps/s"
+        ),
+        record(
+            "threads, W = 1, to a bare loop",
+            median(r.real for r in one),
+            "commits/s",
+            to_bare,
+            ">= 0.9",
+            to_bare >= 0.9,
+        ),
+        record(
+            "threads, W = 2, to W = 1",
+            median(r.real for r in two),
+            "commits/s",
+            to_one,
+            ">= 1.7 on free cores",
+            to_one >= 1.7,
+        ),
         record("two unconnected loops to one", median(free), "x"),
-        record("threads, W = 2, of what two loops gain", to_one, "x", of_free, ">= 0.85", of_free >= 0.85),
-    ]  # fmt: skip
+        record(
+            "threads, W = 2, of what two loops gain",
+            to_one,
+            "x",
+            of_free,
+            ">= 0.85",
+            of_free >= 0.85,
+        ),
+    ]
 
 
 def commit() -> list[Record]:
@@ -179,8 +216,14 @@ def memory() -> list[Record]:
     model = aq.LinearGaussian.random(10, 50, seed=0)
     tracemalloc.start()
     try:
-        aq.minimize(model, aq.AsyncSGD(h=1e-6, batch=2), engine=aq.Threads(2), commits=60_000,
-                    evaluate=20_000, callback=callback)  # fmt: skip
+        aq.minimize(
+            model,
+            aq.AsyncSGD(h=1e-6, batch=2),
+            engine=aq.Threads(2),
+            commits=60_000,
+            evaluate=20_000,
+            callback=callback,
+        )
     finally:
         tracemalloc.stop()
     # From the second evaluation on: the first includes what a run allocates once.

@@ -116,19 +116,30 @@ def subsample_gradient() -> list[Record]:
                     lambda r: numpy_gradient(columns, theta, r, out, add_up),  # noqa: B023
                 )
                 pair = side_by_side(fast, slow, repeats=15)
-                records.append({
-                    "name": f"{name}, against NumPy ({form})", "value": pair.a.median / BATCH * 1e9,
-                    "unit": "ns/rating", "ratio": pair.ratio, "target": goal and f">= {goal:g}x",
-                    "met": goal and pair.ratio >= goal,
-                })  # fmt: skip
+                records.append(
+                    {
+                        "name": f"{name}, against NumPy ({form})",
+                        "value": pair.a.median / BATCH * 1e9,
+                        "unit": "ns/rating",
+                        "ratio": pair.ratio,
+                        "target": goal and f">= {goal:g}x",
+                        "met": goal and pair.ratio >= goal,
+                    }
+                )
             # Touched: the record, both rows read, both rows of the result read and written; and the prior.
             size = theta.itemsize
             touched = BATCH * (12 + 8 + 6 * RANK * size) + 2 * theta.nbytes
             pair = side_by_side(mover(touched), fast, repeats=15)
-            records.append({
-                "name": f"{name}, against moving its bytes", "value": pair.b.median / BATCH * 1e9,
-                "unit": "ns/rating", "ratio": pair.ratio, "target": None, "met": None,
-            })  # fmt: skip
+            records.append(
+                {
+                    "name": f"{name}, against moving its bytes",
+                    "value": pair.b.median / BATCH * 1e9,
+                    "unit": "ns/rating",
+                    "ratio": pair.ratio,
+                    "target": None,
+                    "met": None,
+                }
+            )
     return records
 
 
@@ -150,10 +161,16 @@ def exact_gradient() -> list[Record]:
         )
         kind = np.dtype(dtype).name
         for name, timing in (("joint", pair.a), ("profiled", pair.b)):
-            records.append({
-                "name": f"exact gradient K=5 {kind}, {name}", "value": timing.median / N_DATA * 1e9,
-                "unit": "ns/rating", "ratio": None, "target": None, "met": None,
-            })  # fmt: skip
+            records.append(
+                {
+                    "name": f"exact gradient K=5 {kind}, {name}",
+                    "value": timing.median / N_DATA * 1e9,
+                    "unit": "ns/rating",
+                    "ratio": None,
+                    "target": None,
+                    "met": None,
+                }
+            )
     return records
 
 
@@ -167,10 +184,14 @@ def alternating_least_squares() -> list[Record]:
     )
     return [
         {
-            "name": "ALS, 10 sweeps K=5 float32, two threads against one", "value": pair.b.median * 1e3,
-            "unit": "ms on one", "ratio": pair.ratio, "target": None, "met": None,
+            "name": "ALS, 10 sweeps K=5 float32, two threads against one",
+            "value": pair.b.median * 1e3,
+            "unit": "ms on one",
+            "ratio": pair.ratio,
+            "target": None,
+            "met": None,
         }
-    ]  # fmt: skip
+    ]
 
 
 def one_step(
@@ -215,11 +236,16 @@ def steps() -> list[Record]:
             theta,
         )
         pair = side_by_side(first, second)
-        records.append({
-            "name": f"as-L-BFGS step against a-SGD step, ML-1M shape, {np.dtype(dtype).name}",
-            "value": pair.b.median * 1e6, "unit": "us", "ratio": pair.ratio, "target": "<= 2",
-            "met": pair.ratio <= 2.0,
-        })  # fmt: skip
+        records.append(
+            {
+                "name": f"as-L-BFGS step against a-SGD step, ML-1M shape, {np.dtype(dtype).name}",
+                "value": pair.b.median * 1e6,
+                "unit": "us",
+                "ratio": pair.ratio,
+                "target": "<= 2",
+                "met": pair.ratio <= 2.0,
+            }
+        )
     return records
 
 

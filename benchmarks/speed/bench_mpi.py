@@ -175,11 +175,15 @@ def measure(workers: int, dim: int, messages: int) -> list[dict[str, Any]]:
             ratio = median(turn[ours] / turn[other] for turn in rates)
             aim = met if other == 0 else None
             found.append(
-                {"name": f"{name}, by {way}, against {against}",
-                 "value": median(turn[ours] for turn in rates),
-                 "unit": "commits/s", "ratio": ratio, "target": aim and f">= {aim}",
-                 "met": aim and ratio >= aim}
-            )  # fmt: skip
+                {
+                    "name": f"{name}, by {way}, against {against}",
+                    "value": median(turn[ours] for turn in rates),
+                    "unit": "commits/s",
+                    "ratio": ratio,
+                    "target": aim and f">= {aim}",
+                    "met": aim and ratio >= aim,
+                }
+            )
     return found
 
 

@@ -85,17 +85,25 @@ def rate_without_exchange(problem: PythonGradient, processes: int) -> float:
 def rate(problem: Any, algorithm: Any, engine: Any, commits: int) -> float:
     """Commits per second of a run."""
     run = aq.minimize(
-        problem, algorithm, engine=engine, commits=commits, evaluate=commits, check=False,
-        theta0=np.ones(problem.dim), tol=None,
-    )  # fmt: skip
+        problem,
+        algorithm,
+        engine=engine,
+        commits=commits,
+        evaluate=commits,
+        check=False,
+        theta0=np.ones(problem.dim),
+        tol=None,
+    )
     return float(commits / run.metrics["time"][-1])
 
 
 def bench_python_gradient() -> list[Record]:
     engines = {
-        "Threads(1)": aq.Threads(1), "Threads(2)": aq.Threads(2),
-        "Processes(1)": aq.Processes(1), "Processes(2)": aq.Processes(2),
-    }  # fmt: skip
+        "Threads(1)": aq.Threads(1),
+        "Threads(2)": aq.Threads(2),
+        "Processes(1)": aq.Processes(1),
+        "Processes(2)": aq.Processes(2),
+    }
     alone = {"one process without exchange": 1, "two processes without exchange": 2}
     found: dict[str, list[float]] = {name: [] for name in (*alone, *engines)}
     problem = PythonGradient.lasting(GRADIENT)
@@ -112,20 +120,31 @@ def bench_python_gradient() -> list[Record]:
             found["one process without exchange" if name in alone else "Processes(1)"]
         )
         ratio, wanted = median(rates) / one, 1.7 if name == "Processes(2)" else None
-        records.append({
-            "name": f"2 ms of Python, {name}", "value": median(rates), "unit": "commits/s", "ratio": ratio,
-            "target": None if wanted is None else f">= {wanted} of one worker",
-            "met": None if wanted is None else ratio >= wanted,
-        })  # fmt: skip
+        records.append(
+            {
+                "name": f"2 ms of Python, {name}",
+                "value": median(rates),
+                "unit": "commits/s",
+                "ratio": ratio,
+                "target": None if wanted is None else f">= {wanted} of one worker",
+                "met": None if wanted is None else ratio >= wanted,
+            }
+        )
     gains = {
         names: median(two / one for two, one in zip(found[names[0]], found[names[1]]))
         for names in (("Processes(2)", "Processes(1)"), tuple(reversed(alone)))
     }
     engine, bare = gains.values()
-    records.append({
-        "name": "2 ms of Python, gain of a second worker over that of a second process without exchange",
-        "value": engine, "unit": "times", "ratio": engine / bare, "target": None, "met": None,
-    })  # fmt: skip
+    records.append(
+        {
+            "name": "2 ms of Python, gain of a second worker over that of a second process without exchange",
+            "value": engine,
+            "unit": "times",
+            "ratio": engine / bare,
+            "target": None,
+            "met": None,
+        }
+    )
     return records
 
 
@@ -170,11 +189,16 @@ def bench_large_updates() -> list[Record]:
             mine, other = (
                 1.0 / median(one[place] for one in both) for both in (ours, theirs)
             )
-            records.append({
-                "name": f"d = {dim:,} both ways, Processes({W}) against MPI in shared memory, {name}",
-                "value": mine, "unit": "commits/s", "ratio": mine / other,
-                "target": ">= 1", "met": mine >= other,
-            })  # fmt: skip
+            records.append(
+                {
+                    "name": f"d = {dim:,} both ways, Processes({W}) against MPI in shared memory, {name}",
+                    "value": mine,
+                    "unit": "commits/s",
+                    "ratio": mine / other,
+                    "target": ">= 1",
+                    "met": mine >= other,
+                }
+            )
     return records
 
 
@@ -185,10 +209,16 @@ def bench_start() -> list[Record]:
         return time.perf_counter() - begin
 
     took = median(seconds() for _ in range(SLICES))
-    return [{
-        "name": "a run of one commit on Processes(4)", "value": took, "unit": "s", "ratio": None,
-        "target": "<= 1 s", "met": took <= 1.0,
-    }]  # fmt: skip
+    return [
+        {
+            "name": "a run of one commit on Processes(4)",
+            "value": took,
+            "unit": "s",
+            "ratio": None,
+            "target": "<= 1 s",
+            "met": took <= 1.0,
+        }
+    ]
 
 
 BENCHMARKS = (bench_python_gradient, bench_large_updates, bench_start)

@@ -52,21 +52,32 @@ def passes() -> list[Record]:
     return [
         *(
             {
-                "name": f"a pass at rank {rank}", "value": taken * 1e3, "unit": "ms", "ratio": None,
-                "target": None, "met": None,
+                "name": f"a pass at rank {rank}",
+                "value": taken * 1e3,
+                "unit": "ms",
+                "ratio": None,
+                "target": None,
+                "met": None,
             }
             for rank, taken in seconds.items()
         ),
         {
-            "name": "exponent of a pass's time between rank 16 and 256", "value": exponent, "unit": "",
-            "ratio": None, "target": "<= 2.3", "met": exponent <= 2.3,
+            "name": "exponent of a pass's time between rank 16 and 256",
+            "value": exponent,
+            "unit": "",
+            "ratio": None,
+            "target": "<= 2.3",
+            "met": exponent <= 2.3,
         },
         {
             "name": f"the dearest step to the next rank, {worst} to {worst + 1}",
             "value": seconds[worst] * 1e3,
-            "unit": "ms a pass", "ratio": steps[worst], "target": "<= 1.3", "met": steps[worst] <= 1.3,
+            "unit": "ms a pass",
+            "ratio": steps[worst],
+            "target": "<= 1.3",
+            "met": steps[worst] <= 1.3,
         },
-    ]  # fmt: skip
+    ]
 
 
 def sweep(
@@ -111,10 +122,13 @@ def beside_least_squares(data: Ratings | None = None) -> list[Record]:
     return [
         {
             "name": f"fit at rank 50 beside {sweeps} sweeps of ALS in NumPy (ratio: ours / theirs)",
-            "value": ours, "unit": "s", "ratio": ours / theirs, "target": "<= 0.5",
+            "value": ours,
+            "unit": "s",
+            "ratio": ours / theirs,
+            "target": "<= 0.5",
             "met": ours / theirs <= 0.5,
         }
-    ]  # fmt: skip
+    ]
 
 
 BENCHMARKS = (passes, beside_least_squares)

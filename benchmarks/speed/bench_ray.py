@@ -106,9 +106,14 @@ def both(ray: Any, dim: int, steps: int) -> tuple[list[float], list[float]]:
         raw.append(raw_loop(ray, actors, dim, steps))
 
     run = aq.minimize(
-        Nothing(dim), Echo(), engine=aq.Ray(WORKERS), theta0=np.zeros(dim), commits=steps * (SLICES + 1),
-        evaluate=steps, callback=callback,
-    )  # fmt: skip
+        Nothing(dim),
+        Echo(),
+        engine=aq.Ray(WORKERS),
+        theta0=np.zeros(dim),
+        commits=steps * (SLICES + 1),
+        evaluate=steps,
+        callback=callback,
+    )
     for actor in actors:
         ray.kill(actor)
     # What was under way when the clock stood still arrived meanwhile, and is not counted either.
@@ -126,19 +131,35 @@ def ray_master() -> list[Record]:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     records: list[Record] = []
     ray.init(
-        address="local", num_cpus=2, _node_ip_address="127.0.0.2", include_dashboard=False,
-        logging_level=40, log_to_driver=False,
-    )  # fmt: skip
+        address="local",
+        num_cpus=2,
+        _node_ip_address="127.0.0.2",
+        include_dashboard=False,
+        logging_level=40,
+        log_to_driver=False,
+    )
     try:
         for dim, steps in SIZES.items():
             raw, ours = both(ray, dim, steps)
             ratio = median(raw) / median(ours)
             records += [
-                {"name": f"raw Ray actor loop, d = {dim}", "value": 1 / median(raw), "unit": "updates/s",
-                 "ratio": None, "target": None, "met": None},
-                {"name": f"Ray engine to a raw actor loop, d = {dim}", "value": 1 / median(ours),
-                 "unit": "commits/s", "ratio": ratio, "target": ">= 0.8", "met": ratio >= 0.8},
-            ]  # fmt: skip
+                {
+                    "name": f"raw Ray actor loop, d = {dim}",
+                    "value": 1 / median(raw),
+                    "unit": "updates/s",
+                    "ratio": None,
+                    "target": None,
+                    "met": None,
+                },
+                {
+                    "name": f"Ray engine to a raw actor loop, d = {dim}",
+                    "value": 1 / median(ours),
+                    "unit": "commits/s",
+                    "ratio": ratio,
+                    "target": ">= 0.8",
+                    "met": ratio >= 0.8,
+                },
+            ]
     finally:
         ray.shutdown()
     return records

@@ -26,8 +26,10 @@ def record(engine: str, length: int, seconds: list[float]) -> Record:
     name = f"message on {engine}, {length:,} numbers, median of {len(seconds)}"
     return {
         **dict.fromkeys(("ratio", "target", "met")),
-        "name": name, "value": 1e6 * median(seconds), "unit": "us",
-    }  # fmt: skip
+        "name": name,
+        "value": 1e6 * median(seconds),
+        "unit": "us",
+    }
 
 
 def round_trip() -> list[Record]:

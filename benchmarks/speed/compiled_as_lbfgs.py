@@ -117,7 +117,20 @@ def compiled_as_lbfgs(
     """Return the final theta of the schedule."""
     noise = math.sqrt(2.0 * algorithm.h * algorithm.gamma / algorithm.beta)
     return _loop(
-        problem.A, problem.y, problem.noise_var, theta0.copy(), algorithm.h, algorithm.gamma, noise,
-        algorithm.memory, algorithm.batch, algorithm.overlap, algorithm.epsilon, seed,
-        schedule.worker, np.argsort(schedule.read, kind="stable"), schedule.read, schedule.workers,
-    )  # fmt: skip
+        problem.A,
+        problem.y,
+        problem.noise_var,
+        theta0.copy(),
+        algorithm.h,
+        algorithm.gamma,
+        noise,
+        algorithm.memory,
+        algorithm.batch,
+        algorithm.overlap,
+        algorithm.epsilon,
+        seed,
+        schedule.worker,
+        np.argsort(schedule.read, kind="stable"),
+        schedule.read,
+        schedule.workers,
+    )

@@ -30,10 +30,14 @@ def show(name: str, run: aq.Run | None, problem: Any = None) -> None:
         return
     assert_replays(run, problem)
     tell(
-        name=name, status=run.status, commits=run.nit, dropped=run.schedule.dropped,
-        workers=sorted({int(w) for w in run.schedule.worker}), engine=run.manifest["engine"],
+        name=name,
+        status=run.status,
+        commits=run.nit,
+        dropped=run.schedule.dropped,
+        workers=sorted({int(w) for w in run.schedule.worker}),
+        engine=run.manifest["engine"],
         rejected=run.counters["updates_rejected"],
-    )  # fmt: skip
+    )
 
 
 def every_algorithm() -> None:
@@ -139,9 +143,16 @@ def serial_and_resumed(folder: Path) -> None:
             os.kill(os.getpid(), signal.SIGINT)
 
     part = aq.minimize(
-        make_problem(), EVERY["as-lbfgs"], engine=aq.MPI(), commits=100, seed=2, evaluate=10,
-        checkpoint=folder, checkpoint_every=15, callback=interrupt,
-    )  # fmt: skip
+        make_problem(),
+        EVERY["as-lbfgs"],
+        engine=aq.MPI(),
+        commits=100,
+        seed=2,
+        evaluate=10,
+        checkpoint=folder,
+        checkpoint_every=15,
+        callback=interrupt,
+    )
     if part is not None:
         tell(name="interrupted", status=part.status, commits=part.nit)
     rest = aq.resume(folder)
@@ -165,9 +176,16 @@ def held_back(folder: Path) -> None:
 
     worker.in_words = held
     run = aq.minimize(
-        make_problem(), EVERY["as-lbfgs"], engine=aq.MPI(), commits=100, seed=2, evaluate=10,
-        checkpoint=folder / "held", checkpoint_every=15, callback=pass_on,
-    )  # fmt: skip
+        make_problem(),
+        EVERY["as-lbfgs"],
+        engine=aq.MPI(),
+        commits=100,
+        seed=2,
+        evaluate=10,
+        checkpoint=folder / "held",
+        checkpoint_every=15,
+        callback=pass_on,
+    )
     worker.in_words = in_words
     show("held back", run)
 
@@ -270,15 +288,25 @@ def master_killed(folder: Path) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     aq.minimize(
-        Slope(), aq.AsyncSGD(h=1e-3, batch=3), engine=aq.MPI(), commits=10**8, evaluate=10, callback=die,
-        checkpoint=folder, checkpoint_every=10,
-    )  # fmt: skip
+        Slope(),
+        aq.AsyncSGD(h=1e-3, batch=3),
+        engine=aq.MPI(),
+        commits=10**8,
+        evaluate=10,
+        callback=die,
+        checkpoint=folder,
+        checkpoint_every=10,
+    )
 
 
 if __name__ == "__main__":
     case, arguments = sys.argv[1], sys.argv[2:]
     {
-        "every": every_algorithm, "typed": typed, "several": lambda: several(Path(arguments[0])),
-        "serial": lambda: serial_and_resumed(Path(arguments[0])), "faulty": lambda: faulty(arguments[0]),
-        "stopped": stopped_rank, "master": lambda: master_killed(Path(arguments[0])),
-    }[case]()  # fmt: skip
+        "every": every_algorithm,
+        "typed": typed,
+        "several": lambda: several(Path(arguments[0])),
+        "serial": lambda: serial_and_resumed(Path(arguments[0])),
+        "faulty": lambda: faulty(arguments[0]),
+        "stopped": stopped_rank,
+        "master": lambda: master_killed(Path(arguments[0])),
+    }[case]()

@@ -347,8 +347,14 @@ def test_a_recording_gives_back_the_schedule_it_was_made_of(
     cluster = aq.Cluster(
         data.draw(st.integers(1, 6)), 1.0, data.draw(st.floats(0.0, 2.0))
     )
-    pattern = data.draw(st.sampled_from([ALGORITHMS["asynchronous"].stages, aq.MBLBFGS(
-        h=0.1, memory=1, batch=4, overlap=1, timeout=timeout).stages]))  # fmt: skip
+    pattern = data.draw(
+        st.sampled_from(
+            [
+                ALGORITHMS["asynchronous"].stages,
+                aq.MBLBFGS(h=0.1, memory=1, batch=4, overlap=1, timeout=timeout).stages,
+            ]
+        )
+    )
     schedule = aq.simulate(cluster, pattern, data.draw(st.integers(1, 40)), 0)
     assert ScheduleRecorder.of(schedule).schedule() == schedule
 

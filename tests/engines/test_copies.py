@@ -40,9 +40,15 @@ def test_numbers_stay_numbers_from_a_checkpoint(tmp_path: Path) -> None:
             raise StopIteration
 
     aq.minimize(
-        make_problem(), TYPED, engine=aq.Threads(2), commits=60, evaluate=20, checkpoint=tmp_path / "c",
-        checkpoint_every=15, callback=enough,
-    )  # fmt: skip
+        make_problem(),
+        TYPED,
+        engine=aq.Threads(2),
+        commits=60,
+        evaluate=20,
+        checkpoint=tmp_path / "c",
+        checkpoint_every=15,
+        callback=enough,
+    )
     replays(aq.resume(tmp_path / "c", algorithm=TYPED))
 
 

@@ -97,8 +97,14 @@ def test_a_killed_worker_is_announced_while_another_is_added(
             raise StopIteration
 
     run = aq.minimize(
-        make_problem(name), EVERY[name], engine=engine, commits=10**6, evaluate=5, callback=callback, tol=None
-    )  # fmt: skip
+        make_problem(name),
+        EVERY[name],
+        engine=engine,
+        commits=10**6,
+        evaluate=5,
+        callback=callback,
+        tol=None,
+    )
     assert run.status == "stopped"
     about = run.manifest["engine"]
     assert (about["workers_lost"], about["workers_joined"]) == (1, joins)
@@ -123,8 +129,13 @@ def test_a_run_stops_when_every_worker_is_gone(
             os.kill(process_of(engine, 0), signal.SIGKILL)
 
     run = aq.minimize(
-        PROBLEM, EVERY["async-sgd"], engine=engine, commits=10**6, evaluate=10, callback=callback
-    )  # fmt: skip
+        PROBLEM,
+        EVERY["async-sgd"],
+        engine=engine,
+        commits=10**6,
+        evaluate=10,
+        callback=callback,
+    )
     assert (run.status, "every worker was gone" in run.message) == ("stopped", True)
     assert 10 <= run.schedule.commits < 10**6
 
@@ -167,8 +178,13 @@ def test_a_run_that_is_done_returns_without_a_worker_that_is_stopped(
     words = r"^worker 1 did not answer at the end of the run and was given up"
     with pytest.warns(UserWarning, match=words):
         run = aq.minimize(
-            PROBLEM, EVERY["async-sgd"], engine=engine, commits=100, evaluate=20, callback=callback
-        )  # fmt: skip
+            PROBLEM,
+            EVERY["async-sgd"],
+            engine=engine,
+            commits=100,
+            evaluate=20,
+            callback=callback,
+        )
     assert_made_all_commits("async-sgd", run.status, run.nit, 100)
     about = run.manifest["engine"]
     assert (about["workers_lost"], about["workers_silent"]) == (1, [1])
@@ -181,8 +197,12 @@ def test_an_error_in_a_problem_ends_the_run_and_names_worker_and_step(
     words = r"^worker 0 failed in its step \d+, computing on .* \(ZeroDivisionError: the data are gone\)\.\n"
     with pytest.raises(WorkerFailed, match=words) as raised:
         aq.minimize(
-            Slope(fail_at=40), EVERY["mb-lbfgs"], engine=start(1), commits=1000, theta0=START
-        )  # fmt: skip
+            Slope(fail_at=40),
+            EVERY["mb-lbfgs"],
+            engine=start(1),
+            commits=1000,
+            theta0=START,
+        )
     assert "in grad" in raised.value.__notes__[0]
 
 
@@ -194,9 +214,15 @@ def test_a_stopped_run_goes_on_from_its_checkpoint_and_replays_as_a_whole(
             raise StopIteration
 
     aq.minimize(
-        PROBLEM, EVERY["as-lbfgs"], engine=start(2), commits=80, evaluate=20, callback=callback,
-        checkpoint=tmp_path / "c", checkpoint_every=15,
-    )  # fmt: skip
+        PROBLEM,
+        EVERY["as-lbfgs"],
+        engine=start(2),
+        commits=80,
+        evaluate=20,
+        callback=callback,
+        checkpoint=tmp_path / "c",
+        checkpoint_every=15,
+    )
     run = aq.resume(tmp_path / "c")
     assert_made_all_commits("as-lbfgs", run.status, run.schedule.commits, 80)
     about = run.manifest["engine"]
@@ -244,8 +270,14 @@ def test_the_command_starts_workers_and_prints_one_json_object(
     ]
     command += [kind, *["--workers", "2", "--slow", "--set", "engine.time_unit=1e-3"]]
     done = subprocess.run(
-        command, cwd=tmp_path, env=child_environment(), capture_output=True, text=True, timeout=100, check=False
-    )  # fmt: skip
+        command,
+        cwd=tmp_path,
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     numbers = json.loads(done.stdout)
     described = ("engine", "workers", "workers_lost", "status", "commits")

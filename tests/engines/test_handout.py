@@ -115,17 +115,28 @@ def test_a_resumed_run_of_blocks_replays_as_a_whole(
             "seed": 1,
             "evaluate": 1,
         }
-        aq.minimize(PROBLEM, ALGORITHMS[name], callback=stop, checkpoint=folder, checkpoint_every=3,
-                    **options)  # fmt: skip
+        aq.minimize(
+            PROBLEM,
+            ALGORITHMS[name],
+            callback=stop,
+            checkpoint=folder,
+            checkpoint_every=3,
+            **options,
+        )
         run = resume(folder, problem=PROBLEM, engine=Threads(workers))
         assert run.schedule.commits == 20
         assert_replays(run, PROBLEM)
 
 
 @given(
-    warmup=st.integers(0, 12), batches=st.integers(1, 5), blocks=st.integers(1, 5), workers=st.integers(1, 6),
-    commits=st.integers(1, 25), seed=st.integers(0, 2**20), spread=st.sampled_from([0.0, 0.5, 3.0]),
-)  # fmt: skip
+    warmup=st.integers(0, 12),
+    batches=st.integers(1, 5),
+    blocks=st.integers(1, 5),
+    workers=st.integers(1, 6),
+    commits=st.integers(1, 25),
+    seed=st.integers(0, 2**20),
+    spread=st.sampled_from([0.0, 0.5, 3.0]),
+)
 def test_a_simulated_staged_schedule_warms_up_one_by_one_and_then_closes_whole_versions(
     warmup: int,
     batches: int,
@@ -273,9 +284,12 @@ def followed(
 
 
 @given(
-    workers=st.integers(1, 5), n=st.integers(1, 6), backup_after=st.sampled_from([0.5, 2.0, 3.0]),
-    seed=st.integers(0, 999), spread=st.sampled_from([0.5, 2.0, 8.0]),
-)  # fmt: skip
+    workers=st.integers(1, 5),
+    n=st.integers(1, 6),
+    backup_after=st.sampled_from([0.5, 2.0, 3.0]),
+    seed=st.integers(0, 999),
+    spread=st.sampled_from([0.5, 2.0, 8.0]),
+)
 def test_real_engines_hand_out_what_the_simulator_does_on_the_same_times(
     workers: int, n: int, backup_after: float, seed: int, spread: float
 ) -> None:

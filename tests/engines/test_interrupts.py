@@ -118,9 +118,14 @@ def test_a_second_interrupt_does_not_wait_for_a_worker_that_hangs(
     p = Stuck.random()
     p.gate, p.seen = threading.Event(), 0  # type: ignore[attr-defined]
     run = aq.minimize(
-        p, ALGORITHM, engine=aq.Threads(2), commits=MANY, evaluate=MANY, checkpoint=tmp_path / "c",
+        p,
+        ALGORITHM,
+        engine=aq.Threads(2),
+        commits=MANY,
+        evaluate=MANY,
+        checkpoint=tmp_path / "c",
         callback=lambda progress: send([0.2, 0.4]),
-    )  # fmt: skip
+    )
     saved = load_checkpoint(tmp_path / "c")
     p.gate.set()
     assert (run.status, saved.commit) == ("interrupted", run.nit)
@@ -152,9 +157,14 @@ def test_long_after_the_first_a_further_interrupt_breaks_the_run_off(
 
     with pytest.raises(KeyboardInterrupt):
         aq.minimize(
-            Hanging.random(), ALGORITHM, engine=aq.Threads(1), commits=MANY, evaluate=50, checkpoint=tmp_path,
+            Hanging.random(),
+            ALGORITHM,
+            engine=aq.Threads(1),
+            commits=MANY,
+            evaluate=50,
+            checkpoint=tmp_path,
             callback=begin,
-        )  # fmt: skip
+        )
     gate.set()
 
 
@@ -175,8 +185,15 @@ def test_a_callback_that_raises_leaves_a_checkpoint_of_its_commit(
             raise error("enough") from LookupError("its cause")
 
     def go() -> aq.Run:
-        return aq.minimize(p, ALGORITHM, engine=ENGINES[engine], commits=100, evaluate=20, callback=callback,
-                           checkpoint=tmp_path / "c")  # fmt: skip
+        return aq.minimize(
+            p,
+            ALGORITHM,
+            engine=ENGINES[engine],
+            commits=100,
+            evaluate=20,
+            callback=callback,
+            checkpoint=tmp_path / "c",
+        )
 
     if error is StopIteration:
         assert (go().status, go.__name__) == ("stopped", "go")
@@ -209,6 +226,12 @@ def test_a_stop_iteration_of_the_problem_is_not_taken_for_the_callback(
             return super().value(theta)
 
     with pytest.raises(WorkerFailed, match=r"StopIteration.*no rows left") as caught:
-        aq.minimize(Exhausted.random(), ALGORITHM, engine=ENGINES[engine], commits=60, evaluate=20,
-                    callback=lambda progress: begun.set())  # fmt: skip
+        aq.minimize(
+            Exhausted.random(),
+            ALGORITHM,
+            engine=ENGINES[engine],
+            commits=60,
+            evaluate=20,
+            callback=lambda progress: begun.set(),
+        )
     assert "callback stopped" not in str(caught.value)

@@ -48,8 +48,14 @@ def forked(workers: int, **options: Any) -> aq.Processes:
 @pytest.mark.parametrize("name", list(EVERY))
 def test_a_run_on_processes_equals_its_replay_bitwise(name: str) -> None:
     run = aq.minimize(
-        make_problem(name), EVERY[name], engine=forked(2), commits=80, seed=1, evaluate=37, tol=None
-    )  # fmt: skip
+        make_problem(name),
+        EVERY[name],
+        engine=forked(2),
+        commits=80,
+        seed=1,
+        evaluate=37,
+        tol=None,
+    )
     assert_made_all_commits(name, run.status, run.schedule.commits, 80)
     assert run.manifest["engine"]["workers_lost"] == 0
     assert_replays(run)
@@ -178,8 +184,13 @@ def test_workers_killed_at_any_moment_never_change_what_is_replayed() -> None:
                 raise StopIteration
 
         run = aq.minimize(
-            PROBLEM, EVERY["as-lbfgs"], engine=engine, commits=10**6, evaluate=1, callback=begin
-        )  # fmt: skip
+            PROBLEM,
+            EVERY["as-lbfgs"],
+            engine=engine,
+            commits=10**6,
+            evaluate=1,
+            callback=begin,
+        )
         killer.join()
         assert run.manifest["engine"]["workers_lost"] == 2
         assert aq.replay(run).theta.tobytes() == run.theta.tobytes()
@@ -216,11 +227,18 @@ def test_no_process_outlives_its_master_and_the_run_can_go_on(
     how: str, tmp_path: Path
 ) -> None:
     words = command(
-        tmp_path, LONG, *["--engine", "processes", "--checkpoint", "c", "--checkpoint-every", "0.1"]
-    )  # fmt: skip
+        tmp_path,
+        LONG,
+        *["--engine", "processes", "--checkpoint", "c", "--checkpoint-every", "0.1"],
+    )
     with subprocess.Popen(
-        words, cwd=tmp_path, env=child_environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as master:  # fmt: skip
+        words,
+        cwd=tmp_path,
+        env=child_environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as master:
         while not (tmp_path / "c" / "a" / "checkpoint.json").exists():
             assert master.poll() is None
             time.sleep(0.02)

@@ -29,8 +29,14 @@ import asyncqn as aq
 @pytest.mark.parametrize("name", sorted(PATTERNS))
 def test_a_run_on_actors_equals_its_replay_bitwise(ray_local: Any, name: str) -> None:
     run = aq.minimize(
-        make_problem(name), EVERY[name], engine=aq.Ray(2), commits=80, seed=1, evaluate=37, tol=None
-    )  # fmt: skip
+        make_problem(name),
+        EVERY[name],
+        engine=aq.Ray(2),
+        commits=80,
+        seed=1,
+        evaluate=37,
+        tol=None,
+    )
     assert_made_all_commits(name, run.status, run.schedule.commits, 80)
     assert run.manifest["engine"]["workers_lost"] == 0
     assert_replays(run)
@@ -38,9 +44,15 @@ def test_a_run_on_actors_equals_its_replay_bitwise(ray_local: Any, name: str) ->
 
 @pytest.mark.parametrize(
     "error",
-    [RuntimeError("no raylet"), TimeoutError("timed out"), AssertionError(), "RaySystemError", "GetTimeoutError"],
+    [
+        RuntimeError("no raylet"),
+        TimeoutError("timed out"),
+        AssertionError(),
+        "RaySystemError",
+        "GetTimeoutError",
+    ],
     ids=repr,
-)  # fmt: skip
+)
 def test_a_ray_that_cannot_start_is_one_sentence_whatever_it_raises(
     error: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

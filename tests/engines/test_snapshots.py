@@ -48,9 +48,16 @@ def test_on_a_slow_disk_no_checkpoint_begins_before_the_one_before_is_written(
             raise StopIteration
 
     run = aq.minimize(
-        PROBLEM, SGD, engine=engine, commits=1_000_000, evaluate=10, tol=None,
-        callback=progressed, checkpoint=tmp_path / "c", checkpoint_every=1,
-    )  # fmt: skip
+        PROBLEM,
+        SGD,
+        engine=engine,
+        commits=1_000_000,
+        evaluate=10,
+        tol=None,
+        callback=progressed,
+        checkpoint=tmp_path / "c",
+        checkpoint_every=1,
+    )
     assert ("begun", "begun") not in pairwise(log)
     assert load_checkpoint(tmp_path / "c").commit == run.nit
 
@@ -69,9 +76,15 @@ def test_a_worker_that_dies_owing_its_state_does_not_end_the_checkpoints(
     # Worker 1 dies in its first computation: every checkpoint that began before waits for its state.
     cluster = aq.Cluster(2, worker_mean=[1.0, 500.0], deaths={1: 50.0})
     run = aq.minimize(
-        PROBLEM, SGD, engine=aq.Threads(timing_model=cluster, time_unit=2e-3), commits=400, evaluate=50,
-        checkpoint=tmp_path / "c", checkpoint_every=1, tol=None,
-    )  # fmt: skip
+        PROBLEM,
+        SGD,
+        engine=aq.Threads(timing_model=cluster, time_unit=2e-3),
+        commits=400,
+        evaluate=50,
+        checkpoint=tmp_path / "c",
+        checkpoint_every=1,
+        tol=None,
+    )
     assert run.manifest["engine"]["workers_lost"] == 1
     assert any(50 < commit < run.nit for commit in commits), (
         "those after the death are written, too"

@@ -291,9 +291,13 @@ def test_a_run_that_is_done_returns_without_a_worker_that_still_computes(
             UserWarning, match=r"^worker 1 did not answer at the end of the run"
         ):
             run = aq.minimize(
-                problem, EVERY["async-sgd"],
-                engine=aq.Threads(2), theta0=np.array([3.0]), commits=100, check=False,
-            )  # fmt: skip
+                problem,
+                EVERY["async-sgd"],
+                engine=aq.Threads(2),
+                theta0=np.array([3.0]),
+                commits=100,
+                check=False,
+            )
     finally:
         problem.released.set()
     assert_made_all_commits("async-sgd", run.status, run.nit, 100)

@@ -58,9 +58,18 @@ def broken_off(
     """A run whose callback fails at commit 150 of 240, with a checkpoint every 20 commits and at that one."""
     with pytest.raises(Broken):
         aq.minimize(
-            problem, algorithm, engine=engine, commits=240, seed=5, evaluate=25, callback=breaks_at(150),
-            checkpoint=folder, checkpoint_every=20, tol=None, **options,
-        )  # fmt: skip
+            problem,
+            algorithm,
+            engine=engine,
+            commits=240,
+            seed=5,
+            evaluate=25,
+            callback=breaks_at(150),
+            checkpoint=folder,
+            checkpoint_every=20,
+            tol=None,
+            **options,
+        )
 
 
 @pytest.mark.parametrize(
@@ -219,8 +228,14 @@ def test_a_folder_of_another_run_or_of_other_files_is_refused(tmp_path: Path) ->
     with pytest.raises(aq.BadInput, match="holds no checkpoint"):
         aq.resume(tmp_path / "nowhere")
     with pytest.raises(aq.BadInput, match="checkpoint_every"):
-        aq.minimize(PROBLEM, EVERY["sgd"], engine=aq.Threads(1), commits=5,
-                    checkpoint=tmp_path / "e", checkpoint_every=0)  # fmt: skip
+        aq.minimize(
+            PROBLEM,
+            EVERY["sgd"],
+            engine=aq.Threads(1),
+            commits=5,
+            checkpoint=tmp_path / "e",
+            checkpoint_every=0,
+        )
 
 
 def test_a_checkpoint_that_cannot_be_written_warns_and_the_run_goes_on(
@@ -246,9 +261,13 @@ class Nested(NamedTuple):
 
 
 @given(
-    hnp.arrays(np.float32, (2, 3)), hnp.arrays(np.int64, 4), st.integers(-(2**40), 2**40),
-    st.floats(allow_nan=False), st.booleans(), st.frozensets(st.integers(0, 99)),
-)  # fmt: skip
+    hnp.arrays(np.float32, (2, 3)),
+    hnp.arrays(np.int64, 4),
+    st.integers(-(2**40), 2**40),
+    st.floats(allow_nan=False),
+    st.booleans(),
+    st.frozensets(st.integers(0, 99)),
+)
 def test_any_state_survives_as_named_arrays(
     a: np.ndarray, b: np.ndarray, n: int, x: float, flag: bool, members: frozenset[int]
 ) -> None:

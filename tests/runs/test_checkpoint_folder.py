@@ -104,9 +104,16 @@ def test_resume_beside_a_living_run_is_refused_and_the_run_goes_on(
             refused.append(progress.commit)
 
     run = aq.minimize(
-        PROBLEM, SGD, engine=engine, commits=2000, seed=5, evaluate=20, checkpoint=tmp_path / "c",
-        checkpoint_every=20, callback=callback,
-    )  # fmt: skip
+        PROBLEM,
+        SGD,
+        engine=engine,
+        commits=2000,
+        seed=5,
+        evaluate=20,
+        checkpoint=tmp_path / "c",
+        checkpoint_every=20,
+        callback=callback,
+    )
     assert run.status == "completed"
     assert len(refused) == 20
     assert aq.resume(tmp_path / "c").theta.tobytes() == run.theta.tobytes()

@@ -29,9 +29,14 @@ def chain(
 def test_every_k_th_iterate_is_kept_on_every_kind_of_engine():
     seen: dict[int, np.ndarray] = {}
     run = aq.minimize(
-        PROBLEM, SGLD, engine=aq.Threads(1), commits=42, keep=4, evaluate=1,
+        PROBLEM,
+        SGLD,
+        engine=aq.Threads(1),
+        commits=42,
+        keep=4,
+        evaluate=1,
         callback=lambda progress: seen.update({progress.commit: progress.theta}),
-    )  # fmt: skip
+    )
     assert run.keep.commit.tolist() == list(range(4, 43, 4))
     for commit, theta in zip(run.keep.commit, run.keep.theta):
         np.testing.assert_array_equal(theta, seen[commit])
@@ -102,15 +107,29 @@ def test_kept_iterates_survive_a_checkpoint(tmp_path: Path):
 
     engine = aq.Simulator(aq.Cluster(2))
     whole = aq.minimize(PROBLEM, SGLD, engine=engine, commits=60, keep=3, evaluate=10)
-    aq.minimize(PROBLEM, SGLD, engine=engine, commits=60, keep=3, evaluate=10, callback=stop,
-                checkpoint=tmp_path / "c", checkpoint_every=7)  # fmt: skip
+    aq.minimize(
+        PROBLEM,
+        SGLD,
+        engine=engine,
+        commits=60,
+        keep=3,
+        evaluate=10,
+        callback=stop,
+        checkpoint=tmp_path / "c",
+        checkpoint_every=7,
+    )
     resumed = aq.resume(tmp_path / "c")
     np.testing.assert_array_equal(resumed.keep.theta, whole.keep.theta)
 
 
 def test_mistakes_get_one_sentence():
-    other = aq.minimize(aq.LinearGaussian.random(dim=2, n_data=9), SGLD.__class__(h=1e-3, beta=1.0, batch=9),
-                        engine=aq.Simulator(aq.Cluster(1)), commits=8, keep=2)  # fmt: skip
+    other = aq.minimize(
+        aq.LinearGaussian.random(dim=2, n_data=9),
+        SGLD.__class__(h=1e-3, beta=1.0, batch=9),
+        engine=aq.Simulator(aq.Cluster(1)),
+        commits=8,
+        keep=2,
+    )
     for wrong, words in (
         (lambda: chain(keep=0), "keep must be"),
         (lambda: aq.replay(chain(), keep=0), "keep must be"),

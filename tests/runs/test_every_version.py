@@ -37,9 +37,14 @@ def test_there_is_a_row_per_version_that_was_judged_on_all_rows(algorithm):
     p = logistic()
     seen = []
     run = aq.minimize(
-        p, algorithm, engine=engine(1), commits=40, evaluate=1000, tol=None,
+        p,
+        algorithm,
+        engine=engine(1),
+        commits=40,
+        evaluate=1000,
+        tol=None,
         callback=lambda progress: seen.append((progress, p.value(progress.theta))),
-    )  # fmt: skip
+    )
     commits = run.metrics["commit"].astype(int).tolist()
     assert commits == [0, *range(commits[1], run.nit + 1)]
     assert (commits[1] == 1) == (algorithm.samples == 0), "others begin with samples"

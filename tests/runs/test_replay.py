@@ -91,9 +91,12 @@ def test_a_run_equals_its_replay_bitwise(name, cluster, dtype, tmp_path):
 
 @settings(max_examples=30)
 @given(
-    st.sampled_from(list(EXAMPLES)), st.sampled_from(sorted(CLUSTERS)), st.integers(0, 30),
-    st.integers(1, 7), st.integers(0, 99),
-)  # fmt: skip
+    st.sampled_from(list(EXAMPLES)),
+    st.sampled_from(sorted(CLUSTERS)),
+    st.integers(0, 30),
+    st.integers(1, 7),
+    st.integers(0, 99),
+)
 def test_a_run_stopped_by_its_callback_equals_its_replay_bitwise(
     algorithm, cluster, stop, every, seed
 ):
@@ -123,11 +126,14 @@ def test_a_run_stopped_by_its_callback_equals_its_replay_bitwise(
 @pytest.mark.parametrize(
     "algorithm",
     [
-        ASLBFGS(0.5, 0.05, 1e3, 3, 12, 4), AsyncSGD(0.5, 6), SGD(0.5, 6), SGLD(0.5, 1.0, 6),
+        ASLBFGS(0.5, 0.05, 1e3, 3, 12, 4),
+        AsyncSGD(0.5, 6),
+        SGD(0.5, 6),
+        SGLD(0.5, 1.0, 6),
         MBLBFGS(1e3, 3, 12, 4, timeout=1.0, quorum=0.2, initial_scale=1.0),
     ],
     ids=lambda a: type(a).__name__,
-)  # fmt: skip
+)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_diverged_run_equals_its_replay_bitwise(algorithm, dtype, tmp_path):
     engine = Simulator(CLUSTERS["coming and going"])

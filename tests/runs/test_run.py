@@ -24,8 +24,13 @@ from asyncqn.runs.replay import replay
 @pytest.fixture(scope="module")
 def run():
     p = LinearGaussian.random(5, 30, 2.0, seed=1, dominant=1, top=20.0, bulk=(2.0, 9.0))
-    return minimize(p, ASLBFGS(1e-3, 0.05, 1e3, 2, 6, 2), engine=Simulator(Cluster(3, 1.0, 0.5)), commits=40,
-                    seed=3)  # fmt: skip
+    return minimize(
+        p,
+        ASLBFGS(1e-3, 0.05, 1e3, 2, 6, 2),
+        engine=Simulator(Cluster(3, 1.0, 0.5)),
+        commits=40,
+        seed=3,
+    )
 
 
 @pytest.fixture
@@ -183,10 +188,19 @@ def test_no_change_of_bytes_makes_loading_crash(run, tmp_path_factory, data):
 @pytest.mark.parametrize(
     "text",
     [
-        "", "null", "[]", "3", '"run"', "{}", '{"kind": "other"}', '{"kind": "asyncqn run"}',
-        '{"kind": "asyncqn run", "format": 1}', "\x00\x01", pytest.param("[" * 100_000, id="deep"),
+        "",
+        "null",
+        "[]",
+        "3",
+        '"run"',
+        "{}",
+        '{"kind": "other"}',
+        '{"kind": "asyncqn run"}',
+        '{"kind": "asyncqn run", "format": 1}',
+        "\x00\x01",
+        pytest.param("[" * 100_000, id="deep"),
     ],
-)  # fmt: skip
+)
 def test_a_run_json_of_another_kind_is_refused(folder, text):
     (folder / "run.json").write_text(text)
     damaged(folder)
@@ -302,8 +316,18 @@ def test_the_result_speaks_scipys_language(run):
     assert run.nit == 40
     assert "completed" in repr(run)
     summary = run.summary()
-    assert {"status", "commits", "time", "fun", "staleness_mean", "staleness_max", "pairs_accepted",
-            "pairs_rejected", "updates_rejected", "error"} <= set(summary)  # fmt: skip
+    assert {
+        "status",
+        "commits",
+        "time",
+        "fun",
+        "staleness_mean",
+        "staleness_max",
+        "pairs_accepted",
+        "pairs_rejected",
+        "updates_rejected",
+        "error",
+    } <= set(summary)
     assert summary["error"] == pytest.approx(
         (run.fun - run.problem.optimum) / run.problem.optimum
     )

@@ -41,8 +41,13 @@ def test_nothing_changed_gives_the_run_itself_and_every_answer_replays():
     run = simulated()
     again = run.what_if()
     assert again.theta.tobytes() == run.theta.tobytes()
-    for other in (run.what_if(fresh=True), run.what_if(without_worker=2), run.what_if(workers=9),
-                  run.what_if(algorithm=aq.AsyncSGD(h=2e-4, batch=6)), run.what_if(seed=8)):  # fmt: skip
+    for other in (
+        run.what_if(fresh=True),
+        run.what_if(without_worker=2),
+        run.what_if(workers=9),
+        run.what_if(algorithm=aq.AsyncSGD(h=2e-4, batch=6)),
+        run.what_if(seed=8),
+    ):
         assert (
             aq.replay(other).theta.tobytes()
             == other.theta.tobytes()

@@ -70,9 +70,10 @@ def test_altered_and_resealed_files_are_refused_as_damaged_or_used(
 
 @pytest.mark.parametrize("kind", USES)
 @pytest.mark.parametrize(
-    "text", ["[" * 200_000, '{"a":' * 200_000, "9" * 5000, "", "nul\0l", '{"kind": {}}'],
+    "text",
+    ["[" * 200_000, '{"a":' * 200_000, "9" * 5000, "", "nul\0l", '{"kind": {}}'],
     ids=["lists", "objects", "number", "empty", "nul", "kind"],
-)  # fmt: skip
+)
 def test_documents_that_are_none_are_refused(
     kind: str, text: str, sealed_folders: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -119,9 +119,15 @@ def test_a_generation_that_becomes_a_link_during_the_run_is_not_followed(
     problem = aq.LinearGaussian.random(8, 24, seed=1)
     with pytest.warns(CheckpointWarning, match="b is a symbolic link"):
         aq.minimize(
-            problem, aq.AsyncSGD(h=1e-5, batch=2), engine=aq.Simulator(aq.Cluster(2)), commits=100,
-            evaluate=5, checkpoint=checkpoints, checkpoint_every=10, callback=swap,
-        )  # fmt: skip
+            problem,
+            aq.AsyncSGD(h=1e-5, batch=2),
+            engine=aq.Simulator(aq.Cluster(2)),
+            commits=100,
+            evaluate=5,
+            checkpoint=checkpoints,
+            checkpoint_every=10,
+            callback=swap,
+        )
     assert (tmp_path / "away").is_dir()
     assert list(outside.iterdir()) == []
 

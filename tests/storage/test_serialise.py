@@ -35,10 +35,12 @@ def test_every_algorithm_of_the_registry_has_an_example_that_the_tests_run():
     assert set(ALGORITHMS) <= set(EXAMPLES)
 
 
-@given(st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda x: st.lists(x) | st.dictionaries(st.text(), x) | st.tuples(x),
-))  # fmt: skip
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda x: st.lists(x) | st.dictionaries(st.text(), x) | st.tuples(x),
+    )
+)
 def test_plain_data_is_always_json(value):
     assert to_json(json.loads(json.dumps(to_json(value), allow_nan=False))) == to_json(
         value

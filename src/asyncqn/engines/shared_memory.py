@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Room = npt.NDArray[np.uint8]
+Bytes = npt.NDArray[np.uint8]
 
 ADDRESS = 5
 """Integers of an address: process, file descriptor, bytes, machine, secret."""
@@ -53,7 +53,7 @@ def shared_memory(nbytes: int) -> int:
     return fd
 
 
-def mapped(fd: int, nbytes: int, *, private: bool = False) -> Room:
+def mapped(fd: int, nbytes: int, *, private: bool = False) -> Bytes:
     """Return the memory as an array, which keeps the mapping alive; private: what is written stays unseen."""
     kind = mmap.MAP_PRIVATE if private else mmap.MAP_SHARED
     both = mmap.PROT_READ | mmap.PROT_WRITE
@@ -63,7 +63,7 @@ def mapped(fd: int, nbytes: int, *, private: bool = False) -> Room:
 class Offer(NamedTuple):
     """A room of zeros, and its address for the other process."""
 
-    room: Room
+    room: Bytes
     address: tuple[int, ...]
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ def offer_room(nbytes: int) -> Offer | None:
     return Offer(whole[:nbytes], (os.getpid(), fd, nbytes, here, secret))
 
 
-def enter_room(address: Sequence[int]) -> Room | None:
+def enter_room(address: Sequence[int]) -> Bytes | None:
     """Return the room that another process offers; None where it is not within reach."""
     process, fd, nbytes, machine, secret = map(int, address)
     if process == 0 or machine != _machine():

@@ -223,9 +223,14 @@ class ThreadWorkers:
         """Return a worker's loop, with its state new or from the checkpoint, and make room for its view."""
         c = self.coordinator
         loop = WorkerLoop(
-            c.algorithm, c.problem, c.theta0, c.seed, timing_model=self.timing_model,
-            learns_first=self.alone, measured=is_timed,
-        )  # fmt: skip
+            c.algorithm,
+            c.problem,
+            c.theta0,
+            c.seed,
+            timing_model=self.timing_model,
+            learns_first=self.alone,
+            measured=is_timed,
+        )
         if c.start is not None and str(worker) in c.start.document["workers"]:
             loop.local = c.start.tree(f"worker.{worker}", loop.local)
         with self.lock:
@@ -260,7 +265,9 @@ class ThreadLink:
         """Time for which the last question kept the master busy."""
 
     def receive(self, timed: bool) -> Received | None:
-        coordinator, all_, worker = self.coordinator, self.all, self.worker
+        coordinator = self.coordinator
+        all_ = self.all
+        worker = self.worker
         mail = all_.mail
         with self.lock:
             now = self.clock.now()

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import io
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.engines.copies import leaves, rebuilt
+from asyncqn.engines.orders import Assign
+from asyncqn.engines.shared_memory import Bytes
 from asyncqn.errors import BadInput
 from asyncqn.runs.checkpoint import Arrays
 
@@ -22,6 +25,8 @@ HEADER = 8
 """Integers before the numbers; the first says what kind of message it is, 0 means none yet."""
 _HEAD = struct.Struct(f"={HEADER}q")
 _ZEROS = (0,) * HEADER
+_NO_PART = -1
+"""In a header in place of a part."""
 _ALIGNED = 64
 """Bytes to which the start of every array is aligned: a cache line, and the width of the widest vectors."""
 
@@ -50,7 +55,7 @@ class Frame:
         self,
         sample: tuple[Any, ...],
         narrow: bool = False,
-        room: npt.NDArray[np.uint8] | None = None,
+        room: Bytes | None = None,
     ) -> None:
         # Numbers travel as arrays of one entry; their types are restored on arrival.
         kinds = [
@@ -67,9 +72,7 @@ class Frame:
         # With shared memory only the header is sent.
         carried = head + end if room is None else head
         # Allocated as 64-bit words, so that views of float64 and int64 are aligned.
-        self.buffer: npt.NDArray[np.uint8] = np.zeros(carried // 8, np.uint64).view(
-            np.uint8
-        )
+        self.buffer: Bytes = np.zeros(carried // 8, np.uint64).view(np.uint8)
         self.header: npt.NDArray[np.int64] = self.buffer[:head].view(np.int64)
         body = self.buffer[head:] if room is None else room[:end]
         self.slots = [
@@ -84,7 +87,7 @@ class Frame:
         ]
 
     @property
-    def head(self) -> npt.NDArray[np.uint8]:
+    def head(self) -> Bytes:
         """The header alone, as a message without numbers."""
         return self.buffer[: HEADER * 8]
 
@@ -143,9 +146,9 @@ class Frames:
         sent: tuple[Any, ...],
         update: tuple[Any, ...],
         narrow: bool = False,
-        room: npt.NDArray[np.uint8] | None = None,
+        room: Bytes | None = None,
     ) -> None:
-        rooms: list[npt.NDArray[np.uint8] | None] = [None] * 3
+        rooms: list[Bytes | None] = [None] * 3
         if room is not None:
             first = _body_bytes(update, narrow)
             rooms = [room, room[first:], room[first + _body_bytes(sent, narrow) :]]
@@ -170,6 +173,18 @@ class Frames:
         frame = self.order
         self._turn = 1 - self._turn
         return frame
+
+
+def order_header(order: Assign) -> tuple[int, ...]:
+    """Return an order as integers."""
+    part = _NO_PART if order.part is None else order.part
+    return order.worker, order.read, order.k, part, order.hand_in
+
+
+def order_from(header: Sequence[int]) -> Assign:
+    """Return the order that `order_header` made into integers."""
+    worker, read, k, part, hand_in = header
+    return Assign(worker, read, k, None if part == _NO_PART else part, bool(hand_in))
 
 
 def _body_bytes(sample: tuple[Any, ...], narrow: bool) -> int:
@@ -212,14 +227,14 @@ def _round_up(nbytes: int) -> int:
     return -(-nbytes // _ALIGNED) * _ALIGNED
 
 
-def arrays_to_bytes(arrays: Arrays) -> npt.NDArray[np.uint8]:
+def arrays_to_bytes(arrays: Arrays) -> Bytes:
     """Return named arrays as bytes, for what is sent rarely."""
     file = io.BytesIO()
     np.savez(file, **arrays)  # type: ignore[arg-type]
     return np.frombuffer(file.getbuffer(), np.uint8)
 
 
-def arrays_from_bytes(content: npt.NDArray[np.uint8]) -> Arrays:
+def arrays_from_bytes(content: Bytes) -> Arrays:
     """Return the arrays that `arrays_to_bytes` wrote."""
     with np.load(io.BytesIO(content.data), allow_pickle=False) as stored:
         return {name: stored[name] for name in stored.files}

@@ -73,7 +73,9 @@ class WorkerSetup(NamedTuple):
 
 def _sample(request: Request) -> Any:
     """Return an update from states that are discarded."""
-    problem, algorithm, theta0 = request.problem, request.algorithm, request.theta0
+    problem = request.problem
+    algorithm = request.algorithm
+    theta0 = request.theta0
     # The context imports what workers need for it, before they are forked.
     with one_thread_pools():
         precompile(problem, algorithm, theta0, request.seed)

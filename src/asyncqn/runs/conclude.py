@@ -89,21 +89,18 @@ def _about_budget(master: Master, fun: float) -> str:
 
 
 def _draws(master: Master) -> Draws | None:
-    return (
-        None
-        if master.kept is None
-        else Draws(master.keep, cast(GrowingRows, master.kept).table())
-    )
+    if master.kept is None:
+        return None
+    kept = cast(GrowingRows, master.kept)
+    return Draws(master.keep, kept.table())
 
 
 def _results(master: Master) -> dict[str, Array]:
     """Return copies of the arrays that the algorithm reports."""
     report = extra(master.algorithm, "results")
-    return (
-        {}
-        if report is None
-        else {name: np.array(a) for name, a in report(master.iterate).items()}
-    )
+    if report is None:
+        return {}
+    return {name: np.array(a) for name, a in report(master.iterate).items()}
 
 
 def _evaluate_the_end(master: Master) -> Ended | None:
@@ -156,8 +153,9 @@ def _noise(master: Master) -> float:
     if temperature is None:
         return 0.0
     # An annealed temperature is monotonic, so the first and the last step bound it.
-    steps = (0, master.version // max(master.workers, 1))
-    return thermal_rise(master.theta0.size, max(float(temperature(k)) for k in steps))
+    last = master.version // max(master.workers, 1)
+    highest = max(float(temperature(0)), float(temperature(last)))
+    return thermal_rise(master.theta0.size, highest)
 
 
 def best_candidate(

@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
+from itertools import islice
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -21,8 +22,11 @@ import numpy.typing as npt
 
 from asyncqn.core.problem import is_ours
 
-_BLOCKS, _BLOCK = 64, 2**18
+_BLOCKS = 64
+_BLOCK = 2**18
 """Number and size in bytes of the blocks that are read of a large array: 16 MB, some milliseconds."""
+_ROWS = 4096
+"""Number of rows that are read of a large array with gaps between its numbers."""
 _DEPTH, _ITEMS = 4, 256
 """Depth to which containers are entered, and number of items of each."""
 
@@ -54,22 +58,25 @@ def _arrays(
         if value.dtype.kind in "biufc" and value.size:
             yield path, value
         return
-    if (
-        depth == 0
-        or value is None
-        or isinstance(value, (str, bytes, int, float, complex, type))
-    ):
+    if depth == 0 or value is None:
+        return
+    if isinstance(value, (str, bytes, int, float, complex, type)):
         return
     parts: Mapping[str, Any]
     if isinstance(value, Mapping):
-        parts = {str(key): item for key, item in list(value.items())[:_ITEMS]}
+        parts = {str(key): item for key, item in islice(value.items(), _ITEMS)}
     elif isinstance(value, (tuple, list)):
         parts = {str(i): item for i, item in enumerate(value[:_ITEMS])}
     # A tensor of torch.
     elif hasattr(value, "detach") and hasattr(value, "cpu"):
         parts = {"tensor": value.detach().cpu().numpy()}
+    # A sparse matrix of SciPy.
     elif hasattr(value, "indptr") and hasattr(value, "indices"):
-        parts = {name: getattr(value, name) for name in ("data", "indices", "indptr")}
+        parts = {
+            "data": value.data,
+            "indices": value.indices,
+            "indptr": value.indptr,
+        }
     elif type(value).__module__.startswith("jax") and hasattr(value, "__array__"):
         parts = {"array": np.asarray(value)}
     elif isinstance(value, (FunctionType, MethodType)):
@@ -93,13 +100,18 @@ def _attributes(value: Any) -> dict[str, Any]:
     names = set(own)
     # The MRO, not the class alone: a subclass keeps the lazily computed values of its bases out as well.
     for kind in type(value).__mro__:
-        members = vars(kind)
-        computed.update(n for n, x in members.items() if isinstance(x, cached_property))
-        computed.update(members.get("computed_on_demand", ()))
-        names.update(n for n in members.get("__slots__", ()) if hasattr(value, n))
+        for name, member in vars(kind).items():
+            if isinstance(member, cached_property):
+                computed.add(name)
+            elif name == "computed_on_demand":
+                computed.update(member)
+            elif name == "__slots__":
+                names.update(member)
+    names -= {"__dict__", "__weakref__"}
     return {
         name: getattr(value, name)
-        for name in sorted(names - computed - {"__dict__", "__weakref__"})
+        for name in sorted(names - computed)
+        if hasattr(value, name)
     }
 
 
@@ -107,7 +119,9 @@ def _closure(function: Any) -> dict[str, Any]:
     """Return what a function took from the function around it, and the attributes of a method's object."""
     bound = getattr(function, "__self__", None)
     function = getattr(function, "__func__", function)
-    parts: dict[str, Any] = {} if bound is None else {"self": _attributes(bound)}
+    parts: dict[str, Any] = {}
+    if bound is not None:
+        parts["self"] = _attributes(bound)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
         # The enclosing function may not have assigned the name yet.
         with suppress(ValueError):
@@ -118,15 +132,20 @@ def _closure(function: Any) -> dict[str, Any]:
 def _blocks(array: npt.NDArray[Any]) -> Iterator[memoryview]:
     """Yield the bytes of an array, or 64 blocks of a very large one."""
     if array.nbytes <= _BLOCKS * _BLOCK:
-        yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        yield _bytes(array).data
     # Blocks are read from a view: copying a large memory-mapped array would read all of it.
     elif array.flags.c_contiguous or array.flags.f_contiguous:
         flat = array.ravel(order="K").view(np.uint8)
-        for start in np.linspace(0, flat.size - _BLOCK, _BLOCKS).astype(np.int64):
+        for i in range(_BLOCKS):
+            start = i * (flat.size - _BLOCK) // (_BLOCKS - 1)
             yield flat[start : start + _BLOCK].data
     # A strided array cannot be viewed as bytes, so single rows are copied.
     else:
-        rows = np.linspace(0, len(array) - 1, min(len(array), 4096)).astype(np.int64)
-        for row in rows:
-            content = np.ascontiguousarray(array[row]).reshape(-1).view(np.uint8)
-            yield content[:_BLOCK].data
+        step = -(-len(array) // _ROWS)
+        for row in array[::step]:
+            yield _bytes(row)[:_BLOCK].data
+
+
+def _bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Return the bytes of an array, which is copied if its numbers do not lie side by side."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

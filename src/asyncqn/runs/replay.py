@@ -68,13 +68,14 @@ def replay(
     >>> bool((aq.replay(run).theta == run.theta).all())
     True
     """
-    recorded = (
-        run
-        if isinstance(run, Run)
-        else load_run(
-            run, problem=problem, algorithm=algorithm, allow_imports=allow_imports
+    recorded = run
+    if not isinstance(recorded, Run):
+        recorded = load_run(
+            recorded,
+            problem=problem,
+            algorithm=algorithm,
+            allow_imports=allow_imports,
         )
-    )
     # An explicit argument wins over what the run describes.
     problem = problem if problem is not None else recorded.problem
     algorithm = algorithm if algorithm is not None else recorded.algorithm
@@ -150,7 +151,11 @@ def first_difference(recorded: Run, again: Run) -> str | None:
         return None
     # Commits count from 1. With equal fingerprints only the reported point differs, which belongs to the
     # end.
-    where = int(parted[0]) + 1 if parted.size else n + 1 if a.size != b.size else a.size
+    where = a.size
+    if parted.size:
+        where = int(parted[0]) + 1
+    elif a.size != b.size:
+        where = n + 1
     cause = _cause(recorded, again)
     return f"the replay first differs at commit {where} of {recorded.schedule.commits}; {cause}."
 

@@ -126,8 +126,10 @@ class Run:
     @property
     def grad_norm(self) -> float:
         """|grad U| at the last accepted point of a method with exact gradients; NaN for other methods."""
-        found = self.metrics.get("grad_norm")
-        return float(found[-1]) if found is not None and len(found) else math.nan
+        norms = self.metrics.get("grad_norm")
+        if norms is None or not len(norms):
+            return math.nan
+        return float(norms[-1])
 
     @property
     def time(self) -> float:

@@ -23,7 +23,6 @@ from asyncqn.engines.master_loop import MasterLoop
 from asyncqn.engines.mpi.endings import failed_ranks
 from asyncqn.engines.mpi.worker import (
     LAST_STATE,
-    NO_PART,
     ORDERS,
     START,
     STATE,
@@ -37,7 +36,13 @@ from asyncqn.engines.mpi.worker import (
 )
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.shared_memory import ADDRESS, enter_room
-from asyncqn.engines.wire import Frame, Frames, arrays_from_bytes, arrays_to_bytes
+from asyncqn.engines.wire import (
+    Frame,
+    Frames,
+    arrays_from_bytes,
+    arrays_to_bytes,
+    order_header,
+)
 
 EAGER_POLLS = 200
 """Number of polls without a pause before the master begins to sleep between polls: short waits stay fast, and
@@ -271,7 +276,6 @@ class MPIMaster(MasterLoop):
             # The last order to this rank must have left before its buffer is used again.
             rank.sending.Wait()
             outbox = rank.frames.take_order()
-            part = NO_PART if order.part is None else order.part
-            outbox.address(WORK, order.worker, order.read, order.k, part, order.hand_in)
+            outbox.address(WORK, *order_header(order))
             outbox.pack(self.coordinator.sent())
             rank.sending = self.comm.Isend(outbox.buffer, i + 1, ORDERS)

@@ -19,9 +19,15 @@ from asyncqn.core.request import Request
 from asyncqn.core.worker import Float32Wire, sample_update
 from asyncqn.engines.copies import as_iterate
 from asyncqn.engines.failures import failure
-from asyncqn.engines.orders import Assign, sent_fields, state_arrays
-from asyncqn.engines.shared_memory import offer_room
-from asyncqn.engines.wire import Frame, Frames, arrays_from_bytes, arrays_to_bytes
+from asyncqn.engines.orders import sent_fields, state_arrays
+from asyncqn.engines.shared_memory import Bytes, offer_room
+from asyncqn.engines.wire import (
+    Frame,
+    Frames,
+    arrays_from_bytes,
+    arrays_to_bytes,
+    order_from,
+)
 from asyncqn.engines.worker_loop import Received, WorkerLoop
 from asyncqn.errors import WorkerFailed
 from asyncqn.runs.checkpoint import Arrays
@@ -29,19 +35,24 @@ from asyncqn.runs.checkpoint import Arrays
 if TYPE_CHECKING:
     from asyncqn.engines.mpi.engine import MPI
 
-NO_PART = -1
-"""In a header in place of a part: the rows are not cut."""
-WORK, STOP, START = 1, 2, 3
-"""Kinds of messages to a worker."""
-UPDATE, REJECTED, STATE, LAST_STATE = 1, 2, 3, 4
-"""Kinds of messages from a worker."""
-ORDERS, UPDATES, STATES = 1, 2, 3
-"""Tags: messages of one tag arrive in the order in which they were sent."""
+# Kinds of messages to a worker.
+WORK = 1
+STOP = 2
+START = 3
+# Kinds of messages from a worker.
+UPDATE = 1
+REJECTED = 2
+STATE = 3
+LAST_STATE = 4
+# Tags: messages of one tag arrive in the order in which they were sent.
+ORDERS = 1
+UPDATES = 2
+STATES = 3
 POLLING_INTERVAL = 0.02
 """Seconds that a slowed worker sleeps, at most, before it checks whether the run is over."""
 
 
-def in_words(content: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
+def in_words(content: Bytes) -> npt.NDArray[np.uint64]:
     """Return bytes as 64-bit words, of which a message may hold 2^31: the count is a 32-bit integer."""
     return np.pad(content, (0, -content.size % 8)).view(np.uint64)
 
@@ -61,12 +72,18 @@ class Worker:
 
     def __init__(self, mpi: Any, comm: Any, request: Request, engine: MPI) -> None:
         algorithm, theta0 = request.algorithm, request.theta0
-        self.comm, self.unit, self.shared = comm, engine.time_unit, engine.shared
+        self.comm = comm
+        self.unit = engine.time_unit
+        self.shared = engine.shared
         self.narrow = engine.wire == "float32"
         self.loop = WorkerLoop(
-            algorithm, request.problem, theta0, request.seed, timing_model=engine.stretched_model(request),
+            algorithm,
+            request.problem,
+            theta0,
+            request.seed,
+            timing_model=engine.stretched_model(request),
             wire=Float32Wire(algorithm, arrived=True) if self.narrow else None,
-        )  # fmt: skip
+        )
         self.iterate = algorithm.init(theta0)
         self.fields = sent_fields(algorithm, self.iterate)
         # Both sides compute the sample themselves, so the layout of messages need not be sent.
@@ -116,16 +133,14 @@ class Worker:
     def receive(self, timed: bool) -> Received | None:
         self.receiving.Wait()
         frame = self.frames.order
-        kind, worker, read, k, part, hand_in, *_ = frame.header.tolist()
+        kind, *numbers = frame.header.tolist()
         if kind == STOP:
-            self.all_present = bool(worker)
+            self.all_present = bool(numbers[0])
             return None
         self.frames.take_order()
         self.receiving = self.comm.Irecv(self.frames.order.buffer, 0, ORDERS)
-        return Received(
-            Assign(worker, read, k, None if part == NO_PART else part, bool(hand_in)),
-            as_iterate(self.iterate, self.fields, frame.unpack()),
-        )
+        view = as_iterate(self.iterate, self.fields, frame.unpack())
+        return Received(order_from(numbers[:5]), view)
 
     def hand_in(self, arrays: Arrays) -> None:
         self._send_state(STATE, arrays)

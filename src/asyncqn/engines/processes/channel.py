@@ -16,10 +16,17 @@ from typing import NamedTuple
 
 from asyncqn.engines.wire import HEADER
 
-START, WORK, STOP = 1, 2, 3
-"""Kinds of messages to a worker: (number or -1), (worker, read, k, part, hand_in), (worker)."""
-READY, UPDATE, REJECTED, STATE, LAST_STATE, FAILED = 11, 12, 13, 14, 15, 16
-"""Kinds of messages from a worker: UPDATE, REJECTED (nanoseconds); the last three with content."""
+# Kinds of messages to a worker: (number or -1), (worker, read, k, part, hand_in), (worker).
+START = 1
+WORK = 2
+STOP = 3
+# Kinds of messages from a worker: UPDATE and REJECTED with nanoseconds, the last three with content.
+READY = 11
+UPDATE = 12
+REJECTED = 13
+STATE = 14
+LAST_STATE = 15
+FAILED = 16
 
 _HEAD = struct.Struct(f"={HEADER}q")
 _ZEROS = (0,) * HEADER

@@ -36,9 +36,9 @@ from asyncqn.engines.processes.channel import (
     Message,
 )
 from asyncqn.engines.processes.fork_server import ForkServer
-from asyncqn.engines.processes.worker import NO_PART, NOBODY
+from asyncqn.engines.processes.worker import NOBODY
 from asyncqn.engines.shared_memory import mapped, shared_memory
-from asyncqn.engines.wire import Frames, arrays_from_bytes
+from asyncqn.engines.wire import Frames, arrays_from_bytes, order_header
 
 
 class Slot:
@@ -181,5 +181,4 @@ class ProcessMaster(ElasticMaster):
         if slot is None:
             return  # lost while the orders before this one were carried out
         slot.frames.take_order().pack(self.coordinator.sent())
-        part = NO_PART if order.part is None else order.part
-        self._send(slot, WORK, order.worker, order.read, order.k, part, order.hand_in)
+        self._send(slot, WORK, *order_header(order))

@@ -19,7 +19,7 @@ from typing import Any
 
 from asyncqn.engines.copies import as_iterate
 from asyncqn.engines.failures import failure
-from asyncqn.engines.orders import Assign, sent_fields, state_arrays
+from asyncqn.engines.orders import sent_fields, state_arrays
 from asyncqn.engines.processes.channel import (
     FAILED,
     LAST_STATE,
@@ -34,15 +34,13 @@ from asyncqn.engines.processes.channel import (
 from asyncqn.engines.processes.fork_server import Life
 from asyncqn.engines.shared_memory import mapped
 from asyncqn.engines.thread_pools import one_thread_pools
-from asyncqn.engines.wire import Frames, arrays_to_bytes
+from asyncqn.engines.wire import Frames, arrays_to_bytes, order_from
 from asyncqn.engines.worker_loop import Received, WorkerLoop
 from asyncqn.engines.worker_setup import WorkerSetup
 from asyncqn.runs.checkpoint import Arrays
 
 NOBODY = -1
 """In a header in place of a worker's number."""
-NO_PART = -1
-"""In a header in place of a part."""
 
 
 def life(load: Callable[[], WorkerSetup], *, warm: bool) -> Life:
@@ -103,12 +101,10 @@ class ProcessLink:
 
     def receive(self, timed: bool) -> Received | None:
         message = self.channel.receive()
-        self.worker, read, k, part, hand_in, *_ = message.numbers
+        self.worker = message.numbers[0]
         if message.kind == STOP:
             return None
-        order = Assign(
-            self.worker, read, k, None if part == NO_PART else part, bool(hand_in)
-        )
+        order = order_from(message.numbers[:5])
         values = self.frames.take_order().unpack()
         return Received(order, as_iterate(self.iterate, self.fields, values))
 
