@@ -105,7 +105,7 @@ class Samples:
         Samples
             The draws after the warm-up, by chain.
         """
-        algorithm = run.algorithm
+        algorithm = getattr(run, "algorithm", None)
         require(
             isinstance(algorithm, SharedMetricHMC),
             "the run is not of a sampler, SharedMetricHMC: its iterates are no chains.",

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.errors import BadInput, MissingExtra
+from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.parameters import Kind, Refused, checked
 
 
@@ -65,6 +65,11 @@ class Table(Mapping[str, npt.NDArray[Any]]):
     @classmethod
     def from_records(cls, records: Sequence[Mapping[str, float]]) -> Table:
         """Make a table with one row per record; a missing number becomes NaN."""
+        require(
+            isinstance(records, (list, tuple))
+            and all(isinstance(record, Mapping) for record in records),
+            "records must be a list of dictionaries of numbers by name.",
+        )
         # In the order of first appearance; later rows may have more columns.
         names = list(dict.fromkeys(name for record in records for name in record))
         return cls(

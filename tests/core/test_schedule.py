@@ -170,3 +170,12 @@ def test_schedules_compare_by_content_with_their_parts():
         **VALID, part=np.zeros(4, int)
     )
     assert a != "a schedule"
+
+
+def test_a_schedule_is_shown_in_one_line() -> None:
+    schedule = Schedule([0, 1, 0], [0, 0, 1], [1, 2, 3], [1.0, 1.5, 2.0])
+    assert repr(schedule) == (
+        "Schedule(3 computations by 2 workers, 3 commits, 0 dropped, staleness 0.667 on average and at "
+        "most 1, until time 2)"
+    )
+    assert repr(Schedule.serial(0)).startswith("Schedule(0 computations by 0 workers")

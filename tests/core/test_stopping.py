@@ -106,7 +106,7 @@ def test_passes_and_time_are_limits_that_are_no_success(engine: Any) -> None:
         make_problem(), Descent(STEP), engine=engine, tol=1e-30, max_passes=7
     )
     assert (run.status, run.success, run.passes) == ("stopped", False, 7.0)
-    assert "max_passes = 7" in run.message
+    assert "budget of 7 passes" in run.message
     late = aq.minimize(
         make_problem(), Descent(STEP), engine=engine, tol=1e-30, max_time=1e-3
     )

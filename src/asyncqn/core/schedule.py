@@ -10,6 +10,7 @@ of a run.  It is validated whenever it is made, because a file or a user may hav
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple
@@ -19,7 +20,7 @@ import numpy.typing as npt
 
 from asyncqn.core.stages import Stages, last_versions
 from asyncqn.errors import BadInput, require
-from asyncqn.parameters import REAL, Checked, parameter
+from asyncqn.parameters import REAL, Checked, checked, parameter
 
 DROPPED = 0
 """The commit of a computation whose update was dropped: real commits count from 1."""
@@ -34,6 +35,7 @@ ROW = np.dtype([("worker", "<i4"), ("read", "<i4"), ("time", "<f8")])
 ROW_OF_PART = np.dtype([*ROW.descr, ("part", "<i4")])
 
 Ints = npt.NDArray[np.int32]
+Length = Annotated[int, parameter(unit="commits", ge=0, le=2**31 - 1)]
 
 
 class WorkerSummary(NamedTuple):
@@ -62,7 +64,7 @@ def _whole_numbers(name: str, column: npt.ArrayLike) -> Ints:
     return np.ascontiguousarray(given, np.int32)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Schedule(Checked):
     """One row per computation: its worker, the version it read, the commit that delivered it, and the time.
 
@@ -161,6 +163,14 @@ class Schedule(Checked):
         require(
             bool((read[1:][same] >= free[same]).all()),
             "schedule: a worker started a computation before its previous one was committed.",
+        )
+
+    def __repr__(self) -> str:
+        late = self.staleness if self.staleness.size else np.zeros(1)
+        return (
+            f"Schedule({len(self):,} computations by {self.workers:,} workers, {self.commits:,} commits, "
+            f"{self.dropped:,} dropped, staleness {late.mean():.3g} on average and at most {late.max():.0f}, "
+            f"until time {self.time.max(initial=0.0):.6g})"
         )
 
     def __len__(self) -> int:
@@ -282,6 +292,9 @@ class Schedule(Checked):
     @classmethod
     def from_arrays(cls, columns: dict[str, npt.NDArray[Any]]) -> Schedule:
         """Build a schedule from the columns of `arrays`."""
+        require(
+            isinstance(columns, Mapping), "schedule: columns must be a dict of arrays."
+        )
         try:
             return cls(
                 columns["worker"],
@@ -296,6 +309,10 @@ class Schedule(Checked):
     @classmethod
     def from_rows(cls, rows: npt.NDArray[Any]) -> Schedule:
         """Build a schedule from recorded rows, of dtype `ROW` or `ROW_OF_PART`."""
+        require(
+            getattr(rows, "dtype", None) in (ROW, ROW_OF_PART),
+            "schedule: rows must be those of a recorder; use Schedule(...) for columns.",
+        )
         # The two lowest bits say how the computation ended; the worker's number is above them.
         kind = rows["worker"] & 3
         commit = np.where(
@@ -320,6 +337,7 @@ class Schedule(Checked):
         )
 
     @classmethod
+    @checked
     def from_table(
         cls,
         table: Any,
@@ -375,7 +393,8 @@ class Schedule(Checked):
         return schedule_of_log(table, names)
 
     @classmethod
-    def serial(cls, commits: int) -> Schedule:
+    @checked
+    def serial(cls, commits: Length) -> Schedule:
         """Build the schedule of one worker: no staleness, and one unit of time per commit."""
         n = np.arange(1, commits + 1)
         return cls(np.zeros(commits, np.int32), n - 1, n, n.astype(np.float64))  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from asyncqn.errors import BadInput, require
 from asyncqn.models.feature_rows import DenseRows, SparseRows
 from asyncqn.models.sampled_metric import DENSE
+from asyncqn.models.validation import theta_of
 from asyncqn.parameters import checked
 from asyncqn.table import Table
 
@@ -82,7 +83,7 @@ class NamedCoefficients:
         """
         table = coefficient_table(
             cast("LinearModel", self),
-            np.asarray(getattr(run, "theta", run)),
+            theta_of(cast("LinearModel", self), run),
             standard_errors,
         )
         try:
@@ -99,11 +100,6 @@ def coefficient_table(
     problem: LinearModel, theta: npt.NDArray[Any], standard_errors: bool = False
 ) -> Table:
     """Return the numbers of theta by name, class by class; with standard errors on request."""
-    require(
-        theta.shape == (problem.dim,),
-        f"the run must be one of this problem, with dim = {problem.dim} numbers in theta, not of shape "
-        f"{theta.shape}.",
-    )
     # Arrays have no names; x0, x1, ... number their columns.
     features = problem.feature_names or tuple(
         f"x{j}" for j in range(problem.X.shape[1])

@@ -215,7 +215,12 @@ def feature_rows(X: Any) -> DenseRows | SparseRows:
 def plain(data: Any) -> npt.NDArray[Any]:
     """Return `data` as an array; numbers and booleans of a data frame, which NumPy mixes as objects, as
     float64."""
-    array = np.asarray(data)
+    try:
+        array = np.asarray(data)
+    except (ValueError, TypeError):
+        raise BadInput(
+            "an array is ragged or cannot be read: give rows of one length."
+        ) from None
     if array.dtype != object or not hasattr(data, "to_numpy"):
         return array
     # A frame of integers and booleans becomes an array of objects, although each column is numeric.

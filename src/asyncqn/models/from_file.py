@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,12 @@ from asyncqn.models.data_file import read_columns
 from asyncqn.models.feature_rows import Vector, feature_rows
 from asyncqn.models.held_out import HeldOut, r2
 from asyncqn.models.parameters import Prior
+from asyncqn.models.validation import theta_of
 from asyncqn.parameters import File, Precision, Seed, checked, parameter
 from asyncqn.types import Rows
+
+if TYPE_CHECKING:
+    from asyncqn.models.linear_model import LinearModel
 
 Model = TypeVar("Model", bound="FromFile")
 
@@ -129,11 +133,10 @@ class FromFile:
         The score is the accuracy for labels, d2 (the share of the deviance that is explained) for counts, and
         r2 for other numbers.
         """
+        theta = theta_of(cast("LinearModel", self), run)
         if self.held_out is None:
             return None
-        z = self.held_out.predictors(
-            np.asarray(getattr(run, "theta", run)), self._outputs
-        )
+        z = self.held_out.predictors(theta, self._outputs)
         return self._score(z, self.held_out.y)
 
     def _score(self, z: Vector, y: Vector) -> float:

@@ -16,7 +16,7 @@ from asyncqn.errors import require
 from asyncqn.kernels import linear_gaussian as kernels
 from asyncqn.models.one_line import one_line
 from asyncqn.models.parameters import Dim, Recipe, Size
-from asyncqn.models.validation import chosen, misfit
+from asyncqn.models.validation import chosen, is_vector, misfit
 from asyncqn.parameters import (
     REAL,
     Checked,
@@ -163,7 +163,7 @@ class LinearGaussian(Checked):
         recipe: dict[str, Any] = {
             "dim": dim, "n_data": n_data, "noise_var": noise_var, "seed": seed, "dominant": dominant,
             "top": top, "bulk": list(bulk), "dtype": np.dtype(dtype).name,
-            "spectrum": None if spectrum is None else [float(x) for x in np.asarray(spectrum)],
+            "spectrum": None if spectrum is None else np.asarray(spectrum, float).tolist(),
         }  # fmt: skip
         require(
             n_data >= dim,
@@ -223,7 +223,7 @@ class LinearGaussian(Checked):
 
     def value(self, theta: Array) -> float:
         require(
-            theta.shape == (self.dim,),
+            is_vector(theta) and theta.size == self.dim,
             f"theta must be a vector of dim = {self.dim} numbers.",
         )
         return float(kernels.value(self.A, self.y, self.noise_var, theta))
@@ -231,8 +231,8 @@ class LinearGaussian(Checked):
     def value_rows(self, theta: Array, rows: Rows) -> float:
         """Return the estimate of U(theta) from `rows`; the prior counts once."""
         require(
-            theta.shape == (self.dim,),
-            f"theta must be a vector of dim = {self.dim} numbers.",
+            is_vector(theta) and theta.size == self.dim and is_vector(rows, "iu"),
+            f"theta must be a vector of dim = {self.dim} numbers, and rows one of integers.",
         )
         require(len(rows) > 0, "a value needs at least one row.")
         some = chosen(rows, self.n_data)

@@ -55,7 +55,7 @@ from asyncqn.models.sampled_metric import (
     rows_for_block,
     rows_for_metric,
 )
-from asyncqn.models.validation import misfit
+from asyncqn.models.validation import is_vector, misfit
 from asyncqn.parameters import Checked, Precision, Seed, checked, parameter
 from asyncqn.types import Array, Rows
 
@@ -349,7 +349,8 @@ class LinearModel(NamedCoefficients, FromFile, FromServer, Checked):
     ) -> float:
         """Return U; write its gradient and the diagonal where there is room."""
         # Compiled code trusts the sizes, so they are compared here first.
-        fits = theta.size == self.dim and (out is None or out.size == self.dim)
+        fits = is_vector(theta) and theta.size == self.dim and is_vector(rows, "iu")
+        fits = fits and (out is None or (is_vector(out) and out.size == self.dim))
         value = 0.0
         if fits:
             if self.source is not None:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.schedule import Schedule, rows_computed
+from asyncqn.parameters import Folder, checked
 from asyncqn.runs.draws import Draws
 from asyncqn.table import Table
 from asyncqn.types import Algorithm, Array, Problem, extra
@@ -241,7 +242,8 @@ class Run:
             out["error"] = (self.fun - optimum) / abs(optimum)
         return out
 
-    def save(self, folder: str | Path) -> Path:
+    @checked
+    def save(self, folder: Folder) -> Path:
         """Write the run to `folder`, completely or not at all; an older run there is replaced.
 
         Parameters

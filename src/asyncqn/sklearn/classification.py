@@ -5,6 +5,7 @@ scikit-learn requires that `__init__` only stores its arguments; `fit` checks th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -22,6 +23,7 @@ from asyncqn.parameters import parameter
 from asyncqn.sklearn.estimator import (
     EngineOrNone,
     GradientTolerance,
+    InvalidParameter,
     Jobs,
     LinearEstimator,
     MaxIter,
@@ -160,16 +162,19 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
     @property
     def _free(self) -> bool:
         """True without a penalty."""
-        return self.penalty is None or bool(np.isinf(self.C))
+        return self.penalty is None or math.isinf(self.C)
 
     def _with_class_weights(
         self, classes: Numbers, y: Numbers, labels: Numbers, weights: Numbers | None
     ) -> Numbers | None:
         if self.class_weight is None:
             return weights
-        by_class: Numbers = compute_class_weight(
-            self.class_weight, classes=classes, y=y, sample_weight=weights
-        )
+        try:
+            by_class: Numbers = compute_class_weight(
+                self.class_weight, classes=classes, y=y, sample_weight=weights
+            )
+        except ValueError as error:
+            raise InvalidParameter(f"class_weight: {error}.") from None
         return by_class[labels] if weights is None else weights * by_class[labels]
 
     def _start(self, classes: Numbers, problem: LinearModel) -> Array | None:

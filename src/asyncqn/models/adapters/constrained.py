@@ -24,7 +24,7 @@ from asyncqn.core.problem import read_only
 from asyncqn.errors import require
 from asyncqn.models import reference_of
 from asyncqn.models.one_line import one_line
-from asyncqn.parameters import Checked, checked, parameter
+from asyncqn.parameters import Checked, checked, from_json, parameter
 from asyncqn.types import Array, Problem, Rows, extra
 
 
@@ -211,6 +211,7 @@ class Constrained:
         return {"kind": "constrained", "problem": inside, "parameters": bounds}
 
     @classmethod
+    @checked
     def from_reference(
         cls, problem: Problem, parameters: Sequence[dict[str, Any]]
     ) -> Constrained:
@@ -226,11 +227,10 @@ class Constrained:
         return cls(
             problem,
             [
-                Bounded(
-                    one["name"],
-                    one["size"],
-                    -math.inf if one["low"] is None else one["low"],
-                    math.inf if one["high"] is None else one["high"],
+                from_json(
+                    Bounded,
+                    {name: value for name, value in one.items() if value is not None},
+                    "a parameter",
                 )
                 for one in parameters
             ],
