@@ -130,19 +130,6 @@ def test_the_defaults_of_every_algorithm_run_with_the_default_cluster(
     assert kind in ALGORITHMS
 
 
-def test_the_default_job_converges_with_curvature_pairs() -> None:
-    job = load_job()
-    run = aq.minimize(
-        job.problem,
-        job.algorithm,
-        engine=aq.Simulator(job.cluster),
-        commits=job.run.commits,
-    )
-    # Eight seeds ended between 0.008 and 0.027; the start is near 30.
-    assert run.metrics["error"][-1] < 0.05
-    assert run.counters["pairs_accepted"] > 1_000
-
-
 BAD = {
     "unknown section": ("[clutser]\nworkers = 3\n", "clutser"),
     "a key outside": ("commits = 3\n", "commits"),
@@ -151,24 +138,10 @@ BAD = {
     "unknown problem": ("[problem]\nkind = 'banana'\n", "banana"),
     "a list as kind": ("[problem]\nkind = ['a']\n", "problem"),
     "unknown problem key": ("[problem]\ndims = 3\n", "dims"),
-    "wrong type in problem": ("[problem]\ndim = 2.5\n", "dim"),
-    "wrong bulk": ("[problem]\nbulk = [1]\n", "bulk"),
     "wrong spectrum": ("[problem]\nspectrum = 'flat'\n", "spectrum"),
-    "impossible spectrum": (
-        "[problem]\ndim = 2\nspectrum = [0.5, 2.0]\n",
-        "eigenvalue",
-    ),
-    "wrong dtype": ("[problem]\ndtype = 'int8'\n", "dtype"),
     "a dtype that is a list": ("[problem]\ndtype = [1]\n", "dtype"),
-    "negative problem seed": ("[problem]\nseed = -1\n", "seed"),
-    "negative problem noise": ("[problem]\nnoise_var = -1.0\n", "noise_var"),
-    "negative bulk": (
-        "[problem]\nbulk = [-1.0, 2.0]\n",
-        "bulk must be a list of 2 items, each a finite number of at least 1",
-    ),
     "no algorithm kind": ("[algorithm]\nh = 1.0\n", "kind"),
     "unknown algorithm": ("[algorithm]\nkind = 'adam'\n", "adam"),
-    "a list as algorithm": ("[algorithm]\nkind = ['sgd']\n", "algorithm"),
     "unknown parameter": (
         "[algorithm]\nkind = 'async-sgd'\nh = 1.0\nbatch = 3\nrate = 1\n",
         "rate",
@@ -178,24 +151,11 @@ BAD = {
         "[algorithm]\nkind = 'async-sgd'\nh = true\nbatch = 3\n",
         "h must be a positive finite number",
     ),
-    "text for a count": (
-        "[algorithm]\nkind = 'async-sgd'\nh = 1.0\nbatch = '3'\n",
-        "batch",
-    ),
-    "negative step": ("[algorithm]\nkind = 'async-sgd'\nh = -1.0\nbatch = 3\n", "h"),
-    "nan step": ("[algorithm]\nkind = 'async-sgd'\nh = nan\nbatch = 3\n", "h"),
     "no workers": ("[cluster]\nworker_mean = 1.0\n", "workers"),
-    "zero workers": ("[cluster]\nworkers = 0\n", "worker"),
     "unknown cluster key": ("[cluster]\nworkers = 2\nspeed = 1\n", "speed"),
-    "wrong mean": ("[cluster]\nworkers = 2\nworker_mean = 'fast'\n", "worker_mean"),
-    "deaths of nobody": ("[cluster]\nworkers = 2\ndeaths = {bob = 1.0}\n", "deaths"),
-    "deaths at no time": ("[cluster]\nworkers = 2\ndeaths = {1 = 'soon'}\n", "deaths"),
     "deaths as a list": ("[cluster]\nworkers = 2\ndeaths = [1.0]\n", "deaths"),
-    "zero commits": ("[run]\ncommits = 0\n", "commits"),
     "commits as text": ("[run]\ncommits = 'many'\n", "commits"),
-    "evaluate before": ("[run]\nevaluate = -1\n", "evaluate"),
     "unknown run key": ("[run]\ncomits = 3\n", "comits"),
-    "a seed too large": ("[run]\nseed = 99999999999999999999999\n", "seed"),
 }
 
 

@@ -78,35 +78,6 @@ def test_the_promised_keys_are_printed_and_quiet_prints_nothing_else(
     assert 1 < numbers["staleness_mean"] <= 2
 
 
-def test_flags_go_over_the_job_file(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    job = tmp_path / "job.toml"
-    job.write_text(
-        "[problem]\ndim = 8\nn_data = 24\n[algorithm]\nkind = 'async-sgd'\nh = 1e-5\nbatch = 2\n"
-        "[cluster]\nworkers = 3\n[run]\ncommits = 30\nseed = 1\n"
-    )
-    one = json.loads(call(capfd, "simulate", job, "--json", "-q")[1])
-    two = json.loads(call(capfd, "simulate", job, "--json", "-q", "--commits", "12")[1])
-    same = json.loads(
-        call(
-            capfd,
-            "simulate",
-            job,
-            "--json",
-            "-q",
-            "--set",
-            "algorithm.h=1e-5",
-            "--seed",
-            "1",
-        )[1]
-    )
-    other = json.loads(call(capfd, "simulate", job, "--json", "-q", "--seed", "2")[1])
-    assert (one["commits"], two["commits"]) == (30, 12)
-    assert one == same
-    assert one["fun"] != other["fun"]
-
-
 def test_a_diverged_run_exits_with_three_says_why_and_is_saved(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -281,25 +252,9 @@ def test_runs_are_compared_by_their_time_to_a_target(
     assert "no column 'rmse'" in call(capfd, "compare", *both, "--metric", "rmse")[2]
 
 
-def test_run_and_simulate_take_the_same_options(
+def test_a_cluster_to_imitate_needs_slow(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    algorithm = [
-        "--algorithm",
-        "async-sgd",
-        "--set",
-        "algorithm.h=1e-5",
-        "--set",
-        "algorithm.batch=2",
-        "--set",
-        "problem.dim=8",
-        "--set",
-        "problem.n_data=24",
-    ]
-    code, out, _ = call(
-        capfd, "run", *algorithm, "--commits", "20", "--workers", "1", "--json", "-q"
-    )
-    assert (code, json.loads(out)["commits"]) == (0, 20)
     _, _, err = call(capfd, "run", "--set", "cluster.worker_mean=3")
     assert (
         "--set cluster.worker_mean describes a cluster to imitate: give --slow" in err
