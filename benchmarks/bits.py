@@ -80,7 +80,8 @@ def fits(algorithm: Any, problem: Any) -> bool:
     ):
         return False
     try:
-        algorithm.check(problem)
+        # Algorithms without a check of their own accept any problem.
+        getattr(algorithm, "check", lambda _: None)(problem)
     except ValueError:
         return False
     return True

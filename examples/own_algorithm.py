@@ -1,6 +1,6 @@
 """Your own algorithm on a simulated cluster: SGD whose master shortens stale steps.
 
-The guide "Your own algorithm" explains the methods; `asyncqn.checks.testing.check_algorithm` tests yours.
+The guide "Your own algorithm" explains the methods; `aq.check_algorithm` tests yours.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import asyncqn as aq
-from asyncqn.core.stages import ASYNCHRONOUS
 
 
 class Vector(NamedTuple):
@@ -25,9 +24,7 @@ class AgeAwareSGD:
     h: float
     batch: int
     # Without an annotation this is an attribute of the class, and no field of the dataclass.
-    stages = ASYNCHRONOUS
-
-    def check(self, problem: Any) -> None: ...
+    stages = aq.stages.ASYNCHRONOUS
 
     def init(self, theta0: Any) -> Vector:
         return Vector(theta0.copy())
@@ -41,21 +38,11 @@ class AgeAwareSGD:
         problem.grad(view.theta, rows, local.theta)
         return local
 
-    def learn(self, view: Vector, local: Vector, problem: Any, task: Any) -> Vector:
-        return local
-
-    # Called after an update was rejected; this method has no curvature memory to clear.
-    def forget(self, local: Vector) -> Vector:
-        return local
-
     def apply(self, iterate: Vector, updates: Any, commit: Any) -> Vector:
         # An asynchronous commit has one update; the loop also serves stages with several.
         for update, staleness in zip(updates, commit.staleness, strict=True):
             iterate.theta[:] -= self.h / (1 + staleness) * update.theta
         return iterate
-
-    def counters(self, iterate: Vector, locals_: Any) -> dict[str, int]:
-        return {}
 
 
 def main() -> None:

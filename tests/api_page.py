@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 
 import asyncqn
 import asyncqn.sklearn
@@ -35,6 +35,8 @@ a test keeps them so. Names that stand in none of these lists may change without
 
 """
 PURPOSES = {
+    "asyncqn.times": "laws of the times of a simulated worker",
+    "asyncqn.stages": "how updates become commits, for algorithms of your own",
     "asyncqn.types": "protocols, and what passes between problem, algorithm and engine",
     "asyncqn.errors": "errors, and `require`, which raises them",
     "asyncqn.parameters": "descriptions of parameters and their checks",
@@ -55,12 +57,12 @@ SECTIONS = {
         "core",
         "cluster",
         "runs",
-        "table",
+        "columns",
+        "checks",
     ),
     "Algorithms": ("algorithms",),
     "Problems and data": ("models",),
     "Engines": ("engines",),
-    "Times of a cluster": ("cluster.laws",),
     "Protocols for your own classes": (
         "core.problem",
         "core.algorithm",
@@ -90,7 +92,11 @@ def meaning(thing: object) -> str:
 
 def page() -> str:
     """The whole page."""
-    names = sorted(set(asyncqn.__all__) - {"lazy_names"}, key=str.lower)
+    names = [
+        name
+        for name in sorted(asyncqn.__all__, key=str.lower)
+        if not inspect.ismodule(getattr(asyncqn, name))
+    ]
     text = HEAD
     for title in SECTIONS:
         things = {name: getattr(asyncqn, name) for name in names}
@@ -113,10 +119,9 @@ def page() -> str:
         thing = getattr(asyncqn_recommender, name)
         text += f"- `{name}`: {meaning(thing)}\n" if callable(thing) else ""
     text += f"\n{DOORS}"
-    text += f"- `asyncqn.lazy_names`: {meaning(asyncqn.lazy_names)}\n"
     for door, purpose in PURPOSES.items():
         names = ", ".join(
-            f"`{name}`" for name in sorted(import_module(door).__all__, key=str.lower)
+            f"`{name}`" for name in sorted(resolve_name(door).__all__, key=str.lower)
         )
         text += f"- **`{door}`**, {purpose}: {names}\n"
     return text

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
+from asyncqn.types import Table
 from benchmarks import bits
 
 
@@ -59,7 +60,7 @@ def test_every_kind_of_difference_is_named() -> None:
         problem, aq.AsyncSGD(h=1e-5, batch=10), engine=engine, commits=21
     )
     assert {"theta", "schedule", "fingerprints"} <= set(bits.differences(run, longer))
-    higher = aq.Table({**run.metrics, "fun": np.nextafter(run.metrics["fun"], np.inf)})
+    higher = Table({**run.metrics, "fun": np.nextafter(run.metrics["fun"], np.inf)})
     assert bits.differences(run, replace(run, metrics=higher)) == ["fun"]
     assert bits.differences(run, replace(run, status=aq.Outcome.STOPPED)) == ["outcome"]
 

@@ -19,7 +19,6 @@ from test_readme import PAGES, ROOT, blocks
 import asyncqn
 import asyncqn_recommender
 from asyncqn.algorithms import ALGORITHMS
-from asyncqn.checks.testing import check_algorithm
 from asyncqn.cli.ending import BAD_INPUT, EXIT_CODES
 from asyncqn.cli.jobfile import load_job
 from asyncqn.cli.program import command_modules
@@ -268,10 +267,9 @@ def test_the_guides_own_algorithm_passes_the_checks_and_runs_on_every_engine(
     (tmp_path / "delay_adaptive.py").write_text(own_algorithm(), encoding="utf-8")
     script = (
         "import asyncqn as aq\n"
-        f"from asyncqn.checks.testing import {check_algorithm.__name__}\n"
         "from delay_adaptive import DelayAdaptiveSGD\n"
         "problem = aq.LinearGaussian.random(dim=5, n_data=50, seed=0)\n"
-        "print(check_algorithm(DelayAdaptiveSGD(h=1e-3, batch=5), problem))\n"
+        "print(aq.check_algorithm(DelayAdaptiveSGD(h=1e-3, batch=5), problem))\n"
     )
     (tmp_path / "script.py").write_text(script, encoding="utf-8")
     environment = child_environment()

@@ -15,9 +15,11 @@ import asyncqn.sklearn
 import asyncqn_recommender
 from asyncqn.parameters import descriptions_of
 
-PACKAGES = (asyncqn, asyncqn.sklearn, asyncqn_recommender)
+PACKAGES = (asyncqn, asyncqn.times, asyncqn.sklearn, asyncqn_recommender)
 HEADER = re.compile(r"^(\w+)\n-{3,}$", re.M)
 ENTRY = re.compile(r"^([\w*]+(?:, [\w*]+)*) : (.+)$")
+NAMES = re.compile(r"^\w+(?:, \w+)*$")
+"""Names alone: the description says which base class describes them."""
 RESULTS = {"Draws", "Progress", "Reading", "Run", "Samples"}
 """Classes that users receive and do not make: they describe their fields under `Attributes`."""
 
@@ -51,7 +53,7 @@ def entries(section: str) -> dict[str, tuple[str, str]]:
             found |= dict.fromkeys(
                 match[1].split(", "), (match[2], description.strip())
             )
-        else:
+        elif not NAMES.match(head):
             assert not head.strip(), f"{head!r} is no entry of the form 'name : type'"
     return found
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -34,7 +35,9 @@ DOORS = (
     "asyncqn.models.remote",
     "asyncqn.models.sparse_layout",
     "asyncqn.parameters",
+    "asyncqn.stages",
     "asyncqn.storage",
+    "asyncqn.times",
     "asyncqn.types",
 )
 """Modules whose `__all__` is public."""
@@ -57,7 +60,9 @@ def is_public(module: str, name: str | None) -> bool:
         return module == "asyncqn"
     if module not in DOORS:
         return False
-    return name == "__version__" or name in importlib.import_module(module).__all__
+    # Packages get the names of their stubs as asyncqn does; nobody else needs that function.
+    for_packages = ("__version__", "lazy_names")
+    return name in for_packages or name in resolve_name(module).__all__
 
 
 @pytest.mark.parametrize("house", HOUSES)
@@ -73,7 +78,7 @@ def test_a_house_imports_only_public_names_of_asyncqn(house: str) -> None:
 
 @pytest.mark.parametrize("door", DOORS)
 def test_every_public_name_exists_and_is_explained(door: str) -> None:
-    module = importlib.import_module(door)
+    module = resolve_name(door)
     for name in module.__all__:
         thing = getattr(module, name)
         if callable(thing) and getattr(thing, "__module__", "").startswith("asyncqn"):

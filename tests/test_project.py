@@ -35,7 +35,7 @@ RANK = {
     "core": 1,
     "types": 1,
     "storage": 1,
-    "table": 1,
+    "columns": 1,
     "cluster": 2,
     "algorithms": 2,
     "models": 2,

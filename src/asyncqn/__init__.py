@@ -16,32 +16,13 @@ def lazy_names(
     """Return `__getattr__`, `__dir__` and `__all__` of a package whose `__init__.pyi` lists its names.
 
     A name is imported from the module that the stub names, when it is first used. Importing the package is
-    therefore cheap: numba, the slowest import, waits until something is computed.
-
-    Parameters
-    ----------
-    package : str
-        The `__name__` of the package that is being imported.
-
-    Returns
-    -------
-    tuple
-        `__getattr__`, `__dir__` and `__all__` of the package.
-
-    Examples
-    --------
-    >>> import asyncqn as aq
-    >>> import asyncqn.lab
-    >>> names = aq.lazy_names("asyncqn.lab")[2]
-    >>> "delay_limit" in names, names == asyncqn.lab.__all__
-    (True, True)
+    therefore cheap: numba, the slowest import, waits until something is computed. A name may be a module.
     """
     # Parsing the stub instead of listing the names twice keeps editors and the interpreter in agreement.
     module = sys.modules[package]
     stub = ast.parse(module.__loader__.get_data(f"{module.__file__}i"))  # type: ignore[union-attr]
-    # One dot in the stub means the package itself, each further dot one package above it.
     homes = {
-        alias.name: f"{package.rsplit('.', node.level - 1)[0] if node.level > 1 else package}.{node.module}"
+        alias.asname or alias.name: (home_of(package, node), alias.name)
         for node in stub.body
         if isinstance(node, ast.ImportFrom) and node.level
         for alias in node.names
@@ -50,24 +31,30 @@ def lazy_names(
     def find(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(homes[name]), name)
+        home, own_name = homes[name]
+        thing = getattr(import_module(home), own_name, None)
+        if thing is None:
+            thing = import_module(f"{home}.{own_name}")
         # Stored, so that the next lookup does not come here.
-        setattr(module, name, value)
-        return value
+        setattr(module, name, thing)
+        return thing
 
     return find, lambda: sorted(homes), sorted(homes)
 
 
-logging.getLogger(__name__).addHandler(
-    logging.NullHandler()
-)  # silent until the user adds a handler
+def home_of(package: str, node: ast.ImportFrom) -> str:
+    """Return the module that an import of a stub names."""
+    # One dot means the package itself, each further dot one package above it.
+    home = package
+    for _ in range(node.level - 1):
+        home = home.rpartition(".")[0]
+    return f"{home}.{node.module}" if node.module else home
 
-__getattr__, _, _names = lazy_names(__name__)
-__all__ = sorted([*_names, "lazy_names"])
 
+# Silent until the user adds a handler.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = lazy_names(__name__)
 
 
 class _Package(ModuleType):
@@ -77,7 +64,10 @@ class _Package(ModuleType):
     """
 
     def __setattr__(self, name: str, value: object) -> None:
-        if not (name in __all__ and isinstance(value, ModuleType)):
+        submodule = (
+            isinstance(value, ModuleType) and value.__name__ == f"asyncqn.{name}"
+        )
+        if not (submodule and name in __all__):
             super().__setattr__(name, value)
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -11,15 +11,14 @@ from .algorithms.paper.async_sgd import AsyncSGD
 from .algorithms.paper.mb_lbfgs import MBLBFGS
 from .algorithms.quasi_newton.table_lbfgs import TableLBFGS, table_algorithm
 from .algorithms.rivals.async_saga import AsyncSAGA
-from .algorithms.rivals.delay_adaptive_sgd import DelayAdaptiveSGD
-from .algorithms.rivals.rennala import Rennala
-from .algorithms.rivals.ringmaster import Ringmaster
-from .algorithms.rivals.sgd import SGD
+from .algorithms.rivals.sgd_family import SGD, DelayAdaptiveSGD, Rennala, Ringmaster
 from .algorithms.sampling.sgld import SGLD
 from .algorithms.sampling.shared_metric_hmc import SharedMetricHMC
+from .checks.testing import check_algorithm, check_problem
+from .cluster import laws as times
 from .cluster.cluster import Cluster
-from .cluster.laws import Constant, Exponential, LogNormal, Pareto, TimeLaw, Trace
 from .cluster.simulate import simulate
+from .core import stages
 from .core.outcome import Outcome
 from .core.request import Progress
 from .core.schedule import Schedule
@@ -55,12 +54,10 @@ from .models.server import DataServer
 from .models.softmax import SoftmaxRegression
 from .resume import resume
 from .runs.archive import load_run
-from .runs.draws import Draws
 from .runs.replay import replay
 from .runs.run import Run
 from .sample import sample
 from .samples import Samples
-from .table import Table
 from .types import Algorithm, Engine, Problem
 
 __version__: str
@@ -83,23 +80,18 @@ __all__ = [
     "BadInput",
     "Bounded",
     "Cluster",
-    "Constant",
     "Constrained",
     "DamagedFile",
     "DataServer",
     "DelayAdaptiveSGD",
-    "Draws",
     "Engine",
     "ExactLBFGS",
-    "Exponential",
     "FiniteSum",
     "LeastSquares",
     "LinearGaussian",
     "LogDensity",
-    "LogNormal",
     "LogisticRegression",
     "Outcome",
-    "Pareto",
     "Patience",
     "PoissonRegression",
     "Problem",
@@ -119,17 +111,15 @@ __all__ = [
     "Simulator",
     "SoftmaxRegression",
     "StabilityWarning",
-    "Table",
     "TableLBFGS",
     "Threads",
-    "TimeLaw",
-    "Trace",
     "blame",
+    "check_algorithm",
+    "check_problem",
     "default_algorithm",
     "exact_algorithm",
     "from_jax",
     "from_torch",
-    "lazy_names",
     "load_run",
     "minimize",
     "plan",
@@ -137,6 +127,8 @@ __all__ = [
     "resume",
     "sample",
     "simulate",
+    "stages",
     "starting_point",
     "table_algorithm",
+    "times",
 ]

@@ -25,7 +25,7 @@ from asyncqn.algorithms.defaults import (
 )
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.stability import warnings_before
-from asyncqn.checks.costs import measured_costs, stated_costs
+from asyncqn.checks.costs import Costs, measured_costs, stated_costs
 from asyncqn.checks.first_calls import check_first_calls, mistake_at_the_end
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.problem import check_members
@@ -53,6 +53,7 @@ from asyncqn.parameters import (
     parameter,
     real_array,
 )
+from asyncqn.parameters.kinds import precision
 from asyncqn.runs.checkpoint import Checkpoints
 from asyncqn.runs.manifest import needs_imports
 from asyncqn.runs.run import Run
@@ -82,7 +83,6 @@ Where = Annotated[
     Engine | None, parameter(words="an engine, such as Threads(2), or None")
 ]
 Start = RealArray | None
-Told = Callback | None
 
 
 def _callbacks(value: object) -> object:
@@ -226,12 +226,11 @@ def minimize(
         from asyncqn.engines.threads import Threads
 
         engine = Threads(os.cpu_count() or 1)
-    to_check = check
+    compared = False
     if algorithm is None:
-        algorithm, checked_already = choose_algorithm(
+        algorithm, compared = choose_algorithm(
             problem, engine, theta0, seed, waits, check
         )
-        to_check = check and not checked_already
     require(
         waits or not any(stage.waits for stage in algorithm.stages),
         f"waits=False, but {type(algorithm).__name__} waits for slow workers: leave one of the two out.",
@@ -246,25 +245,30 @@ def minimize(
         warnings.warn(sentence, StabilityWarning, stacklevel=3)
     # After the cheap checks: a user's `initial` may take long.
     start = starting_point(problem, theta0, seed)
-    if to_check:
+    if check and not compared:
         check_first_calls(problem, start)
     # After all checks, because a wrong argument should not leave a folder behind.
-    checkpoints = (
-        None
-        if checkpoint is None
-        else Checkpoints(
-            checkpoint, checkpoint_every, imports=needs_imports(problem, algorithm)
-        )
-    )
+    checkpoints = None
+    if checkpoint is not None:
+        imports = needs_imports(problem, algorithm)
+        checkpoints = Checkpoints(checkpoint, checkpoint_every, imports=imports)
     # The bar needs a total; a run that ends by convergence or passes has none.
     total = None if open_ended or max_passes is not None else commits
     with (
         nullcontext() if checkpoints is None else closing(checkpoints),
-        showing(callbacks, engine, progress, verbose, total, "minimize") as told,
+        showing(callbacks, engine, progress, verbose, total, "minimize") as report,
     ):
         request = Request(
-            *(problem, algorithm, start, commits, seed),
-            *(evaluate, told, stopping, checkpoints, keep),
+            problem,
+            algorithm,
+            start,
+            commits,
+            seed,
+            evaluate,
+            report,
+            stopping,
+            checkpoints,
+            keep,
             # With evaluate=0 the versions that an exact method knows get no rows either.
             every_version=silent or evaluate is not None,
             open_ended=open_ended,
@@ -305,10 +309,10 @@ PROHIBITIVE_COST = 1e12
 
 
 class Choice(NamedTuple):
-    """The default algorithm, and whether the first calls of the problem were checked on the way."""
+    """The default algorithm, and whether the problem's functions were compared on the way."""
 
     algorithm: Algorithm
-    checked: bool
+    compared: bool
 
 
 def choose_algorithm(
@@ -324,23 +328,27 @@ def choose_algorithm(
     On a real engine the costs are measured, unless the choice does not depend on them.  With `check`, the
     problem's functions are compared before they are timed, so that a mistake in them gets its sentence.
     """
-    free, dear = (
-        default_algorithm(
-            problem, engine.workers, waits=waits, message=cost, master=cost
+
+    def choose(costs: Costs) -> Algorithm:
+        return default_algorithm(
+            problem,
+            engine.workers,
+            waits=waits,
+            message=costs.message,
+            master=costs.master,
         )
-        for cost in (0.0, PROHIBITIVE_COST)
-    )
-    if free == dear:
-        return Choice(free, checked=False)
+
+    free = choose(Costs(0.0, 0.0))
+    if free == choose(Costs(PROHIBITIVE_COST, PROHIBITIVE_COST)):
+        return Choice(free, compared=False)
     costs = stated_costs(engine)
-    measure = costs is None
-    if costs is None:
-        start = starting_point(problem, theta0, seed)
-        if check:
-            check_first_calls(problem, start)
-        costs = measured_costs(problem, start, engine)
-    chosen = default_algorithm(problem, engine.workers, waits=waits, **costs._asdict())
-    return Choice(chosen, checked=check and measure)
+    if costs is not None:
+        return Choice(choose(costs), compared=False)
+    start = starting_point(problem, theta0, seed)
+    if check:
+        check_first_calls(problem, start)
+    costs = measured_costs(problem, start, engine)
+    return Choice(choose(costs), compared=check)
 
 
 def _length(
@@ -351,13 +359,10 @@ def _length(
     stopping: Stopping,
 ) -> tuple[int, int | None]:
     """Return the largest number of commits, and the commits between two evaluations (None: no more)."""
-    exact, rows_of = (
-        extra(algorithm, "standing") is not None,
-        extra(algorithm, "rows_of"),
-    )
+    exact = extra(algorithm, "standing") is not None
     passes = stopping.max_passes
     require(
-        passes is None or rows_of is not None,
+        passes is None or extra(algorithm, "rows_of") is not None,
         f"max_passes needs an algorithm with rows_of, unlike {type(algorithm).__name__}: use commits.",
     )
     require(
@@ -379,38 +384,32 @@ def _length(
 
 
 def commits_of(algorithm: Algorithm, n_data: int, passes: float) -> int:
-    """Return how many commits a stochastic method needs at most for a number of passes over the data.
+    """Return the most commits that a stochastic method needs for a number of passes over the data.
 
     A commit has at least one update, so the smallest update gives the bound.
     """
-    rows_of, begins, fewest = extra(algorithm, "rows_of"), 0, n_data
-    assert rows_of is not None
-    # Stages differ in the rows of an update; `begins` is the first version of the stage.
+    rows_of = extra(algorithm, "rows_of")
+    fewest = n_data
+    version = 0  # the first of a stage
     for stage in algorithm.stages:
-        # -1 stands for rows that workers draw themselves.
-        part = np.arange(
-            -1 if stage.parts is None else 0, stage.parts or 0, dtype=np.int32
-        )
-        rows = np.asarray(rows_of(n_data, np.full_like(part, begins), part))
-        fewest = min(fewest, int(rows.min()))
-        begins += stage.commits or 0
+        # Stages differ in the rows of an update; -1 stands for rows that workers draw themselves.
+        parts = [-1] if stage.parts is None else range(stage.parts)
+        part = np.array(parts, np.int32)
+        rows = rows_of(n_data, np.full_like(part, version), part)
+        fewest = min(fewest, int(np.min(rows)))
+        version += stage.commits or 0
     return max(1, math.ceil(passes * n_data / max(fewest, 1)))
 
 
 def sort_callbacks(
-    given: Callback | Patience | Sequence[Callback | Patience] | None,
+    callback: Callback | Patience | Sequence[Callback | Patience] | None,
 ) -> tuple[list[Callback], Patience | None]:
     """Separate the functions from the patience among the callbacks of a run."""
-    several = (
-        [given]
-        if given is None or callable(given) or isinstance(given, Patience)
-        else list(given)
-    )
-    patience = [each for each in several if isinstance(each, Patience)]
-    require(len(patience) < 2, "callback contains two Patience rules: pass only one.")
-    return [each for each in several if callable(each)], patience[
-        0
-    ] if patience else None
+    several = callback if isinstance(callback, Sequence) else [callback]
+    functions = [each for each in several if callable(each)]
+    rules = [each for each in several if isinstance(each, Patience)]
+    require(len(rules) < 2, "callback contains two Patience rules: pass only one.")
+    return functions, rules[0] if rules else None
 
 
 @contextmanager
@@ -439,14 +438,14 @@ def showing(
             for each in (advance, log)
             if each is not None
         ]
-        told = [*displays, *callbacks]
+        # Displays come first, so that a callback that ends the run has its last row on the screen.
+        calls = [*displays, *callbacks]
 
         def call_all(progress: Progress) -> None:
-            for each in told:
+            for each in calls:
                 each(progress)
 
-        # Displays come first, so that a callback that ends the run has its last row on the screen.
-        yield call_all if len(told) > 1 else told[0] if told else None
+        yield call_all if calls else None
 
 
 @checked
@@ -474,44 +473,38 @@ def starting_point(problem: Objective, theta0: Start = None, seed: Seed = 0) -> 
     (3,)
     """
     check_members(problem)
-    said = np.float64 if extra(problem, "dtype") is None else extra(problem, "dtype")
+    own_dtype = extra(problem, "dtype")
     try:
-        dtype = np.dtype(said)
-    except TypeError:
+        dtype = precision("float64" if own_dtype is None else own_dtype)
+    except Refused:
         raise BadInput(
-            f"theta must be float64 or float32, but the problem has dtype = {said!r}."
+            f"theta must be float64 or float32, but the problem has dtype = {own_dtype!r}."
         ) from None
-    require(
-        dtype in (np.dtype(np.float64), np.dtype(np.float32)),
-        f"theta must be float64 or float32, but the problem has dtype = {dtype}.",
-    )
-    if theta0 is None:
-        initial = extra(problem, "initial")
-        theta0 = (
-            initial(np.random.Generator(np.random.Philox(key=[seed, _START])))
-            if initial is not None
-            else np.zeros(problem.dim, dtype)
-        )
+    initial = extra(problem, "initial")
+    if theta0 is None and initial is not None:
+        theta0 = initial(np.random.Generator(np.random.Philox(key=[seed, _START])))
+    elif theta0 is None:
+        theta0 = np.zeros(problem.dim, dtype)
     try:
-        given = real_array(theta0)  # a user's `initial` may return anything
+        values = real_array(theta0)  # a user's `initial` may return anything
     except Refused as refusal:
         raise BadInput(
             f"theta0 must be an array of real numbers, not {refusal}."
         ) from None
     # NumPy would convert True to 1.0 without a word.
     require(
-        given.dtype.kind != "b",
+        values.dtype.kind != "b",
         "theta0 must be an array of real numbers, not of booleans.",
     )
     # A problem without a dtype follows the precision of its start.
     # Integers are not such a wish: [0, 0, 0] starts a float64 run.
-    if given.dtype in (np.float32, np.float64) and extra(problem, "dtype") is None:
-        dtype = given.dtype
+    if own_dtype is None and values.dtype in (np.float32, np.float64):
+        dtype = values.dtype
     # Always a copy: the run would otherwise change the caller's array.
-    start = np.array(given, dtype=dtype, order="C")
+    start = np.array(values, dtype=dtype, order="C")
     require(
         start.shape == (problem.dim,),
-        f"theta0 must be a vector of dim = {problem.dim} numbers, not of shape {given.shape}.",
+        f"theta0 must be a vector of dim = {problem.dim} numbers, not of shape {values.shape}.",
     )
     require(
         bool(np.isfinite(start).all()),

@@ -36,15 +36,13 @@ class Registry(Mapping[str, Any]):
     @cached_property
     def places(self) -> dict[str, str]:
         """The location of every class, including those of other packages; our own names take precedence."""
-        added = (
-            {}
-            if self.group is None
-            else {e.name: e.value for e in entry_points(group=self.group)}
-        )
+        places = dict(self.own)
+        if self.group is None:
+            return places
         # Sorted, so that the order does not depend on the order of installation.
-        return self.own | {
-            name: place for name, place in sorted(added.items()) if name not in self.own
-        }
+        for entry in sorted(entry_points(group=self.group)):
+            places.setdefault(entry.name, entry.value)
+        return places
 
     def __getitem__(self, name: str) -> Any:
         # Our own names are found without reading the entry points of all installed packages.
@@ -66,6 +64,7 @@ class Registry(Mapping[str, Any]):
         """Return the name under which a class is registered, or None."""
         # By location, because importing all registered classes to compare them would load every engine.
         place = f"{cls.__module__}:{cls.__qualname__}"
-        return next(
-            (name for name, known in self.places.items() if known == place), None
-        )
+        for name, registered in self.places.items():
+            if registered == place:
+                return name
+        return None

@@ -13,6 +13,7 @@ import numpy as np
 
 from asyncqn.algorithms import algorithm_to_json
 from asyncqn.algorithms.fit import check_fit
+from asyncqn.columns import Table
 from asyncqn.core.stopping import MaxPasses, MaxTime, Target, Tolerance
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.simulator import Simulator
@@ -32,7 +33,6 @@ from asyncqn.runs.manifest import (
 from asyncqn.runs.replay import needs_algorithm, needs_problem, value_at_start
 from asyncqn.runs.run import Run
 from asyncqn.storage.serialise import to_json
-from asyncqn.table import Table
 from asyncqn.types import Algorithm, Callback, Engine, Problem, extra
 
 

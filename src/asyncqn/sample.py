@@ -25,14 +25,13 @@ from asyncqn.minimize import (
     CheckpointFolder,
     Objective,
     Start,
-    Told,
     Where,
     minimize,
     starting_point,
 )
 from asyncqn.parameters import CheckpointEvery, Seed, checked
 from asyncqn.samples import Samples, failed
-from asyncqn.types import Array, Problem, Progress
+from asyncqn.types import Array, Callback, Problem, Progress
 from asyncqn.view.progress import shown
 
 _SPARE = 1.05
@@ -53,7 +52,7 @@ def sample(
     max_time: MaxTime = None,
     checkpoint: CheckpointFolder = None,
     checkpoint_every: CheckpointEvery = 30.0,
-    callback: Told = None,
+    callback: Callback | None = None,
     progress: bool | None = None,
     check: bool = True,
 ) -> Samples:

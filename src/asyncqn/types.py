@@ -1,5 +1,6 @@
-"""Names for annotations: the protocols of `asyncqn.core`, and the objects that they exchange."""
+"""Names for annotations: the protocols of `asyncqn.core`, the objects that they exchange, and tables."""
 
+from asyncqn.columns import Table
 from asyncqn.core.algorithm import (
     ALGORITHM_EXTRAS,
     Algorithm,
@@ -32,6 +33,7 @@ __all__ = [
     "Standing",
     "StoppingRule",
     "Stream",
+    "Table",
     "Task",
     "extra",
 ]

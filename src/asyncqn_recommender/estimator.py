@@ -18,7 +18,6 @@ from typing import Annotated, Any, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn import Table
 from asyncqn.errors import BadInput, NotFitted, require
 from asyncqn.parameters import (
     Precision,
@@ -28,7 +27,7 @@ from asyncqn.parameters import (
     parameter,
     parameters_of,
 )
-from asyncqn.types import Array, Progress
+from asyncqn.types import Array, Progress, Table
 from asyncqn_recommender.data import Ratings
 from asyncqn_recommender.feedback import FEEDBACKS, LIST
 from asyncqn_recommender.files import load_model, save_model

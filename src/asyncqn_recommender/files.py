@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn import Table
 from asyncqn.errors import DamagedFile
 from asyncqn.storage import (
     Document,
@@ -19,6 +18,7 @@ from asyncqn.storage import (
     to_json,
     write_folder,
 )
+from asyncqn.types import Table
 from asyncqn_recommender.kernels.als import Grouped
 from asyncqn_recommender.model import FactorModel, Offsets
 

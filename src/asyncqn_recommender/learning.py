@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn import Table, Threads, minimize, starting_point
+from asyncqn import Threads, minimize, starting_point
 from asyncqn.errors import BadInput, require
-from asyncqn.types import Array, Progress, Standing
+from asyncqn.types import Array, Progress, Standing, Table
 from asyncqn_recommender.data import Ratings, as_ratings
 from asyncqn_recommender.feedback import FEEDBACKS, Feedback, Noting
 from asyncqn_recommender.model import FactorModel

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn import Table
 from asyncqn.errors import require, require_count
-from asyncqn.types import Array, Rows
+from asyncqn.types import Array, Rows, Table
 from asyncqn_recommender.data.ids import id_array
 from asyncqn_recommender.kernels import ranking
 

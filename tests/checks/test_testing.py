@@ -13,7 +13,7 @@ from examples import DTYPES, EXAMPLES, problem_examples, problem_for
 from oracles import Quadratic, one_sentence
 
 from asyncqn import AsyncSGD, Bounded, Constrained, LinearGaussian
-from asyncqn.algorithms.stochastic_gradient import Update
+from asyncqn.algorithms.paper.async_sgd import Update
 from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm, check_problem
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.errors import BadInput
@@ -318,7 +318,7 @@ def test_an_object_that_is_no_algorithm_is_told_what_it_lacks():
     class Half:
         stages = ASYNCHRONOUS
 
-    with pytest.raises(BadInput, match="it has no 'check'"):
+    with pytest.raises(BadInput, match="it has no 'init'"):
         check_algorithm(Half(), Quadratic.random())
 
 

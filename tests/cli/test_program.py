@@ -278,7 +278,7 @@ def test_every_field_of_a_cluster_can_be_said_on_the_command_line(
         str(tmp_path / "run"),
     )
     assert code == 0
-    cluster = aq.Cluster(5, times=aq.Pareto(40.0, 1.5), message=10.0, link=2.0, deaths={3: 500.0},
+    cluster = aq.Cluster(5, times=aq.times.Pareto(40.0, 1.5), message=10.0, link=2.0, deaths={3: 500.0},
                          recoveries={3: 900.0}, fixed=1.5)  # fmt: skip
     assert aq.Cluster.from_run(aq.load_run(tmp_path / "run")) == cluster
 

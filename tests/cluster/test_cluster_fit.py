@@ -88,7 +88,7 @@ def test_workers_have_laws_of_their_own_where_asked():
     run = recorded(cluster, SGD, 1500)
     own = aq.Cluster.from_run(run, per_worker=True)
     np.testing.assert_allclose(own.means(), [2.0, 4.0, 16.0], rtol=0.05)
-    assert isinstance(aq.Cluster.from_run(run).times, aq.LogNormal)
+    assert isinstance(aq.Cluster.from_run(run).times, aq.times.LogNormal)
     twice = aq.Cluster.from_run(run, workers=6, per_worker=True)
     np.testing.assert_array_equal(twice.means(), np.tile(own.means(), 2))
 
@@ -118,7 +118,9 @@ def test_a_manifest_of_an_earlier_version_calls_an_update_an_answer() -> None:
 
 
 def test_a_simulated_run_knows_its_cluster():
-    cluster = aq.Cluster(4, times=aq.Exponential(2.0), message=1.0, deaths={3: 50.0})
+    cluster = aq.Cluster(
+        4, times=aq.times.Exponential(2.0), message=1.0, deaths={3: 50.0}
+    )
     run = aq.minimize(PROBLEM, SGD, engine=aq.Simulator(cluster), commits=50)
     assert aq.Cluster.from_run(run) == cluster
     assert aq.Cluster.from_run(run, workers=2) == replace(cluster, workers=2, deaths={})

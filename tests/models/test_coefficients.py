@@ -12,6 +12,7 @@ import pytest
 from scipy import sparse
 
 import asyncqn as aq
+from asyncqn.types import Table
 
 ONE = aq.Simulator(aq.Cluster(workers=1))
 
@@ -149,7 +150,7 @@ def test_without_pandas_it_is_a_table_of_our_own(monkeypatch):
     problem = aq.LeastSquares(X, z, intercept=False)
     monkeypatch.setitem(sys.modules, "pandas", None)
     table = problem.coefficients(np.zeros(2))
-    assert isinstance(table, aq.Table)
+    assert isinstance(table, Table)
     assert table.columns == ["name", "coefficient"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asyncqn.table import Table
+from asyncqn.columns import Table
 
 
 def test_records_become_columns_and_what_one_lacks_is_nan():

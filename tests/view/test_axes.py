@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from asyncqn.columns import Table
 from asyncqn.core.schedule import Schedule
-from asyncqn.table import Table
 from asyncqn.view import plots
 from asyncqn.view.axes import EXCESS, LABELS, axis_of, curves_of
 from asyncqn.view.page import page

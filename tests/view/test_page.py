@@ -8,8 +8,8 @@ import re
 import numpy as np
 import pytest
 
+from asyncqn.columns import Table
 from asyncqn.core.schedule import Schedule
-from asyncqn.table import Table
 from asyncqn.view.page import page
 from asyncqn.view.seen import Seen
 from asyncqn.view.styles import ALGORITHM_STYLES

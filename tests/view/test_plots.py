@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
+from asyncqn.columns import Table
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput, MissingExtra
-from asyncqn.table import Table
 from asyncqn.view import plots as plotting
 from asyncqn.view.axes import LABELS
 from asyncqn.view.trace import trace_events, write_trace

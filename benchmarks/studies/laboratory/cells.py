@@ -39,7 +39,7 @@ class Cell(NamedTuple):
 def cluster(kind: str, workers: int, n_data: int) -> aq.Cluster:
     """Return a cluster on which the gradient of a row takes 1 on average."""
     if kind == "pareto":
-        pareto = aq.Pareto(mean=1.0, shape=1.5)
+        pareto = aq.times.Pareto(mean=1.0, shape=1.5)
         return aq.Cluster(workers, times=pareto, message=MESSAGE, master=MASTER, rows=1)
     slowness = np.geomspace(1.0, SLOWEST.get(kind, 1.0), workers)
     # The workers' mean rate is 1, whatever their spread.

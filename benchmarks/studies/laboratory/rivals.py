@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import asyncqn as aq
+from asyncqn.algorithms.paper.async_sgd import StochasticGradient, Update
 from asyncqn.algorithms.stability import largest_curvature
-from asyncqn.algorithms.stochastic_gradient import StochasticGradient, Update
 from asyncqn.types import Array, Commit, Problem, Task
 
 BATCH = 32

@@ -1,6 +1,6 @@
 """One algorithm per file, and their names in files and on the command line.
 
-Reading order: `stochastic_gradient` with `paper/async_sgd` (the shortest algorithm), `pair_memory` with
+Reading order: `paper/async_sgd` (the shortest algorithm), `pair_memory` with
 `paper/as_lbfgs` (curvature pairs), `safeguard` with `exact/`, `quasi_newton/`, `sampling/`, and
 `rivals/`; `defaults` chooses one of them for a problem.
 
@@ -31,12 +31,12 @@ ALGORITHMS = Registry(
     {
         "as-lbfgs": "asyncqn.algorithms.paper.as_lbfgs:ASLBFGS",
         "async-sgd": "asyncqn.algorithms.paper.async_sgd:AsyncSGD",
-        "delay-adaptive-sgd": "asyncqn.algorithms.rivals.delay_adaptive_sgd:DelayAdaptiveSGD",
-        "ringmaster": "asyncqn.algorithms.rivals.ringmaster:Ringmaster",
-        "rennala": "asyncqn.algorithms.rivals.rennala:Rennala",
+        "delay-adaptive-sgd": "asyncqn.algorithms.rivals.sgd_family:DelayAdaptiveSGD",
+        "ringmaster": "asyncqn.algorithms.rivals.sgd_family:Ringmaster",
+        "rennala": "asyncqn.algorithms.rivals.sgd_family:Rennala",
         "async-saga": "asyncqn.algorithms.rivals.async_saga:AsyncSAGA",
         "mb-lbfgs": "asyncqn.algorithms.paper.mb_lbfgs:MBLBFGS",
-        "sgd": "asyncqn.algorithms.rivals.sgd:SGD",
+        "sgd": "asyncqn.algorithms.rivals.sgd_family:SGD",
         "sgld": "asyncqn.algorithms.sampling.sgld:SGLD",
         "exact-lbfgs": "asyncqn.algorithms.exact.exact_lbfgs:ExactLBFGS",
         "table-lbfgs": "asyncqn.algorithms.quasi_newton.table_lbfgs:TableLBFGS",

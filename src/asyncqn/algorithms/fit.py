@@ -40,4 +40,6 @@ def check_fit(
         most is None or workers is None or workers <= most,
         f"{name} runs on at most {most} worker{'s' * (most != 1)}, not on {workers}.",
     )
-    algorithm.check(problem)
+    check = extra(algorithm, "check")
+    if check is not None:
+        check(problem)

@@ -83,7 +83,7 @@ class Ring(NamedTuple):
 
     @property
     def stored(self) -> int:
-        """How many pairs are stored."""
+        """Number of stored pairs."""
         return int(self.counts[COUNT])
 
     @property
@@ -93,12 +93,12 @@ class Ring(NamedTuple):
 
     @property
     def accepted(self) -> int:
-        """How many pairs were ever admitted."""
+        """Number of pairs ever admitted."""
         return int(self.counts[ACCEPTED])
 
     @property
     def rejected(self) -> int:
-        """How many pairs were ever refused."""
+        """Number of pairs ever refused."""
         return int(self.counts[REJECTED])
 
     def refuse(self) -> None:
@@ -171,7 +171,7 @@ class CompactMemory(NamedTuple):
 
     @property
     def stored(self) -> int:
-        """How many pairs are stored."""
+        """Number of stored pairs."""
         return self.ring.stored
 
     def sound(self) -> bool:
@@ -222,8 +222,8 @@ class CompactMemory(NamedTuple):
         """Return s'y / |s|^2 of the pairs, which the cautious rule looks at."""
         S = self.pairs[0]
         lengths = np.einsum("ij,ij->i", S, S, dtype=np.float64)
-        known = lengths > 0.0
-        return np.asarray(np.diagonal(self.gram[0])[known] / lengths[known])
+        filled = lengths > 0.0
+        return np.asarray(np.diagonal(self.gram[0])[filled] / lengths[filled])
 
     def forget(self) -> None:
         """Remove all pairs; keep H0 and the counts of admitted and refused pairs."""
@@ -265,7 +265,7 @@ class RecursiveMemory(NamedTuple):
 
     @property
     def stored(self) -> int:
-        """How many pairs are stored."""
+        """Number of stored pairs."""
         return self.ring.stored
 
     @property
@@ -314,8 +314,8 @@ class RecursiveMemory(NamedTuple):
     def softness(self) -> float:
         """Return the largest s's / s'y in memory, one over the least curvature; infinite without any pair."""
         own, lengths = self.products[:2]
-        known = own > 0.0
-        return float(np.max(lengths[known] / own[known], initial=0.0)) or math.inf
+        filled = own > 0.0
+        return float(np.max(lengths[filled] / own[filled], initial=0.0)) or math.inf
 
     def forget(self) -> None:
         """Remove all pairs; keep c and the counts of admitted and refused pairs."""

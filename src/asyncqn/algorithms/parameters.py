@@ -8,7 +8,7 @@ import numpy as np
 
 from asyncqn.errors import require
 from asyncqn.parameters import Checked, parameter
-from asyncqn.types import Counters, Problem, Rows
+from asyncqn.types import Counters, Rows
 
 StepSize = Annotated[float, parameter(unit="1 / curvature", gt=0.0)]
 BatchSize = Annotated[int, parameter(unit="rows", ge=1, le=2**31 - 1)]
@@ -49,9 +49,6 @@ class OverlappingBatches(Checked):
             self.overlap < self.batch,
             f"overlap must be an integer from 1 to batch - 1 = {self.batch - 1}, not {self.overlap}.",
         )
-
-    def check(self, problem: Problem) -> None:
-        pass
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
         # The gradient on the previous overlap, which `learn` computes, counts as work of the same step.

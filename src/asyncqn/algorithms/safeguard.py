@@ -12,14 +12,14 @@ rise is near (a + b) / 2, so that no misleading pair enters H; then along s, shr
 
 Its states, and what leads from one to the next:
 
-    START     no point was accepted yet; the first that is finite becomes the base
-    SEARCH    trials of steps by H
-    RESTART   H's steps kept failing from this base, or no longer moved theta in floating point, or many
-              trials lowered neither U nor |g|: the memory was emptied for a scaled gradient step
-    STALLED   that failed down to the last bit too, or many more trials lowered nothing
+- START: no point was accepted yet; the first that is finite becomes the base.
+- SEARCH: trials of steps by H.
+- RESTART: H's steps kept failing from this base, or no longer moved theta in floating point, or many trials
+  lowered neither U nor |g|: the memory was emptied for a scaled gradient step.
+- STALLED: that failed down to the last bit too, or many more trials lowered nothing.
 
-Any accepted trial leads back to SEARCH.  Read `advance` first: it is called once per version.  `_keep`
-accepts, `_fail` retreats, `_aim` sets the next trial.
+Any accepted trial leads back to SEARCH.  Read `advance` first: it is called once per version.  `keep` accepts,
+`retreat` goes back, `aim` sets the next trial.
 
 The rule is that of Grippo, Lampariello and Lucidi (1986); all else, the constants included, is our own.
 """
@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import IntEnum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -151,51 +151,12 @@ def advance(
     ask : callable, or None
         Evaluates U; None if nobody can, and the slopes decide alone.
     """
-    trial = walk.trial
-    if trial.state == State.START:
-        return _begin(walk, metric, at, value, ask)
-    # Not the step that was aimed at: theta = base + s was rounded.
-    step = walk.theta - walk.base
-    length = _norm(step)
-    # The method has stalled or is at a stationary point: nothing was tried.
-    if length == 0.0:
-        return trial
-    trial = trial._replace(idle=trial.idle + 1)
-    if at is None:
-        return _fail(walk, metric, trial, step, SHRINK[0])
-    a = dot(walk.at_base[0], step)
-    b = dot(at[0], step)
-    # The trapezoidal rule, exact for a quadratic.
-    by_slopes = 0.5 * (a + b)
-    if math.isnan(value):
-        value = trial.value + by_slopes if ask is None else ask(walk.theta)
-    if not math.isfinite(value):
-        return _fail(walk, metric, trial, step, SHRINK[0])
-    # Near the minimum U cannot tell two points apart any more; the slopes still can.
-    noise = ROUNDING * _rounding(value, step)
-    drowned = abs(value - trial.value) <= noise and abs(a + b) <= 4.0 * noise
-    rise = by_slopes if drowned else value - trial.value
-    # Armijo's condition against the highest of the last U, not the last: U may rise for a few points.
-    fine = rise <= max(trial.recent) - trial.value + ARMIJO * a
-    quadratic = abs(rise - by_slopes) <= MAX_BEND * (abs(a) + abs(b))
-    # A rejected trial still teaches H, unless U was far from quadratic along it.
-    # y = g(theta) - g(base), and the change of all else that the metric stores.
-    paired = (fine or quadratic) and metric.learn(step, at - walk.at_base)
-    if fine:
-        trial = trial._replace(stride=max(trial.stride, length))
-        trial = _keep(walk, metric, at, trial.value + rise if drowned else value, trial)
-        # No curvature was seen and U still falls: the next step is twice as long.
-        if paired or b >= 0.0:
-            return _aim(walk, metric, trial, _longest(walk, trial))
-        trial = _aim(walk, metric, trial, _longest(walk, trial), 2.0 * length)
-        return trial if drowned else trial._replace(softness=math.inf)
-    # H has learned from the failure: aim again with it, no farther than the failed step.
-    if paired and trial.failures < MAX_NEW_DIRECTIONS:
-        return _aim(walk, metric, _failed(trial), length)
-    # The minimum of the quadratic with slopes a and b at the ends of the step, within bounds.
-    shrink = min(max(-a / (b - a), SHRINK[0]), SHRINK[1]) if b > a else SHRINK[0]
-    # `learn` may have overwritten the step.
-    return _fail(walk, metric, trial, walk.theta - walk.base, shrink)
+    search = _Search(walk, metric)
+    if walk.trial.state == State.START:
+        search.begin(at, value, ask)
+    else:
+        search.judge(at, value, ask)
+    return search.trial
 
 
 def accept_as_base(walk: Walk, metric: Metric, at: Array, value: float) -> Trial:
@@ -203,31 +164,34 @@ def accept_as_base(walk: Walk, metric: Metric, at: Array, value: float) -> Trial
 
     `at` is the gradient at theta with all that the metric needs, and `value` is U(theta).
     """
-    trial = walk.trial
-    fresh = Trial(
-        (-math.inf,) * len(trial.recent),
-        state=trial.state,
-        kept=trial.kept,
-        stride=trial.stride,
+    last = walk.trial
+    search = _Search(walk, metric)
+    search.trial = Trial(
+        (-math.inf,) * len(last.recent),
+        state=last.state,
+        kept=last.kept,
+        stride=last.stride,
         # The tolerance is relative to the largest |g| of any start.
-        first_norm=max(_norm(at[0]), trial.first_norm),
+        first_norm=max(_norm(at[0]), last.first_norm),
     )
-    return _keep(walk, metric, at, value, fresh)
+    search.keep(at, value)
+    return search.trial
 
 
 def aim_from_base(walk: Walk, metric: Metric, trial: Trial | None = None) -> Trial:
     """Set the next trial from the base; `trial` replaces the knowledge that the walk holds."""
-    trial = walk.trial if trial is None else trial
-    return _aim(walk, metric, trial, _longest(walk, trial))
+    search = _Search(walk, metric)
+    search.trial = search.trial if trial is None else trial
+    search.aim(search.longest())
+    return search.trial
 
 
 def rebase(
     walk: Walk, metric: Metric, at: Array, value: float, ask: Ask | None
 ) -> Trial:
     """Make the trial the base whatever U was, because the objective has changed; the memory stays."""
-    if math.isnan(value):
-        value = 0.0 if ask is None else ask(walk.theta)
-    return aim_from_base(walk, metric, accept_as_base(walk, metric, at, value))
+    trial = accept_as_base(walk, metric, at, _value_at(walk, value, ask))
+    return aim_from_base(walk, metric, trial)
 
 
 def standing(walk: Walk) -> Standing | None:
@@ -247,113 +211,177 @@ def standing(walk: Walk) -> Standing | None:
     )
 
 
-def _begin(
-    walk: Walk, metric: Metric, at: Array | None, value: float, ask: Ask | None
-) -> Trial:
-    """Take the first point as the base."""
-    if at is not None and math.isnan(value):
-        # Where nobody knows U the slopes decide, and U counts from 0.
-        value = 0.0 if ask is None else ask(walk.theta)
-    if at is None or not math.isfinite(value):
-        # There is no base to return to: the master's test of theta ends the run.
-        walk.theta[...] = math.nan
-        return walk.trial
-    trial = walk.trial
-    trial = trial._replace(first_norm=max(_norm(at[0]), trial.first_norm))
-    return _aim(walk, metric, _keep(walk, metric, at, value, trial), math.inf)
+class _Search:
+    """The judgement of one trial: `trial` is the knowledge as it grows, and `walk` is written in place."""
 
+    def __init__(self, walk: Walk, metric: Metric) -> None:
+        self.walk = walk
+        self.metric = metric
+        self.trial = walk.trial
 
-def _keep(walk: Walk, metric: Metric, at: Array, value: float, trial: Trial) -> Trial:
-    """Make the trial the base."""
-    walk.base[...] = walk.theta
-    walk.at_base[...] = at
-    metric.keep()
-    norm = _norm(at[0])
-    lowest, flattest = trial.best
-    if value < lowest - 10.0 * _rounding(value, at) or norm < LESS * flattest:
-        trial = trial._replace(best=(min(value, lowest), norm), idle=0)
-    return trial._replace(
-        state=State.SEARCH,
-        recent=(*trial.recent[1:], value),
-        value=value,
-        kept=trial.kept + 1,
-        failures=0,
-    )
+    def note(self, **fields: Any) -> None:
+        """Replace fields of the trial."""
+        self.trial = self.trial._replace(**fields)
 
+    def begin(self, at: Array | None, value: float, ask: Ask | None) -> None:
+        """Take the first point as the base."""
+        if at is not None:
+            value = _value_at(self.walk, value, ask)
+        if at is None or not math.isfinite(value):
+            # There is no base to return to: the master's test of theta ends the run.
+            self.walk.theta[...] = math.nan
+            return
+        self.note(first_norm=max(_norm(at[0]), self.trial.first_norm))
+        self.keep(at, value)
+        self.aim(math.inf)
 
-def _fail(
-    walk: Walk, metric: Metric, trial: Trial, step: Array, shrink: float
-) -> Trial:
-    """Go back along the step or, where that does not help, down the gradient."""
-    trial = _failed(trial)
-    # The second half of the failures shrink by the most, so that a bad direction ends soon.
-    step *= step.dtype.type(SHRINK[0] if trial.failures > MAX_FAILURES // 2 else shrink)
-    np.add(walk.base, step, out=walk.theta)
-    worn = trial.failures >= MAX_FAILURES and trial.state != State.RESTART
-    # A step below the precision of theta would be tried forever.
-    if worn or trial.idle >= 2 * MAX_IDLE or not _moves(walk):
-        return _restart(walk, metric, trial)
-    return trial
-
-
-def _failed(trial: Trial) -> Trial:
-    return trial._replace(failures=trial.failures + 1)
-
-
-def _restart(walk: Walk, metric: Metric, trial: Trial) -> Trial:
-    """Empty the memory for a scaled gradient step; where that was tried from this base, stay there."""
-    if trial.state != State.SEARCH or trial.idle >= 2 * MAX_IDLE:
-        walk.theta[...] = walk.base
-        return trial._replace(state=State.STALLED)
-    trial = _softened(metric, trial)
-    metric.forget()
-    trial = trial._replace(state=State.RESTART, failures=0, stride=0.0)
-    return _aim(walk, metric, trial, math.inf)
-
-
-def _aim(
-    walk: Walk, metric: Metric, trial: Trial, longest: float, least: float = 0.0
-) -> Trial:
-    """Set the next trial: theta = base - H g, its step between `least` and `longest`; or a first step."""
-    g = walk.at_base[0]
-    norm = _norm(g)
-    if norm == 0.0:
-        walk.theta[...] = walk.base
-        return trial
-    tired = trial.idle == MAX_IDLE and trial.state == State.SEARCH
-    if tired or trial.idle >= 2 * MAX_IDLE:
-        return _restart(walk, metric, trial)
-    trial = _softened(metric, trial)
-    step = np.empty_like(walk.base)
-    if metric.direction(walk.at_base, step):
+    def judge(self, at: Array | None, value: float, ask: Ask | None) -> None:
+        """Accept or reject the trial, and set the next one."""
+        walk = self.walk
+        last = self.trial
+        # Not the step that was aimed at: theta = base + s was rounded.
+        step = walk.theta - walk.base
         length = _norm(step)
-        # H is positive definite except for rounding; where it is not, start again from the gradient.
-        if not (0.0 < length < math.inf and dot(g, step) > 0.0):
-            return _restart(walk, metric, trial)
-        # -H g, shortened to `longest`, or lengthened to `least`.
-        factor = max(min(1.0, longest / length), min(least, longest) / length)
-        step *= step.dtype.type(-factor)
-    else:
-        far = _norm(walk.base)
-        # Without a scale: a decrease of U by 1 (1 / |g|) or FIRST of |base|, at most max(1, |base|).
-        length = min(max(1.0 / norm, FIRST * far), max(1.0, far))
-        length = min(max(length, 2.0 * trial.stride, least), longest)
-        np.multiply(g, step.dtype.type(-length / norm), out=step)
-    np.add(walk.base, step, out=walk.theta)
-    return trial if _moves(walk) else _restart(walk, metric, trial)
+        # The method has stalled or is at a stationary point: nothing was tried.
+        if length == 0.0:
+            return
+        self.note(idle=last.idle + 1)
+        if at is None:
+            self.retreat(step, SHRINK[0])
+            return
+        a = dot(walk.at_base[0], step)
+        b = dot(at[0], step)
+        # The trapezoidal rule, exact for a quadratic.
+        by_slopes = 0.5 * (a + b)
+        if math.isnan(value):
+            value = last.value + by_slopes if ask is None else ask(walk.theta)
+        if not math.isfinite(value):
+            self.retreat(step, SHRINK[0])
+            return
+        # Near the minimum U cannot tell two points apart any more; the slopes still can.
+        noise = ROUNDING * _rounding(value, step)
+        hidden = abs(value - last.value) <= noise and abs(a + b) <= 4.0 * noise
+        rise = by_slopes if hidden else value - last.value
+        # Armijo's condition against the highest of the last U, not the last: U may rise for a few points.
+        fine = rise <= max(last.recent) - last.value + ARMIJO * a
+        quadratic = abs(rise - by_slopes) <= MAX_BEND * (abs(a) + abs(b))
+        # A rejected trial still teaches H, unless U was far from quadratic along it.
+        # y = g(theta) - g(base), and the change of all else that the metric stores.
+        paired = (fine or quadratic) and self.metric.learn(step, at - walk.at_base)
+        if fine:
+            self.note(stride=max(last.stride, length))
+            self.keep(at, last.value + rise if hidden else value)
+            if paired or b >= 0.0:
+                self.aim(self.longest())
+                return
+            # No curvature was seen and U still falls: the next step is twice as long.
+            self.aim(self.longest(), 2.0 * length)
+            if not hidden:
+                self.note(softness=math.inf)
+        elif paired and last.failures < MAX_NEW_DIRECTIONS:
+            # H has learned from the failure: aim again with it, no farther than the failed step.
+            self.note(failures=last.failures + 1)
+            self.aim(length)
+        else:
+            # The minimum of the quadratic with slopes a and b at the ends of the step, within bounds.
+            least = -a / (b - a) if b > a else 0.0
+            # `learn` may have overwritten the step.
+            self.retreat(walk.theta - walk.base, min(max(least, SHRINK[0]), SHRINK[1]))
+
+    def keep(self, at: Array, value: float) -> None:
+        """Make the trial the base."""
+        self.walk.base[...] = self.walk.theta
+        self.walk.at_base[...] = at
+        self.metric.keep()
+        norm = _norm(at[0])
+        lowest, flattest = self.trial.best
+        if value < lowest - 10.0 * _rounding(value, at) or norm < LESS * flattest:
+            self.note(best=(min(value, lowest), norm), idle=0)
+        self.note(
+            state=State.SEARCH,
+            recent=(*self.trial.recent[1:], value),
+            value=value,
+            kept=self.trial.kept + 1,
+            failures=0,
+        )
+
+    def retreat(self, step: Array, shrink: float) -> None:
+        """Go back along the step or, where that does not help, down the gradient."""
+        failures = self.trial.failures + 1
+        self.note(failures=failures)
+        # The second half of the failures shrink by the most, so that a bad direction ends soon.
+        if failures > MAX_FAILURES // 2:
+            shrink = SHRINK[0]
+        step *= step.dtype.type(shrink)
+        np.add(self.walk.base, step, out=self.walk.theta)
+        worn = failures >= MAX_FAILURES and self.trial.state != State.RESTART
+        # A step below the precision of theta would be tried forever.
+        if worn or self.trial.idle >= 2 * MAX_IDLE or not _moves(self.walk):
+            self.restart()
+
+    def restart(self) -> None:
+        """Empty the memory for a scaled gradient step; where that was tried from this base, stay there."""
+        if self.trial.state != State.SEARCH or self.trial.idle >= 2 * MAX_IDLE:
+            self.walk.theta[...] = self.walk.base
+            self.note(state=State.STALLED)
+            return
+        self.note_softness()
+        self.metric.forget()
+        self.note(state=State.RESTART, failures=0, stride=0.0)
+        self.aim(math.inf)
+
+    def aim(self, longest: float, least: float = 0.0) -> None:
+        """Set the next trial: theta = base - H g, its step between `least` and `longest`; or a first step."""
+        walk = self.walk
+        trial = self.trial
+        g = walk.at_base[0]
+        norm = _norm(g)
+        if norm == 0.0:
+            walk.theta[...] = walk.base
+            return
+        tired = trial.idle == MAX_IDLE and trial.state == State.SEARCH
+        if tired or trial.idle >= 2 * MAX_IDLE:
+            self.restart()
+            return
+        self.note_softness()
+        step = np.empty_like(walk.base)
+        if self.metric.direction(walk.at_base, step):
+            length = _norm(step)
+            # H is positive definite except for rounding; where it is not, start again from the gradient.
+            if not (0.0 < length < math.inf and dot(g, step) > 0.0):
+                self.restart()
+                return
+            # -H g, shortened to `longest`, or lengthened to `least`.
+            factor = max(min(1.0, longest / length), min(least, longest) / length)
+            step *= step.dtype.type(-factor)
+        else:
+            far = _norm(walk.base)
+            # Without a scale: a decrease of U by 1 (1 / |g|) or FIRST of |base|, at most max(1, |base|).
+            length = min(max(1.0 / norm, FIRST * far), max(1.0, far))
+            length = min(max(length, 2.0 * trial.stride, least), longest)
+            np.multiply(g, step.dtype.type(-length / norm), out=step)
+        np.add(walk.base, step, out=walk.theta)
+        if not _moves(walk):
+            self.restart()
+
+    def longest(self) -> float:
+        """Return the longest step that is tried from the base."""
+        # The step after the first is the first that knows any curvature: let it go.
+        growth = STEP_GROWTH if self.trial.kept > 2 else FIRST_STEP_GROWTH
+        return growth * max(self.trial.stride, _norm(self.walk.base))
+
+    def note_softness(self) -> None:
+        """Remember the least curvature of the pairs in use, as long as there are any."""
+        softness = self.metric.softness()
+        if softness < math.inf:
+            self.note(softness=softness)
 
 
-def _longest(walk: Walk, trial: Trial) -> float:
-    """Return the longest step that is tried from the base."""
-    # The step after the first is the first that knows any curvature: let it go.
-    growth = STEP_GROWTH if trial.kept > 2 else FIRST_STEP_GROWTH
-    return growth * max(trial.stride, _norm(walk.base))
-
-
-def _softened(metric: Metric, trial: Trial) -> Trial:
-    """Remember the least curvature of the pairs in use, as long as there are any."""
-    softness = metric.softness()
-    return trial._replace(softness=softness) if softness < math.inf else trial
+def _value_at(walk: Walk, value: float, ask: Ask | None) -> float:
+    """Return U(theta); where nobody knows U the slopes decide, and U counts from 0."""
+    if not math.isnan(value):
+        return value
+    return 0.0 if ask is None else ask(walk.theta)
 
 
 def _moves(walk: Walk) -> bool:

@@ -7,6 +7,7 @@ Every engine, and the replay, relies on the rules checked here.  A rule that is 
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.problem import check_members
 from asyncqn.core.stages import check_stages
 from asyncqn.core.streams import Stream
+from asyncqn.core.worker import WorkerSteps
 from asyncqn.engines.named import ENGINES, engine_class
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import AsyncqnError, BadInput, MissingExtra, ReplayMismatch, require
@@ -38,7 +40,7 @@ def check_problem(
     theta: Array | None = None,
     seed: int = 0,
     travel: bool = True,
-    engines: Sequence[str] = tuple(ENGINES),
+    engines: Sequence[str] | None = None,
 ) -> dict[str, str]:
     """Check that a problem keeps the rules of `asyncqn.Problem`; raise `BadInput` where it breaks one.
 
@@ -55,13 +57,20 @@ def check_problem(
         Seed of that point and of the runs.
     travel : bool, default True
         Whether the problem must be picklable and give the same bits after the journey.
-    engines : sequence of str
-        Names of the engines to run on; by default all.
+    engines : sequence of str, optional
+        Names of the engines to run on; None for all.
 
     Returns
     -------
     dict from str to str
         For each engine "passed", or "not tried: " and the reason, such as a package that is not installed.
+
+    Examples
+    --------
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=5, n_data=50, seed=0)
+    >>> aq.check_problem(problem, engines=["simulator", "threads"])
+    {'simulator': 'passed', 'threads': 'passed'}
     """
     check_members(problem)
     name = type(problem).__name__
@@ -81,7 +90,8 @@ def check_problem(
     # Steps so short that no problem diverges: the run is about bits, not about descent.
     h = 1e-6 / (1.0 + float(np.abs(g).max()))
     steps = AsyncSGD(h=h, batch=min(4, int(problem.n_data)))
-    return {kind: _trial(name, kind, steps, problem, 2, 20, seed) for kind in engines}
+    names = ENGINES if engines is None else engines
+    return {kind: _trial(name, kind, steps, problem, 2, 20, seed) for kind in names}
 
 
 def check_algorithm(
@@ -91,7 +101,7 @@ def check_algorithm(
     workers: int = 3,
     commits: int = 60,
     seed: int = 0,
-    engines: Sequence[str] = tuple(ENGINES),
+    engines: Sequence[str] | None = None,
 ) -> dict[str, str]:
     """Check that an algorithm keeps the rules of `asyncqn.Algorithm`; raise `BadInput` where it breaks one.
 
@@ -111,17 +121,23 @@ def check_algorithm(
         Commits of each run.
     seed : int, default 0
         Seed of all runs.
-    engines : sequence of str
-        Names of the engines to run on; by default all.
+    engines : sequence of str, optional
+        Names of the engines to run on; None for all.
 
     Returns
     -------
     dict from str to str
         For each engine "passed", or "not tried: " and the reason, such as a package that is not installed.
+
+    Examples
+    --------
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=5, n_data=50, seed=0)
+    >>> aq.check_algorithm(aq.AsyncSGD(h=1e-4, batch=5), problem, engines=["simulator"])
+    {'simulator': 'passed'}
     """
     name = type(algorithm).__name__
-    methods = ("check", "init", "init_worker", "step", "learn", "forget", "apply")
-    for attribute in ("stages", *methods, "counters"):
+    for attribute in ("stages", "init", "init_worker", "step", "apply"):
         require(
             hasattr(algorithm, attribute),
             f"{name} is not an algorithm: it has no '{attribute}'.",
@@ -149,9 +165,10 @@ def check_algorithm(
         f"{name} keeps a state of its own: two equal runs differ; all state belongs in the iterate and the "
         "workers' states.",
     )
+    names = ENGINES if engines is None else engines
     return {
         kind: _trial(name, kind, algorithm, problem, count, commits, seed)
-        for kind in dict.fromkeys(("simulator", *engines))
+        for kind in dict.fromkeys(("simulator", *names))
     }
 
 
@@ -224,6 +241,7 @@ def _check_functions(
     iterate = same(
         lambda: algorithm.init(theta0), theta0, f"{name}.init writes to theta0."
     )
+    steps = WorkerSteps(algorithm, problem, math.inf)
     theta = getattr(iterate, "theta", None)
     require(
         isinstance(theta, np.ndarray),
@@ -256,7 +274,7 @@ def _check_functions(
         f"{name}.step overwrites the update of another worker: buffers belong in the worker's state.",
     )
     first = same(
-        lambda: algorithm.learn(iterate, first, problem, task),
+        lambda: steps.learn(iterate, first, task, update),
         (iterate, update),
         f"{name}.learn writes to its view or to the update that was sent.",
     )
@@ -271,13 +289,14 @@ def _check_functions(
         _bits(algorithm.apply(twin, [message], commit).theta) == _bits(after.theta),
         f"{name}.apply is not a function of its arguments: equal ones gave another theta.",
     )
-    state = algorithm.forget(first)
+    state = steps.learn(iterate, first, task, None)
     again = algorithm.step(after, state, problem, Task(0, 1, Stream(seed, 0, 1), part))
     require(
         type(again) is type(update),
         f"{name}.step must work after {name}.forget as before it.",
     )
-    totals = algorithm.counters(after, [state])
+    counters = extra(algorithm, "counters")
+    totals = {} if counters is None else counters(after, [state])
     require(
         all(isinstance(total, (int, np.integer)) for total in totals.values()),
         f"{name}.counters must return a dict from names to integers.",

@@ -172,7 +172,7 @@ class Job:
         from asyncqn.minimize import Choice, choose_algorithm
 
         if self.algorithm is not None:
-            return Choice(self.algorithm, checked=False)
+            return Choice(self.algorithm, compared=False)
         return choose_algorithm(self.problem, engine, seed=self.run.seed)
 
 

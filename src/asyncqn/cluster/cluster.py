@@ -113,7 +113,7 @@ class Cluster(Checked):
     >>> cluster = aq.Cluster(workers=40, worker_mean=70.0, worker_std=14.0, message=10.0, deaths={3: 500.0})
     >>> cluster.compute_times(seed=0, worker=0, count=2).shape
     (2,)
-    >>> crowded = aq.Cluster(workers=40, times=aq.Pareto(mean=40.0, shape=1.5), message=8.0, link=1.0)
+    >>> crowded = aq.Cluster(workers=40, times=aq.times.Pareto(mean=40.0, shape=1.5), message=8.0, link=1.0)
     """
 
     workers: Workers

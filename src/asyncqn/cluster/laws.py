@@ -34,6 +34,8 @@ from asyncqn.storage.serialise import (
     to_json,
 )
 
+__all__ = ["Constant", "Exponential", "LogNormal", "Pareto", "TimeLaw", "Trace"]
+
 Times = npt.NDArray[np.float64]
 
 _DRAWS_FOR_MEAN = 4096
@@ -59,7 +61,7 @@ class TimeLaw(Protocol):
     ...     every: int
     ...     def times(self, z):
     ...         return 1.0 + 9.0 * (np.arange(1, z.size + 1) % self.every == 0)
-    >>> isinstance(Pauses(every=3), aq.TimeLaw)
+    >>> isinstance(Pauses(every=3), aq.times.TimeLaw)
     True
     >>> aq.Cluster(workers=2, times=Pauses(every=3)).compute_times(seed=0, worker=1, count=4).tolist()
     [1.0, 1.0, 10.0, 1.0]
@@ -86,7 +88,7 @@ class LogNormal(Checked):
     Examples
     --------
     >>> import asyncqn as aq
-    >>> aq.Cluster(workers=4, times=aq.LogNormal(mean=70.0, std=14.0)).means().tolist()
+    >>> aq.Cluster(workers=4, times=aq.times.LogNormal(mean=70.0, std=14.0)).means().tolist()
     [70.0, 70.0, 70.0, 70.0]
     """
 
@@ -116,7 +118,7 @@ class Exponential(Checked):
     --------
     >>> import numpy as np
     >>> import asyncqn as aq
-    >>> aq.Exponential(mean=2.0).times(np.zeros(1)).round(3).tolist()         # the median: 2 ln 2
+    >>> aq.times.Exponential(mean=2.0).times(np.zeros(1)).round(3).tolist()         # the median: 2 ln 2
     [1.386]
     """
 
@@ -141,7 +143,7 @@ class Pareto(Checked):
     Examples
     --------
     >>> import asyncqn as aq
-    >>> cluster = aq.Cluster(workers=100, times=aq.Pareto(mean=40.0, shape=1.5))
+    >>> cluster = aq.Cluster(workers=100, times=aq.times.Pareto(mean=40.0, shape=1.5))
     >>> shortest = 40.0 * (1.5 - 1) / 1.5
     >>> bool((cluster.compute_times(seed=0, worker=0, count=1000) >= shortest).all())
     True
@@ -169,7 +171,7 @@ class Constant(Checked):
     Examples
     --------
     >>> import asyncqn as aq
-    >>> cluster = aq.Cluster(workers=2, times=[aq.Constant(1.0), aq.Exponential(5.0)])
+    >>> cluster = aq.Cluster(workers=2, times=[aq.times.Constant(1.0), aq.times.Exponential(5.0)])
     >>> cluster.compute_times(seed=0, worker=0, count=2).tolist()
     [1.0, 1.0]
     """
@@ -196,7 +198,7 @@ class Trace(Checked):
     Examples
     --------
     >>> import asyncqn as aq
-    >>> law = aq.Trace([3.0, 1.0, 2.0])
+    >>> law = aq.times.Trace([3.0, 1.0, 2.0])
     >>> sorted(aq.Cluster(workers=1, times=law).compute_times(seed=0, worker=0, count=3).tolist())
     [1.0, 2.0, 3.0]
     """

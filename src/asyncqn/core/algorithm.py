@@ -61,10 +61,10 @@ class Standing(NamedTuple):
 
 
 class Algorithm(Protocol):
-    """An algorithm as four pure functions; implemented by frozen dataclasses of parameters.
+    """An algorithm as four pure functions and its stages; implemented by frozen dataclasses of parameters.
 
     `Iterate` (the master's state), `Update` (a message) and the worker's state are NamedTuples of arrays,
-    which `learn` and `apply` may write in place. `Iterate` has at least the field `theta`. `step` returns
+    which `step` and `apply` may write in place. `Iterate` has at least the field `theta`. `step` returns
     an update that stays valid until the same worker's next `step`. Where workers read only some fields of
     the iterate, an attribute `sent` names them; real engines send no others.
 
@@ -75,6 +75,11 @@ class Algorithm(Protocol):
 
     All further members are optional (`ALGORITHM_EXTRAS` lists them):
 
+    * `check(problem)`: raises `BadInput` when the parameters do not fit the problem;
+    * `learn(view, local, problem, task)`: the worker's state after its update was sent; without it, the same;
+    * `forget(local)`: the worker's state with its curvature memory emptied, after an update was rejected
+      because its numbers, and perhaps those of the state, were not finite; without it, the same;
+    * `counters(iterate, locals_)`: totals worth reporting by name, such as pairs accepted and rejected;
     * `requires`: names of the optional members that the problem must have; `algorithms.fit` checks them;
     * `max_workers`: the largest number of workers; unlimited when absent;
     * `warnings(workers)`: sentences about parameters that are likely to fail with this number of workers;
@@ -105,9 +110,6 @@ class Algorithm(Protocol):
     def stages(self) -> Stages:
         """The message pattern, such as `core.stages.ASYNCHRONOUS`; see the top of `core.stages`."""
 
-    def check(self, problem: Problem) -> None:
-        """Raise `BadInput` when the parameters do not fit the problem."""
-
     def init(self, theta0: Array) -> Any:
         """Return the master's state at version 0, in newly allocated arrays."""
 
@@ -117,21 +119,15 @@ class Algorithm(Protocol):
     def step(self, view: Any, local: Any, problem: Problem, task: Task) -> Any:
         """Return the update to send, computed from the iterate `view`, which must not be written to."""
 
-    def learn(self, view: Any, local: Any, problem: Problem, task: Task) -> Any:
-        """Update the worker's state after its update was sent, and return it."""
-
-    # A rejected update means that the worker's state may hold numbers that are not finite.
-    def forget(self, local: Any) -> Any:
-        """Return the worker's state with its curvature memory emptied, after a rejected update."""
-
     def apply(self, iterate: Any, updates: Sequence[Any], commit: Commit) -> Any:
         """Return the master's state after committing `updates`: one update, or all updates of a round."""
 
-    def counters(self, iterate: Any, locals_: Sequence[Any]) -> dict[str, int]:
-        """Return totals worth reporting, such as pairs accepted and rejected."""
-
 
 ALGORITHM_EXTRAS = (
+    "check",
+    "learn",
+    "forget",
+    "counters",
     "sent",
     "candidates",
     "standing",

@@ -33,6 +33,19 @@ from typing import NamedTuple
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import part_order
 
+__all__ = [
+    "ASYNCHRONOUS",
+    "Closes",
+    "Growth",
+    "Order",
+    "Stage",
+    "batches",
+    "blocks",
+    "fresh_rounds",
+    "not_older_than",
+    "rounds",
+]
+
 
 class Closes(Enum):
     """The event at which the master commits and creates a new version."""

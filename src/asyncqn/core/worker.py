@@ -49,12 +49,9 @@ class WorkerSteps:
 
     def __init__(self, algorithm: Algorithm, problem: Problem, limit: float) -> None:
         self.problem = read_only(problem)
-        self._step, self._learn, self._forget = (
-            algorithm.step,
-            algorithm.learn,
-            algorithm.forget,
-        )
-
+        self._step = algorithm.step
+        self._learn = extra(algorithm, "learn")
+        self._forget = extra(algorithm, "forget")
         # A method with exact gradients detects numbers that are not finite, and its safeguard takes back a
         # bad trial.
         self._safeguarded = extra(algorithm, "standing") is not None
@@ -91,7 +88,9 @@ class WorkerSteps:
     def learn(self, view: Any, local: Any, task: Task, update: Any | None) -> Any:
         """Return the worker's state after sending `update`, which is None if it was rejected."""
         if update is None:
-            return self._forget(local)
+            return local if self._forget is None else self._forget(local)
+        if self._learn is None:
+            return local
         return self._learn(view, local, self.problem, task)
 
 
@@ -151,10 +150,12 @@ class Float32Wire:
         return rounded(self.algorithm.step(self._view(view), local, problem, task))
 
     def learn(self, view: Any, local: Any, problem: Problem, task: Task) -> Any:
-        return self.algorithm.learn(self._view(view), local, problem, task)
+        learn = extra(self.algorithm, "learn")
+        return local if learn is None else learn(self._view(view), local, problem, task)
 
     def forget(self, local: Any) -> Any:
-        return self.algorithm.forget(local)
+        forget = extra(self.algorithm, "forget")
+        return local if forget is None else forget(local)
 
     def _view(self, view: Any) -> Any:
         return view if self.arrived else rounded(view, extra(self.algorithm, "sent"))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.columns import Table
 from asyncqn.errors import BadInput, require
 from asyncqn.models.feature_rows import DenseRows, SparseRows
 from asyncqn.models.sampled_metric import DENSE
 from asyncqn.models.validation import theta_of
 from asyncqn.parameters import checked
-from asyncqn.table import Table
 
 if TYPE_CHECKING:
     from asyncqn.models.linear_model import LinearModel

@@ -33,6 +33,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.columns import Table
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput, DamagedFile
@@ -41,7 +42,6 @@ from asyncqn.storage.locks import FolderLock
 from asyncqn.storage.logs import Log, LogEntry
 from asyncqn.storage.opening import read_own, require_real_folder
 from asyncqn.storage.writing import LONGEST_DOCUMENT, in_words
-from asyncqn.table import Table
 
 Arrays = dict[str, npt.NDArray[Any]]
 _log = logging.getLogger("asyncqn.runs")

@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from asyncqn.algorithms.stability import advise
+from asyncqn.columns import Table
 from asyncqn.core.execute import Finished
 from asyncqn.core.master import Master
 from asyncqn.core.outcome import Outcome, risen, thermal_rise
@@ -18,7 +19,6 @@ from asyncqn.core.stopping import Ended, converged, slope_of
 from asyncqn.runs.draws import Draws
 from asyncqn.runs.run import Run
 from asyncqn.storage.growing import GrowingRows
-from asyncqn.table import Table
 from asyncqn.types import Array, extra
 
 
@@ -50,7 +50,8 @@ def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
         best = master.best
         message += f" theta is that of commit {best.commit}, with the best {best.rule.metric}: {best.value:.6g}."
     # Before `flush` moves the last rows: the table must contain them.
-    totals = master.algorithm.counters(master.iterate, locals_)
+    counters = extra(master.algorithm, "counters")
+    totals = {} if counters is None else counters(master.iterate, locals_)
     master.flush()
     return Run(
         theta=theta,

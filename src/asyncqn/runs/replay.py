@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from asyncqn.algorithms.fit import check_fit
+from asyncqn.columns import Table
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.problem import is_ours
 from asyncqn.errors import BadInput, ReplayMismatch, require
@@ -21,7 +22,6 @@ from asyncqn.runs.execution import run_schedule
 from asyncqn.runs.manifest import request_again
 from asyncqn.runs.run import Run
 from asyncqn.storage.serialise import is_own
-from asyncqn.table import Table
 from asyncqn.types import Algorithm, Problem
 
 

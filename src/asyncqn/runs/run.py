@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.columns import Table
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.schedule import Schedule, rows_computed
 from asyncqn.parameters import Folder, checked
 from asyncqn.runs.draws import Draws
-from asyncqn.table import Table
 from asyncqn.types import Algorithm, Array, Problem, extra
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.columns import Table
 from asyncqn.core.execute import Loop, LoopState
 from asyncqn.core.master import Master
 from asyncqn.core.stopping import Best
@@ -20,7 +21,6 @@ from asyncqn.errors import DamagedFile
 from asyncqn.runs.checkpoint import FINGERPRINT, Saved, flatten, with_prefix
 from asyncqn.storage.growing import GrowingRows
 from asyncqn.storage.logs import Log
-from asyncqn.table import Table
 
 
 def save_master(master: Master) -> Saved:

@@ -2,5 +2,5 @@
 
 `seen` gives a run and a checkpoint a common form; `axes` and `styles` hold the rules that all drawings share.
 
-May import: table, errors, kernels, storage, core, runs.
+May import: columns, errors, kernels, storage, core, runs.
 """

@@ -1,4 +1,4 @@
-"""What a convergence plot draws, and its vertical axis: one rule for the terminal, figures and the page.
+"""Vertical axis of a convergence plot, and its curves: one rule for the terminal, figures and the page.
 
 Twelve digits of progress are invisible in U itself, so that U minus the best value of all runs is drawn,
 where the error is unknown.
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.table import Table
+from asyncqn.columns import Table
 
 Floats = npt.NDArray[np.floating[Any]]
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncqn.columns import Table
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.storage import write_whole
-from asyncqn.table import Table
 from asyncqn.view.axes import curves_of
 from asyncqn.view.styles import styles_of, styles_of_runs
 from asyncqn.view.trace import starts

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from asyncqn.columns import Table
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput
 from asyncqn.runs.archive import load_run
 from asyncqn.runs.checkpoint import GENERATIONS, Saved, with_prefix
 from asyncqn.runs.checkpoint_reading import load_checkpoint
-from asyncqn.table import Table
 
 
 @dataclass(frozen=True, eq=False)

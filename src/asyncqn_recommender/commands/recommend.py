@@ -13,7 +13,7 @@ from asyncqn.cli import Output
 from asyncqn.errors import require
 
 if TYPE_CHECKING:
-    from asyncqn import Table
+    from asyncqn.types import Table
     from asyncqn_recommender.estimator import Recommender
     from asyncqn_recommender.model import Recommendation
 

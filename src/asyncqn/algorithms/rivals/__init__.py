@@ -1,5 +1,1 @@
-"""Published methods to compare with, asynchronous and serial, one per file.
-
-Reading order: `sgd` (the serial reference), `delay_adaptive_sgd` and `ringmaster` (two remedies for
-staleness), `rennala` (rounds without stale gradients), `async_saga` (a table of gradients).
-"""
+"""Published methods to compare with: `sgd_family` (four rules of a master), `async_saga` (a table of gradients)."""

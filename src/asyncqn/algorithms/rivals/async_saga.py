@@ -18,10 +18,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from asyncqn.algorithms.paper.async_sgd import StochasticGradient
 from asyncqn.algorithms.parameters import Parts, StepSize
 from asyncqn.algorithms.parts import rows_of_parts
 from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_update
-from asyncqn.algorithms.stochastic_gradient import StochasticGradient
 from asyncqn.core.stages import Order, Stages, batches
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import add_scaled
@@ -60,8 +60,6 @@ class AsyncSAGA(StochasticGradient):
 
     Parameters
     ----------
-    h : float
-        Step size for the sum U, in units of 1 / curvature.
     parts : int
         P: number of parts into which the rows are cut; parts of about ten rows were best. The master stores
         P * dim numbers.

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.annealing import Beta, beta_at
+from asyncqn.algorithms.paper.async_sgd import Iterate, StochasticGradient, Update
 from asyncqn.algorithms.parameters import BatchSize, Sampling, StepSize
-from asyncqn.algorithms.stochastic_gradient import Iterate, StochasticGradient, Update
 from asyncqn.kernels.vectors import add_scaled
 from asyncqn.types import Array, Problem, Rows, Task
 
@@ -34,18 +34,9 @@ class SGLD(StochasticGradient):
 
     Parameters
     ----------
-    h : float
-        Step size for the sum U, in units of 1 / curvature.
     beta : float or Annealing
         Inverse temperature of the noise; infinity means no noise, and an `Annealing` changes it from step
         to step.
-    batch : int
-        N_Omega: rows of one stochastic gradient.
-    sampling : str, default "replacement"
-        How a worker draws its rows. "replacement" draws independent rows, as in the paper. "shuffled" makes
-        passes over the data, each in a random order of the worker's own. "blocks" makes passes over blocks
-        of consecutive rows in random order. "shards-K" draws independent rows of the worker's own shard,
-        one of K.
 
     Notes
     -----

@@ -41,8 +41,8 @@ class Table(Mapping[str, npt.NDArray[Any]]):
 
     Examples
     --------
-    >>> import asyncqn as aq
-    >>> table = aq.Table({"commit": [0, 10], "fun": [3.0, 1.5]})
+    >>> from asyncqn.types import Table
+    >>> table = Table({"commit": [0, 10], "fun": [3.0, 1.5]})
     >>> table.columns, table.rows, table.row(1)
     (['commit', 'fun'], 2, {'commit': 10, 'fun': 1.5})
     """
@@ -53,13 +53,13 @@ class Table(Mapping[str, npt.NDArray[Any]]):
         columns: Mapping[str, Annotated[npt.ArrayLike, COLUMN]],
     ) -> None:
         self._columns: dict[str, npt.NDArray[Any]] = dict(columns)  # type: ignore[arg-type]
-        lengths = {column.shape for column in self._columns.values()}
-        if len(lengths) > 1:
-            shapes = ", ".join(
-                f"{name} has the shape {a.shape}" for name, a in self._columns.items()
-            )
+        shapes = {name: column.shape for name, column in self._columns.items()}
+        if len(set(shapes.values())) > 1:
+            clauses = [
+                f"{name} has the shape {shape}" for name, shape in shapes.items()
+            ]
             raise BadInput(
-                f"the columns of a table must have the same length, but {shapes}."
+                f"the columns of a table must have the same length, but {', '.join(clauses)}."
             )
 
     @classmethod
@@ -71,13 +71,11 @@ class Table(Mapping[str, npt.NDArray[Any]]):
             "records must be a list of dictionaries of numbers by name.",
         )
         # In the order of first appearance; later rows may have more columns.
-        names = list(dict.fromkeys(name for record in records for name in record))
-        return cls(
-            {
-                name: np.array([record.get(name, np.nan) for record in records])
-                for name in names
-            }
-        )
+        columns: dict[str, list[float]] = {}
+        for row, record in enumerate(records):
+            for name, value in record.items():
+                columns.setdefault(name, [np.nan] * len(records))[row] = value
+        return cls({name: np.array(column) for name, column in columns.items()})
 
     @property
     def columns(self) -> list[str]:
@@ -131,22 +129,15 @@ class Table(Mapping[str, npt.NDArray[Any]]):
 
     def __repr__(self) -> str:
         # A long table shows its ends, where runs begin and finish.
-        shown = (
-            range(self.rows)
-            if self.rows <= 10
-            else [*range(5), *range(self.rows - 5, self.rows)]
-        )
-        lines = ["  ".join(f"{name:>12}" for name in self._columns)]
-        for i in shown:
-            if self.rows > 10 and i == self.rows - 5:
-                lines.append("  ".join(f"{'...':>12}" for _ in self._columns))
-            lines.append(
-                "  ".join(
-                    f"{_shown(column[i]):>12}" for column in self._columns.values()
-                )
-            )
-        return "\n".join(lines)
+        long = self.rows > 10
+        lines = [self.columns]
+        lines += [self._texts(i) for i in range(5 if long else self.rows)]
+        if long:
+            lines.append(["..."] * len(self))
+            lines += [self._texts(i) for i in range(self.rows - 5, self.rows)]
+        return "\n".join("  ".join(f"{text:>12}" for text in line) for line in lines)
 
-
-def _shown(value: Any) -> str:
-    return str(value) if isinstance(value, str) else f"{value:.6g}"
+    def _texts(self, index: int) -> list[str]:
+        """Return one row as texts."""
+        values = [column[index] for column in self._columns.values()]
+        return [value if isinstance(value, str) else f"{value:.6g}" for value in values]
