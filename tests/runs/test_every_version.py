@@ -137,26 +137,3 @@ def test_max_time_ends_an_exact_run_at_the_version_that_passes_it():
     )
     assert run.status == "stopped"
     assert run.schedule.commit_times()[-2] < 20.0 <= run.schedule.commit_times()[-1]
-
-
-def test_recordings_without_rows_per_version_are_replayed_as_they_were(tmp_path):
-    from asyncqn.core.request import Request
-    from asyncqn.core.stopping import Stopping
-
-    p = logistic()
-    request = Request(
-        p,
-        aq.ExactLBFGS(2),
-        np.zeros(p.dim),
-        40,
-        evaluate=10,
-        stopping=Stopping(target=1500.0),
-    )
-    old = engine().minimize(request)
-    assert old.status == "converged"
-    assert "every_version" not in old.manifest
-    same(old, aq.replay(old.save(tmp_path), p))
-    new = aq.minimize(
-        p, aq.ExactLBFGS(2), engine=engine(), commits=40, evaluate=10, target=1500.0
-    )
-    assert new.nit < old.nit

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from examples import DTYPES, EXAMPLES, STOCHASTIC, problem_for
+from examples import EXAMPLES, STOCHASTIC, problem_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import Quadratic, one_sentence, thetas_of
@@ -76,8 +76,10 @@ def assert_saved_and_replayed(run, problem, folder):
     assert_identical(run, replay(folder, given))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize(
+    ("cluster", "dtype"),
+    [*((cluster, np.float64) for cluster in CLUSTERS), ("unequal", np.float32)],
+)
 @pytest.mark.parametrize("name", list(EXAMPLES))
 def test_a_run_equals_its_replay_bitwise(name, cluster, dtype, tmp_path):
     problem = problem_for(name, dtype)
@@ -184,6 +186,16 @@ def mismatch(run, **changes):
     return int(str(caught.value).split("at commit ")[1].split(" ")[0])
 
 
+def short_run(commits=40):
+    return minimize(
+        make_problem(),
+        EXAMPLES["async-sgd"],
+        engine=Simulator(CLUSTERS["equal"]),
+        commits=commits,
+        seed=5,
+    )
+
+
 def first_differing_theta(a, b):
     return next(n for n in range(len(a)) if a[n].tobytes() != b[n].tobytes())
 
@@ -225,25 +237,13 @@ def test_a_replay_with_another_parameter_names_the_first_commit_that_differs(
 
 
 def test_a_replay_with_another_seed_or_start_differs_from_the_first_commit():
-    run = minimize(
-        make_problem(),
-        EXAMPLES["async-sgd"],
-        engine=Simulator(CLUSTERS["equal"]),
-        commits=40,
-        seed=5,
-    )
+    run = short_run()
     assert mismatch(replace(run, manifest={**run.manifest, "seed": 6})) == 1
     assert mismatch(replace(run, theta0=np.nextafter(run.theta0, np.inf))) == 1
 
 
 def test_a_recorded_bit_that_flipped_is_found_at_its_commit():
-    run = minimize(
-        make_problem(),
-        EXAMPLES["async-sgd"],
-        engine=Simulator(CLUSTERS["equal"]),
-        commits=40,
-        seed=5,
-    )
+    run = short_run()
     fingerprints = run.fingerprints.copy()
     fingerprints[22] ^= 1
     assert mismatch(replace(run, fingerprints=fingerprints)) == 23
@@ -254,13 +254,7 @@ def test_a_recorded_bit_that_flipped_is_found_at_its_commit():
 
 
 def test_a_mismatch_names_versions_that_changed():
-    run = minimize(
-        make_problem(),
-        EXAMPLES["async-sgd"],
-        engine=Simulator(CLUSTERS["equal"]),
-        commits=9,
-        seed=5,
-    )
+    run = short_run(9)
     other = make_problem()
     changed = LinearGaussian(other.A, other.y + 1.0, 2.0)
     unknown = {name: entry for name, entry in run.manifest.items() if name != "data"}
@@ -271,18 +265,10 @@ def test_a_mismatch_names_versions_that_changed():
         replay(replace(run, manifest=old), problem=changed)
 
 
-def test_two_equal_runs_have_no_first_difference():
-    runs = [
-        minimize(
-            make_problem(),
-            EXAMPLES["as-lbfgs"],
-            engine=Simulator(CLUSTERS["equal"]),
-            commits=30,
-            seed=5,
-        )
-        for _ in range(2)
-    ]
-    assert first_difference(*runs) is None
+def refused(words, run, **given):
+    with pytest.raises(BadInput, match=words) as caught:
+        replay(run, **given)
+    assert one_sentence(caught.value)
 
 
 def test_what_cannot_be_rebuilt_must_be_given(tmp_path):
@@ -292,16 +278,8 @@ def test_what_cannot_be_rebuilt_must_be_given(tmp_path):
     p = Quadratic.random()
     run = minimize(p, Mine(1e-3, 4), engine=Simulator(Cluster(2)), commits=20, seed=0)
     folder = run.save(tmp_path / "run")
-    with pytest.raises(
-        BadInput, match=r"how to rebuild its problem \(Quadratic\)"
-    ) as caught:
-        replay(folder)
-    assert one_sentence(caught.value)
-    with pytest.raises(
-        BadInput, match=r"algorithm \(Mine\) is not one of asyncqn's"
-    ) as caught:
-        replay(folder, problem=p)
-    assert one_sentence(caught.value)
+    refused(r"how to rebuild its problem \(Quadratic\)", folder)
+    refused(r"algorithm \(Mine\) is not one of asyncqn's", folder, problem=p)
     assert_identical(run, replay(folder, problem=p, algorithm=Mine(1e-3, 4)))
 
 
@@ -313,11 +291,8 @@ def test_a_problem_of_another_dimension_is_refused():
         commits=20,
         seed=0,
     )
-    with pytest.raises(
-        BadInput, match="of dimension 4 but the problem has dim = 7"
-    ) as caught:
-        replay(run, problem=Quadratic.random(7))
-    assert one_sentence(caught.value)
+    words = "of dimension 4 but the problem has dim = 7"
+    refused(words, run, problem=Quadratic.random(7))
 
 
 def test_a_problem_given_is_used_even_if_the_run_names_one_that_cannot_be_rebuilt(
@@ -329,11 +304,7 @@ def test_a_problem_given_is_used_even_if_the_run_names_one_that_cannot_be_rebuil
         p, AsyncSGD(1e-4, 4), engine=Simulator(Cluster(2)), commits=20, seed=0
     )
     folder = run.save(tmp_path / "run")
-    with pytest.raises(
-        BadInput, match="of kind 'of my own': pass the problem"
-    ) as caught:
-        replay(folder)
-    assert one_sentence(caught.value)
+    refused("of kind 'of my own': pass the problem", folder)
     assert_identical(run, replay(folder, problem=p))
 
 

@@ -65,34 +65,22 @@ def test_a_loaded_run_is_the_saved_one(run, folder):
     assert loaded.problem.A.tobytes() == run.problem.A.tobytes()
 
 
-def test_saving_leaves_the_run_and_nothing_else(run, folder):
-    assert sorted(os.listdir(folder)) == [data_file(folder).name, "run.json"]
-    assert os.listdir(folder.parent) == ["demo"]
-    json.loads(
-        (folder / "run.json").read_text(), parse_constant=lambda word: pytest.fail(word)
-    )
-
-
 def test_saving_again_replaces_the_older_run_and_nothing_else(run, folder):
     (folder / "note.txt").write_text("from before")
     assert run.save(folder) == folder
-    assert sorted(os.listdir(folder)) == [
-        data_file(folder).name,
-        "note.txt",
-        "run.json",
-    ]
+    files = [data_file(folder).name, "note.txt", "run.json"]
+    assert sorted(os.listdir(folder)) == files
     assert os.listdir(folder.parent) == ["demo"]
-
-
-def test_saving_into_an_empty_folder_works(run, tmp_path):
-    (tmp_path / "empty").mkdir()
-    assert load_run(run.save(str(tmp_path / "empty"))).fun == run.fun
+    # JSON in the strict sense: without NaN and Infinity.
+    text = (folder / "run.json").read_text()
+    json.loads(text, parse_constant=lambda word: pytest.fail(word))
 
 
 def test_a_relative_path_is_kept_as_given(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert str(run.save("here")) == "here"
-    assert load_run("here").fun == run.fun
+    (tmp_path / "empty").mkdir()
+    assert str(run.save("empty")) == "empty"
+    assert load_run("empty").fun == run.fun
 
 
 @pytest.mark.parametrize("kind", ["folder", "file"])
@@ -118,21 +106,6 @@ def test_a_place_that_cannot_be_written_is_named_and_nothing_is_left(run, tmp_pa
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_a_failure_in_the_middle_leaves_the_older_run(run, folder, monkeypatch):
-    def full(*arguments, **more):
-        raise OSError(28, "No space left on device")
-
-    before = (folder / "run.json").read_bytes()
-    monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(BadInput, match="No space left on device") as caught:
-        run.save(folder)
-    assert one_sentence(caught.value)
-    monkeypatch.undo()
-    assert (folder / "run.json").read_bytes() == before
-    assert os.listdir(folder.parent) == ["demo"]
-    load_run(folder)
-
-
 @pytest.mark.parametrize(
     ("name", "what"),
     [
@@ -154,23 +127,6 @@ def test_a_missing_array_file_is_named(folder):
     damaged(folder, r"arrays-\w+\.npz is missing")
 
 
-@pytest.mark.parametrize("keep", [0.0, 0.3, 0.99])
-@pytest.mark.parametrize("name", ["run.json", "arrays.npz"])
-def test_a_truncated_file_is_damage(folder, name, keep):
-    path = folder / name if name == "run.json" else data_file(folder)
-    data = path.read_bytes()
-    path.write_bytes(data[: int(keep * len(data))])
-    damaged(folder)
-
-
-@pytest.mark.parametrize("place", [0.0, 0.01, 0.2, 0.5, 0.8, 0.999])
-def test_a_flipped_byte_of_the_arrays_is_damage(folder, place):
-    data = bytearray(data_file(folder).read_bytes())
-    data[int(place * len(data))] ^= 0x10
-    data_file(folder).write_bytes(data)
-    damaged(folder, "does not match its checksum")
-
-
 @given(data=st.data())
 def test_no_change_of_bytes_makes_loading_crash(run, tmp_path_factory, data):
     """Whatever happens to run.json, a run is loaded or one of our errors says why not."""
@@ -183,32 +139,6 @@ def test_no_change_of_bytes_makes_loading_crash(run, tmp_path_factory, data):
     with suppress(AsyncqnError):
         load_run(folder)
     shutil.rmtree(folder.parent)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "null",
-        "[]",
-        "3",
-        '"run"',
-        "{}",
-        '{"kind": "other"}',
-        '{"kind": "asyncqn run"}',
-        '{"kind": "asyncqn run", "format": 1}',
-        "\x00\x01",
-        pytest.param("[" * 100_000, id="deep"),
-    ],
-)
-def test_a_run_json_of_another_kind_is_refused(folder, text):
-    (folder / "run.json").write_text(text)
-    damaged(folder)
-
-
-def test_bytes_that_are_no_text_are_refused(folder):
-    (folder / "run.json").write_bytes(b"\xff\xfe\x80")
-    damaged(folder)
 
 
 @pytest.mark.parametrize(
@@ -253,20 +183,19 @@ def test_pickled_objects_are_never_loaded(folder, tmp_path):
     assert not sprung.exists()
 
 
-def test_arrays_that_are_no_archive_are_damage(folder):
-    for content in (b"", b"PK\x03\x04", b"\x93NUMPY\x01\x00"):
-        resealed(folder, lambda path, content=content: path.write_bytes(content))
-        damaged(folder)
+def changed(name, change):
+    """Return a forger's change of one array."""
 
-
-def test_a_forged_schedule_is_damage(folder):
     def forge(path):
         with np.load(path) as stored:
             arrays = dict(stored)
-        arrays["schedule.read"] = arrays["schedule.read"] + 1000
-        np.savez(path, **arrays)
+        np.savez(path, **{**arrays, name: change(arrays[name])})
 
-    resealed(folder, forge)
+    return forge
+
+
+def test_a_forged_schedule_is_damage(folder):
+    resealed(folder, changed("schedule.read", lambda a: a + 1000))
     damaged(folder, "older than its own commit")
 
 
@@ -280,25 +209,8 @@ def test_a_forged_schedule_is_damage(folder):
     ],
 )
 def test_arrays_that_do_not_fit_together_are_damage(folder, name, change):
-    def forge(path):
-        with np.load(path) as stored:
-            arrays = dict(stored)
-        np.savez(path, **{**arrays, name: change(arrays[name])})
-
-    resealed(folder, forge)
+    resealed(folder, changed(name, change))
     damaged(folder, "do not fit together")
-
-
-def test_a_missing_array_is_damage(folder):
-    for name in ("theta", "fingerprints", "schedule.read"):
-
-        def forge(path, name=name):
-            with np.load(path) as stored:
-                arrays = {key: value for key, value in stored.items() if key != name}
-            np.savez(path, **arrays)
-
-        resealed(folder, forge)
-        damaged(folder)
 
 
 def test_an_unknown_algorithm_or_parameter_is_named(folder):

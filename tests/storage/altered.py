@@ -25,29 +25,9 @@ from asyncqn.runs.archive import load_run
 from asyncqn_recommender.data import open_ratings
 from asyncqn_recommender.estimator import Recommender
 
-VALUES: tuple[Any, ...] = (
-    None,
-    True,
-    -1,
-    0,
-    3,
-    2**40,
-    10**30,
-    -(10**400),
-    0.5,
-    1e300,
-    "",
-    "x",
-    "inf",
-    "../../x",
-    [],
-    [1],
-    {},
-    {"a": 1},
-    [[[]]],
-    "\x1b[31m",
-    "9" * 400,
-)
+NUMBERS = (-1, 0, 3, 2**40, 10**30, -(10**400), 0.5, 1e300)
+TEXTS = ("", "x", "inf", "../../x", "\x1b[31m", "9" * 400)
+VALUES: tuple[Any, ...] = (None, True, *NUMBERS, *TEXTS, [], [1], {}, {"a": 1}, [[[]]])
 
 
 def places(plain: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
