@@ -126,7 +126,7 @@ def test_columns_are_named_and_bad_rows_skipped_on_request(
     place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = write_csv(place / "odd.csv", MADE, "who,what,how")
-    named = ["--user-column", "who", "--item-column", "what", "--rating-column", "how"]
+    named = ["--user", "who", "--item", "what", "--rating", "how"]
     assert call(capfd, "fit", file, *FIT, "-q", *named)[0] == 0
     with file.open("a") as lines:
         lines.write("7,8,superb\n")
@@ -142,9 +142,9 @@ BAD = {
     "missing file": ["fit", "none.csv"],
     "no set of that name": ["fit", "no-such-set"],
     "a set not stored yet": ["fit", "ml-1m"],
-    "bad column": ["fit", "ratings.csv", "--user-column", "nobody"],
+    "bad column": ["fit", "ratings.csv", "--user", "nobody"],
     "no usable columns": ["fit", "wrong.csv"],
-    "columns of a stored set": ["fit", "mine", "--user-column", "user"],
+    "columns of a stored set": ["fit", "mine", "--user", "user"],
     "rank zero": ["fit", "ratings.csv", "--rank", "0"],
     "no workers": ["fit", "ratings.csv", "--workers", "0"],
     "fraction of one": ["fit", "ratings.csv", "--test-fraction", "1"],
@@ -200,7 +200,7 @@ BAD = {
         "--test-out",
         "test.xls",
     ],
-    "a column for no file": ["data", "mine", "--user-column", "user"],
+    "a column for no file": ["data", "mine", "--user", "user"],
     "no items": ["recommend", "model", "--user", "1", "-n", "0"],
     "not a model": ["recommend", "foreign", "--user", "1"],
     "damaged model": ["recommend", "damaged", "--user", "1"],

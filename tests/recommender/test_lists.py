@@ -39,7 +39,7 @@ def frame() -> pd.DataFrame:
     return pd.concat([table, again])
 
 
-COLUMNS = ["--user-column", "who", "--item-column", "what", "--time-column", "when"]
+COLUMNS = ["--user", "who", "--item", "what", "--time", "when"]
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_data_takes_the_options_it_advises_and_counts_what_it_drops(
 ) -> None:
     code, _, err = call(capfd, "data", "mine", "--from", "r.csv.gz", "-q")
     assert code == 2
-    assert "--user-column" in err
+    assert "--user" in err
     told = spoken(
         capfd, "data", "mine", "--from", "r.csv.gz", *COLUMNS, "--duplicates", "last"
     )

@@ -5,11 +5,13 @@ from ..view.plots import convergence, darken, new_figure, render, save_picture
 from ..view.seen import look_at
 from ..view.styles import ALGORITHM_STYLES, STYLES, styles_of
 from .main import run_commands
+from .options import Generated
 from .output import Output
 
 __all__ = [
     "ALGORITHM_STYLES",
     "STYLES",
+    "Generated",
     "Output",
     "convergence",
     "darken",

@@ -1,13 +1,13 @@
-"""Options that the commands for ratings share."""
+"""Options that the commands for ratings share: the parameters of `read_ratings`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asyncqn.cli import Output
+from asyncqn.cli import Generated, Output
+from asyncqn_recommender.data.readers import read_ratings
 
 if TYPE_CHECKING:
     from asyncqn_recommender.data import Reading
@@ -15,61 +15,33 @@ if TYPE_CHECKING:
 Source = Annotated[
     str,
     typer.Argument(
-        help="Name of a stored set (see 'asyncqn recommender data list'), or a file."
+        help="Name of a stored set (see 'asyncqn recommender data list'), a file, or flight://HOST:PORT/NAME."
     ),
 ]
-
-
-@dataclass(frozen=True)
-class ReadingOptions:
-    """The options for reading a file of ratings."""
-
-    user_column: Annotated[
-        str | None, typer.Option(help="Column with the user.", metavar="NAME")
-    ] = None
-    item_column: Annotated[
-        str | None, typer.Option(help="Column with the item.", metavar="NAME")
-    ] = None
-    rating_column: Annotated[
-        str | None, typer.Option(help="Column with the rating.", metavar="NAME")
-    ] = None
-    time_column: Annotated[
-        str | None,
-        typer.Option(
-            help="Column with the time, a number or an ISO date.", metavar="NAME"
+How = Annotated[
+    dict[str, Any],
+    Generated(
+        read_ratings,
+        (
+            "user",
+            "item",
+            "rating",
+            "time",
+            "delimiter",
+            "duplicates",
+            "clicks",
+            "skip_bad",
         ),
-    ] = None
-    delimiter: Annotated[
-        str | None,
-        typer.Option(help="Character between two fields.  [, tab ; or |]", metavar="C"),
-    ] = None
-    duplicates: Annotated[
-        str | None,
-        typer.Option(
-            help="Several ratings of an item by a user: last, first, mean, sum or error.  [error; clicks: sum]",
-            metavar="WHICH",
-        ),
-    ] = None
-    clicks: Annotated[
-        bool, typer.Option("--clicks", help="Rows are clicks, which need no rating.")
-    ] = False
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Skip bad rows instead of stopping.")
-    ] = False
+    ),
+]
+"""How a file is read: what the user gave."""
 
-    def given(self) -> dict[str, Any]:
-        """Return the given options as arguments of `read_ratings`."""
-        # --user-column is the parameter `user` of `read_ratings`, and so on.
-        said = {
-            name.removesuffix("_column"): value for name, value in vars(self).items()
-        }
-        return {name: value for name, value in said.items() if value}
 
-    def read(self, source: str, out: Output) -> Reading:
-        """Read ratings by name or from a file, and print remarks about what was skipped."""
-        from asyncqn_recommender.data.cache import load_reading
+def read(source: str, out: Output, how: dict[str, Any]) -> Reading:
+    """Read ratings by name or from a file, and print remarks about what was skipped."""
+    from asyncqn_recommender.data.cache import load_reading
 
-        found = load_reading(source, **self.given())
-        for sentence in found.remarks():
-            out.say(sentence)
-        return found
+    reading = load_reading(source, **how)
+    for sentence in reading.remarks():
+        out.say(sentence)
+    return reading

@@ -9,14 +9,14 @@ import typer
 
 from asyncqn.cli import Output
 from asyncqn.errors import require
-from asyncqn_recommender.commands._options import ReadingOptions
+from asyncqn_recommender.commands._options import How
 from asyncqn_recommender.data.cache import fetch, known_names, stored_path
 from asyncqn_recommender.data.store import open_ratings, read_header
 
 
 def data(
     name: Annotated[str, typer.Argument(help="Name of a set, or 'list'.")],
-    reading: ReadingOptions,
+    how: How,
     out: Output,
     source: Annotated[
         Path | None,
@@ -30,8 +30,7 @@ def data(
         )
         out.result(data_list(out))
         return
-    # Only what the user gave: the rest is recognised from the file.
-    how = reading.given()
+    how = {key: value for key, value in how.items() if value}
     require(
         source is not None or not set(how) - {"skip_bad"},
         "columns, delimiter and duplicates apply to a file: give it with --from FILE.",

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from asyncqn.cli import Output
-from asyncqn_recommender.commands._options import ReadingOptions, Source
+from asyncqn_recommender.commands._options import How, Source, read
 
 
 def evaluate(
     model: Annotated[Path, typer.Argument(help="Folder of a saved model.")],
     data: Source,
-    reading: ReadingOptions,
+    how: How,
     out: Output,
     k: Annotated[
         int | None,
@@ -33,12 +32,9 @@ def evaluate(
     from asyncqn_recommender.estimator import Recommender
 
     loaded = Recommender.load(model)
-    clicks = reading.clicks or loaded.feedback == "implicit"
     # A model of clicks is evaluated on clicks, whatever the options say.
-    tested = replace(reading, clicks=clicks).read(data, out)
+    clicks = how.pop("clicks", False) or loaded.feedback == "implicit"
+    tested = read(data, out, {**how, "clicks": clicks})
     numbers = loaded.evaluate(tested.ratings, k=k, threshold=threshold)
-    width = max(map(len, numbers))
-    out.show(
-        "\n".join(f"{name:<{width}} {value:.6g}" for name, value in numbers.items())
-    )
+    out.numbers(numbers)
     out.result(numbers | {"skipped": tested.skipped, "repeated": tested.repeated})

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asyncqn.cli import Output
+from asyncqn.cli import Generated, Output
 from asyncqn.errors import require
-from asyncqn_recommender.commands._options import ReadingOptions, Source
+from asyncqn_recommender.commands._options import How, Source, read
+from asyncqn_recommender.estimator import Recommender
 
 if TYPE_CHECKING:
     from asyncqn.types import Progress
     from asyncqn_recommender.data import Ratings
-    from asyncqn_recommender.estimator import Recommender
 
 SPLITS = ("random", "time", "user-time", "last")
 """Splits: a random share; the latest share of all ratings; of each user's; each user's last rating."""
@@ -24,43 +24,25 @@ USUAL_SHARE = 0.1
 """The share of a split by time, by default."""
 
 
-@dataclass(frozen=True)
-class ModelOptions:
-    """The options of the model: parameters of `Recommender`."""
-
-    rank: Annotated[
-        int, typer.Option(help="Number of factors of a user or an item.")
-    ] = 10
-    workers: Annotated[int, typer.Option(help="Number of threads.")] = 2
-    seed: Annotated[
-        int, typer.Option(help="Seed of the test split, the start and the shuffling.")
-    ] = 0
-    feedback: Annotated[
-        str,
-        typer.Option(help="Kind of the rows: explicit (ratings) or implicit (clicks)."),
-    ] = "explicit"
-    prior: Annotated[
-        float | None,
-        typer.Option(help="Ridge of every row.  [3; clicks: by their number]"),
-    ] = None
-    alpha: Annotated[
-        float | None, typer.Option(help="Ridge of a row per rating.  [0.035]")
-    ] = None
-    confidence: Annotated[
-        float, typer.Option(help="A click of strength r counts 1 + this * r.")
-    ] = 1.5
-    passes: Annotated[
-        int, typer.Option(help="Largest number of passes over the ratings.")
-    ] = 15
-    offsets: Annotated[
-        bool, typer.Option("--offsets", help="Remove item and user means first.")
-    ] = False
-    early_stopping: Annotated[
-        bool,
-        typer.Option(
-            "--early-stopping", help="Stop when held-out ratings no longer improve."
+Model = Annotated[
+    dict[str, Any],
+    Generated(
+        Recommender,
+        (
+            "rank",
+            "workers",
+            "seed",
+            "feedback",
+            "prior",
+            "alpha",
+            "confidence",
+            "passes",
+            "offsets",
+            "early_stopping",
         ),
-    ] = False
+    ),
+]
+"""The parameters of the model that the user gave."""
 
 
 @dataclass(frozen=True)
@@ -130,29 +112,26 @@ class SplitOptions:
 
 def fit(
     data: Source,
-    model: ModelOptions,
+    model: Model,
     kept: SplitOptions,
-    reading: ReadingOptions,
+    how: How,
     output: Output,
     out: Annotated[
         Path | None, typer.Option(help="Save the model here.", metavar="DIR")
     ] = None,
 ) -> None:
     """Learn a recommender from ratings or clicks; print its quality, and save it with --out."""
-    from asyncqn_recommender.estimator import Recommender
-
     kept.check()
     check_places(out, kept.test_out)
-    learner = Recommender(**asdict(model))
+    learner = Recommender(**model)
     # Before the file is read, which may take long.
     learner.check()
-    implicit = model.feedback == "implicit"
-    require(
-        implicit or not reading.clicks, "--clicks needs --feedback implicit: add it."
-    )
-    found = replace(reading, clicks=implicit).read(data, output)
+    implicit = learner.feedback == "implicit"
+    clicks = how.pop("clicks", False)
+    require(implicit or not clicks, "--clicks needs --feedback implicit: add it.")
+    found = read(data, output, {**how, "clicks": implicit})
     output.say(str(found.ratings))
-    train, test = kept.divided(found.ratings, model.seed)
+    train, test = kept.divided(found.ratings, learner.seed)
     learn(learner, train, output)
     numbers: dict[str, Any] = {
         **quality(learner, train, test),
@@ -167,11 +146,7 @@ def fit(
         else str(write_test(test, kept.test_out)),
         "model": None if out is None else str(learner.save(out)),
     }
-    for name, value in numbers.items():
-        if value is not None:
-            output.show(
-                f"{name:<12} {f'{value:.6g}' if isinstance(value, float) else value}"
-            )
+    output.numbers(numbers)
     output.result(numbers)
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from asyncqn.cli import Output
-from asyncqn_recommender.commands._options import ReadingOptions, Source
+from asyncqn_recommender.commands._options import How, Source, read
 from asyncqn_recommender.commands.fit import check_places
 
 
 def update(
     model: Annotated[Path, typer.Argument(help="Folder of a saved model.")],
     data: Source,
-    reading: ReadingOptions,
+    how: How,
     output: Output,
     out: Annotated[
         Path | None,
@@ -35,8 +34,8 @@ def update(
 
     check_places(out, None)
     loaded = Recommender.load(model)
-    clicks = reading.clicks or loaded.feedback == "implicit"
-    found = replace(reading, clicks=clicks).read(data, output)
+    clicks = how.pop("clicks", False) or loaded.feedback == "implicit"
+    found = read(data, output, {**how, "clicks": clicks})
     users = len(loaded.user_ids_)
     items = len(loaded.item_ids_)
     # Before the update, so that the two numbers show what it gained.
@@ -52,9 +51,5 @@ def update(
         "repeated": found.repeated,
         "model": str(loaded.save(out or model)),
     }
-    for name, value in numbers.items():
-        if value is not None:
-            output.show(
-                f"{name:<12} {f'{value:.6g}' if isinstance(value, float) else value}"
-            )
+    output.numbers(numbers)
     output.result(numbers)

@@ -9,66 +9,15 @@ from asyncqn.errors import BadInput, require
 
 # Names are compared in lower case and without punctuation, so that "User-ID" is "userid".
 _COMMON = {
-    "user": (
-        "user",
-        "userid",
-        "users",
-        "uid",
-        "u",
-        "username",
-        "reviewerid",
-        "customerid",
-        "memberid",
-    ),
+    "user": "user userid users uid u username reviewerid customerid memberid",
     "item": (
-        *(
-            "item",
-            "itemid",
-            "items",
-            "iid",
-            "i",
-            "movie",
-            "movieid",
-            "product",
-            "productid",
-        ),
-        *(
-            "book",
-            "bookid",
-            "isbn",
-            "asin",
-            "parentasin",
-            "song",
-            "songid",
-            "trackid",
-            "artistid",
-            "gameid",
-        ),
+        "item itemid items iid i movie movieid product productid book "
+        "bookid isbn asin parentasin song songid trackid artistid gameid"
     ),
-    "rating": (
-        "rating",
-        "ratings",
-        "score",
-        "stars",
-        "value",
-        "overall",
-        "r",
-        "bookrating",
-        "playcount",
-    ),
+    "rating": "rating ratings score stars value overall r bookrating playcount",
     "time": (
-        *(
-            "timestamp",
-            "time",
-            "datetime",
-            "date",
-            "ts",
-            "t",
-            "unixreviewtime",
-            "createdat",
-            "ratedat",
-        ),
-        *("reviewtime", "eventtime", "ratingtimestamp"),
+        "timestamp time datetime date ts t unixreviewtime createdat ratedat "
+        "reviewtime eventtime ratingtimestamp"
     ),
 }
 
@@ -136,7 +85,10 @@ def _common(
     """Return the column with a common name for a role, or None where it may be missing."""
     # In the order of `_COMMON`, so that "user" wins over "uid" wherever the columns stand.
     fits = [
-        name for common in _COMMON[role] for name in columns if _bare(name) == common
+        name
+        for common in _COMMON[role].split()
+        for name in columns
+        if _bare(name) == common
     ]
     # A repeated name of a time column is no reason to refuse a file whose times are not needed.
     if fits and (role != "time" or list(columns).count(fits[0]) == 1):
@@ -153,7 +105,7 @@ def _common(
     )
     raise BadInput(
         f"{where}: no column looks like the {role}; there are {_listing(columns)}: name it with "
-        f"as_ratings(..., {role}=...) or --{role}-column, or check the delimiter"
+        f"as_ratings(..., {role}=...) or --{role}, or check the delimiter"
         f"{clicked if role == 'rating' else ''}."
     )
 

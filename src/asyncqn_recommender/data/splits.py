@@ -81,7 +81,7 @@ def _share(test_fraction: float, n: int) -> int:
 def _times(ratings: Ratings) -> npt.NDArray[np.float64]:
     if ratings.times is None:
         raise BadInput(
-            "these ratings have no times: name their column with as_ratings(..., time=...) or --time-column; "
+            "these ratings have no times: name their column with as_ratings(..., time=...) or --time; "
             "a set stored without times must be imported again (asyncqn recommender data NAME --from FILE)."
         )
     return ratings.times

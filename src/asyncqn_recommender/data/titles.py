@@ -15,70 +15,20 @@ from asyncqn_recommender.data.ratings import Ratings
 from asyncqn_recommender.data.text import BadRows, Layout, words_table
 
 _FIRST = (
-    *("Amber", "Borrowed", "Broken", "Crimson", "Distant", "Drowsy", "Electric"),
-    *("Endless", "Forgotten", "Gentle", "Golden", "Hidden", "Hollow", "Hungry"),
-    *("Invisible", "Jealous", "Last", "Lonely", "Lucky", "Midnight", "Northern"),
-    *("Paper", "Patient", "Quiet", "Reluctant", "Restless", "Salty", "Second"),
-    *("Secret", "Seventh", "Silver", "Sleepless", "Stolen", "Stubborn", "Tender"),
-    *("Thirsty", "Twisted", "Unlikely", "Velvet", "Wandering", "Wicked", "Winter"),
+    "Amber Borrowed Broken Crimson Distant Drowsy Electric Endless Forgotten "
+    "Gentle Golden Hidden Hollow Hungry Invisible Jealous Last Lonely Lucky "
+    "Midnight Northern Paper Patient Quiet Reluctant Restless Salty Second "
+    "Secret Seventh Silver Sleepless Stolen Stubborn Tender Thirsty Twisted "
+    "Unlikely Velvet Wandering Wicked Winter"
 )
 _SECOND = (
-    *(
-        "Accordion",
-        "Alibi",
-        "Almanac",
-        "Anchor",
-        "Apprentice",
-        "Archipelago",
-        "Astronomer",
-    ),
-    *(
-        "Avalanche",
-        "Balcony",
-        "Bicycle",
-        "Cartographer",
-        "Carousel",
-        "Compass",
-        "Cousin",
-    ),
-    *("Diplomat", "Echo", "Elevator", "Ferry", "Gardener", "Harbour", "Heist"),
-    *(
-        "Holiday",
-        "Inheritance",
-        "Labyrinth",
-        "Lantern",
-        "Librarian",
-        "Lighthouse",
-        "Locksmith",
-    ),
-    *(
-        "Mechanic",
-        "Meridian",
-        "Neighbour",
-        "Orchard",
-        "Orchestra",
-        "Parade",
-        "Passenger",
-    ),
-    *(
-        "Pendulum",
-        "Postcard",
-        "Quarry",
-        "Rehearsal",
-        "Rendezvous",
-        "River",
-        "Satellite",
-    ),
-    *(
-        "Stationmaster",
-        "Suitcase",
-        "Telegram",
-        "Thunderstorm",
-        "Tightrope",
-        "Understudy",
-        "Vineyard",
-    ),
-    *("Volcano", "Waltz", "Watchmaker", "Windmill"),
+    "Accordion Alibi Almanac Anchor Apprentice Archipelago Astronomer Avalanche "
+    "Balcony Bicycle Cartographer Carousel Compass Cousin Diplomat Echo "
+    "Elevator Ferry Gardener Harbour Heist Holiday Inheritance Labyrinth "
+    "Lantern Librarian Lighthouse Locksmith Mechanic Meridian Neighbour Orchard "
+    "Orchestra Parade Passenger Pendulum Postcard Quarry Rehearsal Rendezvous "
+    "River Satellite Stationmaster Suitcase Telegram Thunderstorm Tightrope "
+    "Understudy Vineyard Volcano Waltz Watchmaker Windmill"
 )
 _FRAMES = (
     "The {} {}",
@@ -143,7 +93,8 @@ def with_titles(ratings: Ratings, titles: dict[int, str]) -> Ratings:
 
 def invent_titles(count: int, rng: np.random.Generator) -> npt.NDArray[np.str_]:
     """Return `count` different titles composed from small lists of words, with a year."""
-    pairs = len(_FIRST) * len(_SECOND)
+    first_words, second_words = _FIRST.split(), _SECOND.split()
+    pairs = len(first_words) * len(second_words)
     combinations = rng.permutation(pairs * len(_FRAMES))
     years = 1930 + (95 * rng.beta(4.0, 1.2, size=count)).astype(np.int64)
     titles = []
@@ -151,11 +102,11 @@ def invent_titles(count: int, rng: np.random.Generator) -> npt.NDArray[np.str_]:
         # Beyond all combinations, the titles begin again as sequels, so that they stay different.
         part, place = divmod(k, len(combinations))
         frame, pair = divmod(int(combinations[place]), pairs)
-        first, second = divmod(pair, len(_SECOND))
+        first, second = divmod(pair, len(second_words))
         title = re.sub(
             "^A (?=[AEIOU])",
             "An ",
-            _FRAMES[frame].format(_FIRST[first], _SECOND[second]),
+            _FRAMES[frame].format(first_words[first], second_words[second]),
         )
         titles.append(f"{title}{f', Part {part + 1}' if part else ''} ({years[k]})")
     return np.array(titles, dtype=np.str_)
