@@ -175,6 +175,7 @@ class Feedback(ABC):
             titles=train.titles,
             seen=rated_items(train),
             prior=self.prior,
+            columns=problem.columns.astype(np.float64),
             **self._about_ratings(),
         )
 
@@ -232,7 +233,6 @@ class Explicit(Feedback):
             "residual": bool(p.offsets),
             "trust": float(p.trust),
             "clip": bool(p.clip),
-            "columns": self.problem.columns.astype(np.float64),
         }
 
 
@@ -279,7 +279,9 @@ class Implicit(Feedback):
         return -held
 
     def _about_ratings(self) -> dict[str, Any]:
-        told = {
+        return {
+            "offsets": measure_popularity(self.train),
+            "confidence": float(self.p.confidence),
             "alpha": 0.0,
             "residual": False,
             "trust": 0.0,
@@ -287,9 +289,6 @@ class Implicit(Feedback):
             "lowest": 0.0,
             "highest": 1.0,
         }
-        offsets = measure_popularity(self.train)
-        confidence = float(self.p.confidence)
-        return {**told, "offsets": offsets, "confidence": confidence}
 
 
 def click_ridge(clicks: Ratings, confidence: float) -> float:

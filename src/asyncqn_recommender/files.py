@@ -47,9 +47,9 @@ SCHEMA = {
     "seen_start": Spec(INT64, ("users + 1",)),
     "seen_items": Spec(("<i4",), ("ratings",)),
     # The names in each shape tie the arrays together: all that have "users" must agree in length.
-    "seen_values": Spec(("<f4",), ("ratings",), optional=True),
+    "seen_values": Spec(("<f4",), ("ratings",)),
     "titles": Spec(("U",), ("items",), optional=True),
-    "columns": Spec(("<f8",), ("rank",), optional=True),
+    "columns": Spec(("<f8",), ("rank",)),
     "history.*": Spec(("f", "i", "u", "b"), ("evaluations",)),
 }
 
@@ -73,7 +73,7 @@ class ModelDocument(msgspec.Struct):
 
 
 _ARRAYS = ("item_factors", "user_factors", "user_ids", "item_ids", "titles", "columns")
-"""Arrays with the name of a field of the model; the last two are optional."""
+"""Arrays with the name of a field of the model; titles are optional."""
 _NUMBERS = (
     "lowest",
     "highest",
@@ -106,11 +106,9 @@ def save_model(
         "user_counts": model.offsets.user_counts,
         "seen_start": model.seen.start,
         "seen_items": model.seen.others,
+        "seen_values": model.seen.values,
         **{f"history.{name}": column for name, column in history.items()},
     }
-    # A model saved by version 0.1 has none, and stays that way.
-    if model.keeps_ratings:
-        arrays["seen_values"] = model.seen.values
     document = {
         "parameters": to_json(parameters),
         "facts": to_json(facts),
@@ -150,9 +148,7 @@ def _read_model(
             ),
         ),
         seen=Grouped(
-            arrays["seen_start"],
-            arrays["seen_items"],
-            arrays.get("seen_values", np.empty(0, np.float32)),
+            *(arrays[f"seen_{name}"] for name in ("start", "items", "values"))
         ),
     )
     head = "history."

@@ -110,7 +110,7 @@ class FactorModel:
     item_ids: Ids
     titles: npt.NDArray[np.str_] | None
     seen: Grouped
-    """Items and ratings by user; models saved by version 0.1 have no ratings there."""
+    """Items and ratings by user."""
     lowest: float
     highest: float
     prior: float
@@ -118,15 +118,10 @@ class FactorModel:
     residual: bool
     trust: float
     clip: bool
-    columns: Floats | None = None
-    """Factors on the ridge of an item row, see `column_ridges`; models saved by version 0.1 have none."""
+    columns: Floats
+    """Factors on the ridge of an item row, see `column_ridges`."""
     confidence: float | None = None
     """Confidence of a click in a model of clicks; None in a model of ratings."""
-
-    @property
-    def keeps_ratings(self) -> bool:
-        """Return whether `seen` includes the ratings."""
-        return len(self.seen.values) == len(self.seen.others)
 
     def user_index(self, ids: Any) -> Rows:
         """Return dense indices of user ids, -1 for unknown ones."""
@@ -280,9 +275,7 @@ def groups_of(side: Grouped, rows: Rows) -> Grouped:
     start = np.concatenate([[0], np.cumsum(lengths)])
     # For each place in the result, the distance from its group's old start to its new one is added.
     places = np.arange(start[-1]) + np.repeat(side.start[rows] - start[:-1], lengths)
-    # Models without ratings (version 0.1) have groups of items alone.
-    values = side.values[places] if len(side.values) else side.values
-    return Grouped(start, side.others[places], values)
+    return Grouped(start, side.others[places], side.values[places])
 
 
 def _index(table: Ids, ids: Any, what: str) -> Rows:

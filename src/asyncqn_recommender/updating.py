@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.errors import BadInput, require, require_count
+from asyncqn.errors import BadInput, require_count
 from asyncqn.types import Array, Rows
 from asyncqn_recommender.data import Ratings
 from asyncqn_recommender.data.duplicates import resolve
@@ -36,14 +36,13 @@ def fold_in(model: FactorModel, new: Ratings) -> FactorModel:
     A known user's new ratings are added to the stored ones, and replace those of the same items.  Ratings of
     items that the model does not know affect only the user's mean.
     """
-    stored = model.keeps_ratings
     items = model.item_index(new.item_ids)[new.items]
     # Items without factors say nothing about a user's taste, but something about the user's mean.
     strange = (items < 0) | (model.offsets.item_counts[items] == 0)
     model, _, users, _ = _enlarged(model, new, ~strange)
     if model.confidence is not None:
         offsets = model.offsets._replace(user_counts=np.diff(model.seen.start))
-        return _unstored(_solve_users(replace(model, offsets=offsets), users), stored)
+        return _solve_users(replace(model, offsets=offsets), users)
     side = groups_of(model.seen, users)
     owner = np.repeat(np.arange(len(users)), np.diff(side.start))
     # The offset of a user is computed as in `measure_offsets`, from all ratings of the user, old and new.
@@ -58,16 +57,7 @@ def fold_in(model: FactorModel, new: Ratings) -> FactorModel:
         users=model.offsets.users.copy(), user_counts=np.diff(model.seen.start)
     )
     offsets.users[users] = left / (counts + DAMPING)
-    return _unstored(_solve_users(replace(model, offsets=offsets), users), stored)
-
-
-def _unstored(model: FactorModel, stored: bool) -> FactorModel:
-    """Return the model without ratings by user if it had none before."""
-    return (
-        model
-        if stored
-        else replace(model, seen=model.seen._replace(values=np.empty(0, np.float32)))
-    )
+    return _solve_users(replace(model, offsets=offsets), users)
 
 
 def partial_fit(model: FactorModel, new: Ratings, rounds: int) -> FactorModel:
@@ -112,17 +102,6 @@ def _enlarged(
     """
     coming = np.unique(new.users)
     known = model.user_index(new.user_ids[coming]) >= 0
-    stored = model.keeps_ratings
-    if known.any() and not stored:
-        # Solving a known user from the new ratings alone would forget the old ones.
-        user = new.user_ids[coming[known][0]]
-        raise BadInput(
-            f"user {user} is known already, and this model was saved without its ratings: fit it again."
-        )
-    require(
-        stored or item_row is None,
-        "this model was saved without its ratings: fit it again.",
-    )
     user_ids, old_users = _merged(model.user_ids, new.user_ids[coming[~known]], "user")
     item_ids, old_items = model.item_ids, np.arange(len(model.item_ids))
     if item_row is not None:
@@ -147,7 +126,6 @@ def _enlarged(
     items = larger.item_index(new.item_ids)[new.items]
     # The user of every stored rating, by its index in the larger table.
     before = np.repeat(old_users, np.diff(model.seen.start))
-    values = model.seen.values if stored else np.zeros(len(before), np.float32)
     # The newer rating of a pair comes after the older one, so that it is the last; clicks add up.
     ratings = resolve(
         Ratings(
@@ -155,7 +133,7 @@ def _enlarged(
             np.concatenate([old_items[model.seen.others], items[keep]]).astype(
                 np.int32
             ),
-            np.concatenate([values, new.values[keep]]),
+            np.concatenate([model.seen.values, new.values[keep]]),
             user_ids,
             item_ids,
         ),
@@ -180,7 +158,7 @@ def _solve_items(model: FactorModel, by_item: Grouped, items: Rows) -> FactorMod
     base = model.offsets.at(side.others, np.repeat(items, np.diff(side.start)))
     factors = model.item_factors.copy()
     # A ridge that differs by column equals a uniform ridge on rescaled columns.
-    root = np.ones(1) if model.columns is None else np.sqrt(model.columns)
+    root = np.sqrt(model.columns)
     # In the dtype of the factors, because a float64 divisor would change the type that kernels receive.
     root = root.astype(factors.dtype)
     factors[items] = _solved(model, side, base, model.user_factors / root) / root

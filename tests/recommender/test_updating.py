@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -137,24 +136,6 @@ def test_partial_fit_of_nothing_learned_is_fit_and_titles_come_along() -> None:
     )
     assert fresh.model_.titles[-1] == "The Newcomer"
     assert fresh.model_.titles[:-1].tolist() == TRAIN.titles.tolist()
-
-
-def test_a_model_of_version_0_1_folds_new_users_in_and_says_what_it_lacks_for_others(
-    model: Recommender,
-) -> None:
-    old = copy(model)
-    old.model_ = replace(
-        model.model_, seen=model.model_.seen._replace(values=np.empty(0, np.float32))
-    )
-    new = ([10**6] * 2, TRAIN.item_ids[[3, 5]], [4.0, 2.0])
-    wider = old.fold_in(new)
-    at = wider.model_.user_index([10**6])[0]
-    assert (wider.user_factors_[at] == model.fold_in(new).user_factors_[at]).all()
-    assert len(wider.model_.seen.values) == 0
-    known = int(TRAIN.user_ids[0])
-    for learn in (old.fold_in, old.partial_fit):
-        with pytest.raises(BadInput, match="saved without its ratings: fit it again"):
-            learn(([known], [1], [3.0]))
 
 
 def test_ids_of_another_kind_and_no_rounds_are_refused(model: Recommender) -> None:

@@ -114,22 +114,12 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
         Item of each click, from 0 to n_items - 1.
     values : array-like of float
         Strengths r > 0, such as how often a user clicked.
-    n_users : int
-        Number of users.
-    n_items : int
-        Number of items.
-    rank : int
-        K: number of factors of a user or an item.
     prior : float, default 1.0
         Ridge of every row.
     confidence : float, default 1.0
         A click of strength r counts c = 1 + confidence * r; a missing pair counts 1.
-    dtype : dtype, default float64
-        Type of theta, float64 or float32.
     seed : int or None, default 0
         Seed of the order in which users are stored; None keeps the given order.
-    source : JSON data, optional
-        Where the clicks come from, for `reference`.
     columns : array-like of shape (rank,), optional
         A factor on the items' ridge for each of the K columns; without it, 1.
     test : three arrays, or an object with users, items and values, optional

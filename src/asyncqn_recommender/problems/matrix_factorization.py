@@ -152,31 +152,9 @@ class MatrixFactorization(OfRatings):
 
     Parameters
     ----------
-    users : array-like of int
-        User of each rating, from 0 to n_users - 1.
-    items : array-like of int
-        Item of each rating, from 0 to n_items - 1.
-    values : array-like of float
-        The ratings.
-    n_users : int
-        Number of users.
-    n_items : int
-        Number of items.
-    rank : int
-        K: number of factors of a user or an item.
-    prior : float, default 1.0
-        Constant part of the ridge: the ridge of a row is prior + alpha * (number of its ratings).
-    alpha : float, default 0.0
-        Part of the ridge that is proportional to the number of ratings of a row.
-    dtype : dtype, default float64
-        Type of theta, float64 or float32.
-    test : three arrays, or an object with users, items and values, optional
-        Held-out ratings for the metric `test_rmse`.
     seed : int or None, default 0
         Seed of the order in which ratings are stored, which numbers the rows of `grad`; None keeps the
         given order.
-    source : JSON data, optional
-        Where the ratings come from, for `reference`.
 
     Examples
     --------
