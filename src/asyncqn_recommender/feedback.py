@@ -197,7 +197,9 @@ class Explicit(Feedback):
     held_name = "validation_rmse"
 
     def __init__(self, p: Recommender, train: Ratings, held: Ratings | None) -> None:
-        self.p, self.train, self.offsets = p, train, measure_offsets(train)
+        self.p = p
+        self.train = train
+        self.offsets = measure_offsets(train)
         self.prior = PRIOR if p.prior is None else float(p.prior)
         self.alpha = ALPHA if p.alpha is None else float(p.alpha)
         self.problem = NotingRatings.from_ratings(
@@ -299,7 +301,8 @@ def click_ridge(clicks: Ratings, confidence: float) -> float:
     in users x items, the largest singular value apart from the mean is about sqrt(n) times the sum of the two
     inverse roots.  The factor comes from the experiment in docs/results/recommender.md.
     """
-    users, items = (len(np.unique(column)) for column in (clicks.users, clicks.items))
+    users = len(np.unique(clicks.users))
+    items = len(np.unique(clicks.items))
     # float32 sums lose digits over millions of clicks.
     mean = float(clicks.values.mean(dtype=np.float64))
     noise = math.sqrt(len(clicks)) * (1.0 / math.sqrt(users) + 1.0 / math.sqrt(items))

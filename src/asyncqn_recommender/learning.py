@@ -119,11 +119,15 @@ class Watch:
         algorithm: StagedLBFGS,
         callback: Callable[[Progress], Any] | None,
     ) -> None:
-        self.p, self.task, self.problem, self.callback = p, task, task.problem, callback
+        self.p = p
+        self.task = task
+        self.problem = task.problem
+        self.callback = callback
         # Ratings and clicks have objectives of different scales, so that each has its own default.
         self.tol = task.default_tol if p.tol is None else p.tol
         self.n_ratings = len(self.problem.by_user.values)
-        self.holds, self.by_held = holds, holds and p.early_stopping
+        self.holds = holds
+        self.by_held = holds and p.early_stopping
         self.warm_up = algorithm.warmup
         self.blocks = algorithm.blocks
         self.begun = time.perf_counter()

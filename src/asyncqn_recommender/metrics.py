@@ -36,11 +36,12 @@ def list_sums(
     # A list of k items cannot contain more than k relevant ones.
     reachable = np.minimum(relevant, k)
     precisions = np.cumsum(hits, axis=1) / places
+    # The gain of a list that has all its relevant items first.
+    best = np.cumsum(gains)[reachable - 1]
     return {
         "precision": float((found / k).sum()),
         "recall": float((found / relevant).sum()),
-        # The denominator is the gain of a list that has all its relevant items first.
-        "ndcg": float((hits @ gains / np.cumsum(gains)[reachable - 1]).sum()),
+        "ndcg": float((hits @ gains / best).sum()),
         "map": float(((precisions * hits).sum(axis=1) / reachable).sum()),
         "hit_rate": float((found > 0).sum()),
     }
@@ -75,7 +76,8 @@ def rank_quality(
     # A pair is one number; a test item that the model does not know matches nothing.
     items = model.item_index(test.item_ids)[test.items]
     n_items = len(model.item_ids)
-    relevant = np.sort((test.users.astype(np.int64) * n_items + items)[items >= 0])
+    numbered = test.users.astype(np.int64) * n_items + items
+    relevant = np.sort(numbered[items >= 0])
     # For the coverage: items that occur in some list.
     shown = np.zeros(n_items, dtype=bool)
     totals = dict.fromkeys(NAMES, 0.0)
@@ -87,7 +89,8 @@ def rank_quality(
         shown[places[places >= 0]] = True
         pairs = users[part][:, None] * n_items + places
         # A pair beyond the last relevant one is compared with the last, and does not match it.
-        at = np.minimum(np.searchsorted(relevant, pairs), max(0, len(relevant) - 1))
+        last = max(0, len(relevant) - 1)
+        at = np.minimum(np.searchsorted(relevant, pairs), last)
         hits = np.zeros(
             (len(places), int(k)), dtype=bool
         )  # a catalogue may be shorter than k
@@ -114,4 +117,5 @@ def _seen(model: FactorModel, test: Ratings) -> npt.NDArray[np.bool_]:
     n_items = len(model.item_ids)
     # Pairs of the users in question alone: the model may know millions of others.
     known = np.repeat(asked, np.diff(seen.start)) * n_items + seen.others
-    return (users >= 0) & (items >= 0) & np.isin(users * n_items + items, known)
+    seen_pairs = np.isin(users * n_items + items, known)
+    return (users >= 0) & (items >= 0) & seen_pairs

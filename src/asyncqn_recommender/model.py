@@ -139,7 +139,8 @@ class FactorModel:
             m = items[part]
             base = self.offsets.at(u, m)
             n = np.minimum(self.offsets.user_counts[u], self.offsets.item_counts[m])
-            n = np.where((u >= 0) & (m >= 0), n, 0).astype(np.float64)
+            known_pairs = (u >= 0) & (m >= 0)
+            n = np.where(known_pairs, n, 0).astype(np.float64)
             rated = n > 0
             # With trust = 0 and n = 0 the quotient would be 0 / 0.
             w = np.divide(n, n + self.trust, out=np.zeros_like(n), where=rated)
@@ -148,7 +149,8 @@ class FactorModel:
             )
             if self.residual:
                 product += base
-            out[part] = np.where(rated, w * product, 0.0) + (1.0 - w) * base
+            by_factors = np.where(rated, w * product, 0.0)
+            out[part] = by_factors + (1.0 - w) * base
         return out
 
     def predict(self, users: Rows, items: Rows) -> Floats:
@@ -176,7 +178,8 @@ class FactorModel:
             squares += float(np.square(errors).sum())
             absolute += float(np.abs(errors).sum())
         n = len(ratings)
-        return {"rmse": float(np.sqrt(squares / n)), "mae": absolute / n, "n": n}
+        rmse = float(np.sqrt(squares / n))
+        return {"rmse": rmse, "mae": absolute / n, "n": n}
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -218,7 +221,8 @@ class FactorModel:
         # `np.cov` of a single column is a number.
         C = np.atleast_2d(np.cov(raters, rowvar=False, ddof=0))
         # Standard deviation of f_m.g over the users; rounding can make a variance slightly negative.
-        spread = np.sqrt(np.einsum("mk,kl,ml->m", F, C, F).clip(0.0))
+        variances = np.einsum("mk,kl,ml->m", F, C, F)
+        spread = np.sqrt(variances.clip(0.0))
         # An item with constant predictions correlates with nothing.
         flat = (spread == 0.0) | (self.offsets.item_counts == 0)
         product = spread * spread[m]
@@ -274,7 +278,8 @@ def groups_of(side: Grouped, rows: Rows) -> Grouped:
     lengths = (side.start[1:] - side.start[:-1])[rows]
     start = np.concatenate([[0], np.cumsum(lengths)])
     # For each place in the result, the distance from its group's old start to its new one is added.
-    places = np.arange(start[-1]) + np.repeat(side.start[rows] - start[:-1], lengths)
+    moves = side.start[rows] - start[:-1]
+    places = np.arange(start[-1]) + np.repeat(moves, lengths)
     return Grouped(start, side.others[places], side.values[places])
 
 

@@ -107,7 +107,8 @@ class ImageMemory(NamedTuple):
         """
         S, Y = self.pairs.pairs
         own, size = self.pairs.products[0], len(self.images)
-        slots = [(self.pairs.newest - age) % size for age in range(self.stored)]
+        newest = self.pairs.newest
+        slots = [(newest - age) % size for age in range(self.stored)]
         rest, shares = v.copy(), {}
         out[...] = image
         for i in slots:
@@ -115,7 +116,8 @@ class ImageMemory(NamedTuple):
             add_scaled(rest, -shares[i], Y[i])
             add_scaled(out, -shares[i], self.images[i])
         for i in reversed(slots):
-            add_scaled(out, shares[i] - dot(Y[i], out) / own[i], S[i])
+            share = shares[i] - dot(Y[i], out) / own[i]
+            add_scaled(out, share, S[i])
 
 
 class Structured(NamedTuple):
@@ -348,7 +350,8 @@ class StagedLBFGS(Checked):
         # During the warm-up a commit is a batch, afterwards a whole pass.  1e-9 keeps the rounding of the
         # quotient from adding a pass.
         warm = min(self.warmup, round(epochs * self.batches))
-        return max(1, warm + math.ceil(epochs - self.warmup / self.batches - 1e-9))
+        passes = math.ceil(epochs - self.warmup / self.batches - 1e-9)
+        return max(1, warm + passes)
 
     # At the workers
 
@@ -405,7 +408,8 @@ class StagedLBFGS(Checked):
     def _step_size(self, k: int, staleness: int) -> float:
         # Half a step of H0, shared by the 1 + l updates under way, until k + 1 = 5 (1 + l); from there on
         # falling as 1 / (k + 1), so that the noise of the batches averages out.
-        return min(0.5 / (1 + max(staleness, self.delay)), 2.5 / (k + 1))
+        under_way = 1 + max(staleness, self.delay)
+        return min(0.5 / under_way, 2.5 / (k + 1))
 
     # At the coordinator
 
@@ -572,7 +576,8 @@ def asynchronous_algorithm(problem: Any, workers: int) -> StagedLBFGS:
     n = int(problem.n_data)
     # 32 W up to W = 5, then 160 up to W = 10, then 16 W.  W - 1 commits of staleness are thus at most a
     # sixteenth of a pass, unless rows are few.
-    batches = max(1, min(max(min(32 * workers, 160), 16 * workers), n // 8))
+    wanted = max(min(32 * workers, 160), 16 * workers)
+    batches = max(1, min(wanted, n // 8))
     return StagedLBFGS(
         batches=batches,
         # The first W updates all read theta0: of 2 W batches or fewer, that is half of the warm-up or more.
@@ -613,7 +618,9 @@ def in_step_algorithm(problem: Any, ratings_per_item: float = math.inf) -> Stage
 def _part(begin: Any, end: Any, part: Any, parts: Any) -> tuple[Any, Any]:
     """Return first and last row of a part of the rows from `begin` to `end`."""
     n = end - begin
-    return begin + part * n // parts, begin + (part + 1) * n // parts
+    first = begin + part * n // parts
+    last = begin + (part + 1) * n // parts
+    return first, last
 
 
 def _averaged(average: Array, newest: Array, k: int) -> Array:

@@ -50,8 +50,10 @@ def fold_in(model: FactorModel, new: Ratings) -> FactorModel:
     left = np.bincount(owner, over, len(users)).astype(np.float64)
     counts = np.diff(side.start).astype(np.float64)
     # `users` is sorted and has every user of `new`, so that the search finds each exactly.
-    place = np.searchsorted(users, model.user_index(new.user_ids)[new.users[strange]])
-    left += np.bincount(place, new.values[strange] - model.offsets.mean, len(users))
+    their_users = model.user_index(new.user_ids)[new.users[strange]]
+    place = np.searchsorted(users, their_users)
+    over = new.values[strange] - model.offsets.mean
+    left += np.bincount(place, over, len(users))
     counts += np.bincount(place, minlength=len(users))
     offsets = model.offsets._replace(
         users=model.offsets.users.copy(), user_counts=np.diff(model.seen.start)
@@ -146,7 +148,8 @@ def _enlarged(
 def _solve_users(model: FactorModel, users: Rows) -> FactorModel:
     """Return the model with the rows of these users solved given the items."""
     side = groups_of(model.seen, users)
-    base = model.offsets.at(np.repeat(users, np.diff(side.start)), side.others)
+    owners = np.repeat(users, np.diff(side.start))
+    base = model.offsets.at(owners, side.others)
     factors = model.user_factors.copy()
     factors[users] = _solved(model, side, base, model.item_factors)
     return replace(model, user_factors=factors)
@@ -155,7 +158,8 @@ def _solve_users(model: FactorModel, users: Rows) -> FactorModel:
 def _solve_items(model: FactorModel, by_item: Grouped, items: Rows) -> FactorModel:
     """Return the model with the rows of these items solved given the users."""
     side = groups_of(by_item, items)
-    base = model.offsets.at(side.others, np.repeat(items, np.diff(side.start)))
+    owners = np.repeat(items, np.diff(side.start))
+    base = model.offsets.at(side.others, owners)
     factors = model.item_factors.copy()
     # A ridge that differs by column equals a uniform ridge on rescaled columns.
     root = np.sqrt(model.columns)
@@ -172,7 +176,8 @@ def _solved(model: FactorModel, side: Grouped, base: Floats, fixed: Array) -> Ar
     rank = fixed.shape[1]
     counts = np.diff(side.start)
     if model.confidence is not None:
-        c = (1.0 + model.confidence * side.values.astype(np.float64)).astype(np.float32)
+        strengths = side.values.astype(np.float64)
+        c = (1.0 + model.confidence * strengths).astype(np.float32)
         white = whiten(np.ascontiguousarray(fixed).ravel(), np.full(rank, model.prior))
         # w = c - 1, computed from the rounded c, as in `ImplicitFactorization`, so that both agree bit for
         # bit.

@@ -60,9 +60,9 @@ def resolve(ratings: Ratings, policy: str) -> Resolved:
     # Only rows of repeated pairs are sorted, which are usually few.
     rows = np.flatnonzero(np.isin(pairs, pairs[repeated]))
     times = np.zeros(len(rows)) if ratings.times is None else ratings.times[rows]
-    rows = rows[
-        np.lexsort((rows, times, pairs[rows]))
-    ]  # by pair, then time, then position
+    # By pair, then time, then position.
+    order = np.lexsort((rows, times, pairs[rows]))
+    rows = rows[order]
     # Rows of one pair are neighbours now; a group begins where the pair changes.
     begins = np.flatnonzero(np.diff(pairs[rows], prepend=-1))
     lengths = np.diff(begins, append=len(rows))

@@ -41,16 +41,19 @@ def table_of(ratings: Ratings | str | os.PathLike[str]) -> Any:
         # Of a dictionary: texts of NumPy would all be as wide as the longest.
         words = lib.array(words.tolist())
         absent = places < 0
-        codes = lib.array(np.where(absent, 0, places).astype(np.int32), mask=absent)
-        return lib.DictionaryArray.from_arrays(codes, words).cast(words.type)
+        codes = np.where(absent, 0, places).astype(np.int32)
+        column = lib.DictionaryArray.from_arrays(lib.array(codes, mask=absent), words)
+        return column.cast(words.type)
 
     def numbers(values: Any) -> Any:
         column = np.concatenate([values, np.zeros(more, values.dtype)])
-        return lib.array(column, mask=np.arange(len(column)) >= len(values))
+        absent = np.arange(len(column)) >= len(values)
+        return lib.array(column, mask=absent)
 
-    none = np.full(len(idle_users), -1)
-    users = np.concatenate([ratings.users, idle_users, np.full(len(idle_items), -1)])
-    items = np.concatenate([ratings.items, none, idle_items])
+    no_items = np.full(len(idle_users), -1)
+    no_users = np.full(len(idle_items), -1)
+    users = np.concatenate([ratings.users, idle_users, no_users])
+    items = np.concatenate([ratings.items, no_items, idle_items])
     columns = {
         "user": spelled(users, ratings.user_ids),
         "item": spelled(items, ratings.item_ids),
@@ -73,7 +76,8 @@ def read_served(
     names = choose(list(about.columns), url, columns, clicks)
     titled = [TITLE] if TITLE in about.columns else []
     wanted = list(dict.fromkeys([*names.present, *titled]))
-    batches = [batch for _, batch in table.rows(about, wanted, 0, about.rows)]
+    rows = table.rows(about, wanted, 0, about.rows)
+    batches = [batch for _, batch in rows]
     types = lib.schema([(name, about.columns[name]) for name in wanted])
     whole = lib.Table.from_batches(batches, types)
     for column in whole.columns:
@@ -91,10 +95,12 @@ def read_served(
     )
     user_ids = encode_column(user.drop_null(), "user")[1]
     item_ids = encode_column(item.drop_null(), "item")[1]
+    user_places = np.searchsorted(user_ids, ratings.user_ids).astype(np.int32)
+    item_places = np.searchsorted(item_ids, ratings.item_ids).astype(np.int32)
     ratings = replace(
         ratings,
-        users=np.searchsorted(user_ids, ratings.user_ids)[ratings.users].astype("i4"),
-        items=np.searchsorted(item_ids, ratings.item_ids)[ratings.items].astype("i4"),
+        users=user_places[ratings.users],
+        items=item_places[ratings.items],
         user_ids=user_ids,
         item_ids=item_ids,
     )
@@ -111,6 +117,7 @@ def _require_narrow(column: Any, url: str) -> None:
     if column.type != "string":
         return
     distinct = column.unique()
-    longest = max((len(word or "") for word in distinct.to_pylist()), default=0)
-    if 4 * longest * len(distinct) > max(SMALL, MAX_EXPANSION * column.nbytes):
+    lengths = [len(word or "") for word in distinct.to_pylist()]
+    size = 4 * max(lengths, default=0) * len(lengths)
+    if size > max(SMALL, MAX_EXPANSION * column.nbytes):
         raise DamagedFile(f"{url} has a column that is far wider than its texts.")

@@ -110,10 +110,18 @@ def solve_side(
 
     def share(part: int) -> None:
         profiled.solve_rows(
-            *side, weights, order, order[cuts[part] : cuts[part + 1]], rows, ridges, out.dtype.type(0.0),
-            none, np.empty((0, 0), out.dtype), profiled.workspace(rank, out.dtype),
+            *side,
+            weights,
+            order,
+            order[cuts[part] : cuts[part + 1]],
+            rows,
+            ridges,
+            out.dtype.type(0.0),
+            none,
+            np.empty((0, 0), out.dtype),
+            profiled.workspace(rank, out.dtype),
             out.reshape(n_rows, rank),
-        )  # fmt: skip
+        )
 
     if threads == 1:
         share(0)

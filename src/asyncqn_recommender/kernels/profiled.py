@@ -342,9 +342,23 @@ def add_turned(columns, matrix, work, out):
     four = np.uintp(4)
     for top in range(zero, size, four):
         add_tile(
-            out, top * eights, eights, matrix, top, size, columns, work.lead * eights, eights, work.identity,
-            zero, size - work.lead, columns.dtype.type(1.0), None, FOUR, EIGHT,
-        )  # fmt: skip
+            out,
+            top * eights,
+            eights,
+            matrix,
+            top,
+            size,
+            columns,
+            work.lead * eights,
+            eights,
+            work.identity,
+            zero,
+            size - work.lead,
+            columns.dtype.type(1.0),
+            None,
+            FOUR,
+            EIGHT,
+        )
 
 
 @reducing_kernel

@@ -122,9 +122,21 @@ def select(row, places, tops):
 
 @kernel
 def best_items(
-    users, user_factors, tiles, user_weights, item_weights, user_base, item_base, residual, usable, start,
-    seen, scores, places, tops,
-):  # fmt: skip
+    users,
+    user_factors,
+    tiles,
+    user_weights,
+    item_weights,
+    user_base,
+    item_base,
+    residual,
+    usable,
+    start,
+    seen,
+    scores,
+    places,
+    tops,
+):
     """Write to places[j] and tops[j] the best items of users[j] and their scores w p + (1 - w) b, best first.
 
     p is the product of factors (plus b if `residual`), b = user_base + item_base, and w the smaller of the

@@ -73,9 +73,23 @@ def _add_tile(
     `weights` may be None, which means that all are 1.
     """
     signature = types.void(
-        out, at, step, a, left, a_step, b, right, b_step, index, begin, count, scale, weights, height,
+        out,
+        at,
+        step,
+        a,
+        left,
+        a_step,
+        b,
+        right,
+        b_step,
+        index,
+        begin,
+        count,
+        scale,
+        weights,
+        height,
         columns,
-    )  # fmt: skip
+    )
 
     def generate(context, builder, sig, args):
         at, step, left, a_step, right, b_step, begin, count = (
@@ -232,15 +246,43 @@ def _add_rows(out, size, rows, row, left, index, begin, count, scale, weights, h
     side = left
     while side + np.uintp(2 * SIDE) <= size:
         add_tile(
-            out, row * size + side, size, rows, row, size, rows, side, size, index, begin, count, scale,
-            weights, height, SIXTEEN,
-        )  # fmt: skip
+            out,
+            row * size + side,
+            size,
+            rows,
+            row,
+            size,
+            rows,
+            side,
+            size,
+            index,
+            begin,
+            count,
+            scale,
+            weights,
+            height,
+            SIXTEEN,
+        )
         side += np.uintp(2 * SIDE)
     if side < size:
         add_tile(
-            out, row * size + side, size, rows, row, size, rows, side, size, index, begin, count, scale,
-            weights, height, EIGHT,
-        )  # fmt: skip
+            out,
+            row * size + side,
+            size,
+            rows,
+            row,
+            size,
+            rows,
+            side,
+            size,
+            index,
+            begin,
+            count,
+            scale,
+            weights,
+            height,
+            EIGHT,
+        )
 
 
 @reducing_call

@@ -90,9 +90,15 @@ class InverseMetric:
             for Q in (self.metric.Q, self.metric.Q.T)
         )
         profiled.apply_metric(
-            v, basis, transposed, self.metric.Lambda, self.metric.counts, self.base, out,
+            v,
+            basis,
+            transposed,
+            self.metric.Lambda,
+            self.metric.counts,
+            self.base,
+            out,
             profiled.workspace(rank, v.dtype),
-        )  # fmt: skip
+        )
 
 
 class EliminatedUsers(ABC):

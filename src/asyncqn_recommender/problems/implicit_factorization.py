@@ -215,14 +215,30 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
         work = profiled.workspace(rank, self.dtype)
         products = np.zeros((rank, rank), self.dtype)
         valid, squares, norms, users = profiled.solve_rows(
-            *self.by_user, self.weights, self.order, rows, white.rows, np.ones(self.n_users, self.dtype),
-            self.dtype.type(scale), sums, products, work, np.empty((0, 0), self.dtype),
-        )  # fmt: skip
+            *self.by_user,
+            self.weights,
+            self.order,
+            rows,
+            white.rows,
+            np.ones(self.n_users, self.dtype),
+            self.dtype.type(scale),
+            sums,
+            products,
+            work,
+            np.empty((0, 0), self.dtype),
+        )
         self._check_rows(valid)
         whitened.finish(
-            theta, self.item_ridges, self.columns, white.rows, padded_matrix(products * scale, self.dtype),
-            padded_matrix(white.inverse, self.dtype), sums, out, work,
-        )  # fmt: skip
+            theta,
+            self.item_ridges,
+            self.columns,
+            white.rows,
+            padded_matrix(products * scale, self.dtype),
+            padded_matrix(white.inverse, self.dtype),
+            sums,
+            out,
+            work,
+        )
         if second is not None:
             second += self._turned(products, white).ravel().astype(self.dtype)
         return squares, norms, users

@@ -139,9 +139,18 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
         if second is None:
             second = np.zeros(rank * rank, self.dtype)
         valid, squares, penalty, ratings = profiled.solve_rows(
-            *self.by_user, None, self.order, rows, fixed, self.user_ridges, self.dtype.type(scale), sums,
-            second.reshape(rank, rank), profiled.workspace(rank, self.dtype), np.empty((0, 0), self.dtype),
-        )  # fmt: skip
+            *self.by_user,
+            None,
+            self.order,
+            rows,
+            fixed,
+            self.user_ridges,
+            self.dtype.type(scale),
+            sums,
+            second.reshape(rank, rank),
+            profiled.workspace(rank, self.dtype),
+            np.empty((0, 0), self.dtype),
+        )
         self._check_rows(valid)
         np.multiply(self._weights, theta, out=out)
         # Padding is in front of each row.
