@@ -106,6 +106,11 @@ NOT_CALLED = {
         "Run",
         "Samples",
     },
+    "modules of public names": {"stages", "times"},
+    "checks of users' classes, with tests of their own": {
+        "check_algorithm",
+        "check_problem",
+    },
     "a server, whose own tests try wrong tables and tokens": {"DataServer"},
 }
 """Public names that are not walked through, by the reason."""
