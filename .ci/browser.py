@@ -2,7 +2,7 @@
 
     python .ci/browser.py [FOLDER]     screenshots go to FOLDER, for a person to look at
 
-Needs Chromium; .ci/run installs the system's package where it is absent.
+Needs Chromium; .ci/run leaves the page out where it is absent, and says so.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 ACCEPTED = ROOT / ".ci" / "prose-accepted.json"
-PAGES = ("README.md", "PACKAGE.md", "CONTRIBUTING.md", "DESIGN.md", "CHANGELOG.md", "src/**/*.md", "docs/**/*.md")
+PAGES = ("*.md", "src/**/*.md", "docs/**/*.md")
 GENERATED = ("docs/reference/api.md",)
 SOURCES = ("src/**/*.py",)
 MAX_WORDS = 45

@@ -160,6 +160,7 @@ def names_page() -> str:
 
     parts = ["# Public names, in full\n\nMade of the docstrings; the examples are run by the tests.\n"]
     things = {name: getattr(asyncqn, name) for name in sorted(asyncqn.__all__, key=str.lower)}
+    things |= {f"times.{name}": getattr(asyncqn.times, name) for name in asyncqn.times.__all__}
     for name in sorted(asyncqn_recommender.__all__, key=str.lower):
         if callable(thing := getattr(asyncqn_recommender, name)):
             things[f"asyncqn_recommender.{name}"] = thing

@@ -8,6 +8,8 @@ import os
 import re
 import subprocess
 import sys
+from inspect import ismodule
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +37,15 @@ RECOMMENDER = tuple(name for name in asyncqn_recommender.__all__ if name != "PRE
 """Names of the other package that have an example: all but a constant."""
 
 
+NAMES = [
+    *(name for name in asyncqn.__all__ if not ismodule(getattr(asyncqn, name))),
+    *(f"times.{name}" for name in asyncqn.times.__all__),
+    *RECOMMENDER,
+]
+
+
 def public(name: str) -> Any:
-    return getattr(asyncqn_recommender if name in RECOMMENDER else asyncqn, name)
+    return attrgetter(name)(asyncqn_recommender if name in RECOMMENDER else asyncqn)
 
 
 def examples(name: str) -> list[doctest.Example]:
@@ -51,7 +60,7 @@ def prints_what_it_says(name: str) -> None:
     assert report == [], "".join(report)
 
 
-@pytest.mark.parametrize("name", [*asyncqn.__all__, *RECOMMENDER])
+@pytest.mark.parametrize("name", NAMES)
 def test_every_public_name_has_an_example(name: str) -> None:
     found = examples(name)
     assert found, f"asyncqn.{name} has no example in its docstring"
@@ -67,9 +76,7 @@ def test_every_public_name_has_an_example(name: str) -> None:
 
 
 @pytest.mark.timeout(300)  # kernels may have to be compiled
-@pytest.mark.parametrize(
-    "name", [n for n in (*asyncqn.__all__, *RECOMMENDER) if n not in OWN_PROCESSES]
-)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in OWN_PROCESSES])
 def test_an_example_prints_what_it_says(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
