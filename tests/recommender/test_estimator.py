@@ -13,7 +13,6 @@ import sklearn.model_selection
 from recommender_cases import RATINGS, TEST, TRAIN, ids
 
 import asyncqn as aq
-from asyncqn.errors import BadInput
 from asyncqn_recommender.data import Ratings
 from asyncqn_recommender.estimator import Recommender
 from asyncqn_recommender.model import DAMPING
@@ -62,13 +61,6 @@ def test_every_user_row_solves_its_ridge_problem(model: Recommender) -> None:
         np.testing.assert_allclose(G[u], exact, atol=1e-3)
 
 
-def test_one_worker_and_equal_seeds_give_equal_bits() -> None:
-    one, two = (Recommender(3, workers=1, seed=5).fit(TRAIN) for _ in range(2))
-    assert (one.item_factors_ == two.item_factors_).all()
-    other = Recommender(3, workers=1, seed=6).fit(TRAIN)
-    assert (one.item_factors_ != other.item_factors_).any()
-
-
 @pytest.mark.parametrize("rank", [3, 40])
 def test_the_model_is_the_same_bit_for_bit_on_any_number_of_threads(rank: int) -> None:
     one, *others = (
@@ -104,16 +96,6 @@ def test_all_forms_of_the_same_ratings_give_the_same_model() -> None:
         assert (other.item_factors_ == models[0].item_factors_).all()
     matrix = scipy.sparse.coo_array((TRAIN.values, (TRAIN.users, TRAIN.items)))
     assert Recommender(2, workers=1, passes=3).fit(matrix).rmse(matrix) < 1.1
-
-
-def test_a_warm_start_begins_where_the_fit_before_has_ended() -> None:
-    warm = Recommender(3, workers=1, warm_start=True).fit(TRAIN)
-    before = warm.fun_
-    warm.fit(TRAIN)
-    assert warm.history_.row(0)["fun"] == pytest.approx(before, rel=1e-5)
-    assert warm.fun_ <= before * (1 + 1e-5)
-    with pytest.raises(BadInput, match="warm start"):
-        warm.set_params(rank=4).fit(TRAIN)
 
 
 def test_a_warm_start_keeps_known_items_when_new_ones_come() -> None:

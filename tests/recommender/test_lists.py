@@ -115,23 +115,6 @@ def test_lists_of_all_users_are_written_as_a_table(
     )
 
 
-def test_similar_items_are_listed(
-    fitted: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    model = Recommender.load(fitted)
-    item = int(model.item_ids_[3])
-    found = spoken(capfd, "similar", fitted, "--item", str(item), "-n", "3")
-    assert found["item"] == item
-    assert found["items"] == [other._asdict() for other in model.similar(item, 3)]
-    code, out, _ = call(
-        capfd, "similar", fitted, "--item", str(item), "--item", str(model.item_ids_[4])
-    )
-    assert (code, out.count("item ")) == (
-        0,
-        2 + 2,
-    )  # a heading of each list, and of its column
-
-
 def test_a_packed_file_with_own_columns_is_split_by_time_and_its_test_is_judged(
     place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -44,23 +44,6 @@ def test_what_is_not_fitted_says_so_in_scikit_learns_words_too() -> None:
     assert not hasattr(Recommender(), "item_factors_")
 
 
-BAD_PARAMETERS = [
-    {"rank": 0}, {"rank": 2.5}, {"rank": True}, {"workers": 0}, {"workers": 1.5}, {"seed": -1},
-    {"prior": -1.0},
-    {"prior": float("nan")}, {"alpha": -0.1}, {"dtype": "int32"}, {"trust": -1.0}, {"tol": float("inf")},
-    {"prior": "a"}, {"alpha": "a"}, {"dtype": "foo"}, {"validation_fraction": "a"},
-    {"passes": 0}, {"patience": 0}, {"validation_fraction": 1.0, "early_stopping": True},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("bad", BAD_PARAMETERS, ids=str)
-def test_bad_parameters_are_one_sentence_when_fitting(bad: dict[str, Any]) -> None:
-    with pytest.raises(BadInput) as error:
-        Recommender(**bad).fit(TRAIN)
-    assert "\n" not in str(error.value)
-    assert str(error.value).endswith(".")
-
-
 BAD_RATINGS = {
     "none": ([], [], []),
     "nan": ([1, 2], [1, 2], [3.0, np.nan]),

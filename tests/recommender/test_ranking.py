@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -92,18 +90,6 @@ def test_many_users_get_what_each_gets_alone_in_any_batch_and_on_any_threads(
         some[1],
         some[1],
     ]
-
-
-def test_equal_scores_fall_to_the_item_that_stands_first(model: Recommender) -> None:
-    flat = replace(
-        model.model_, item_factors=np.zeros_like(model.item_factors_), trust=0.0
-    )
-    places, _ = ranking.best_items(flat, np.array([4]), 5, True)
-    unseen = np.setdiff1d(
-        np.flatnonzero(flat.offsets.item_counts),
-        flat.seen.others[flat.seen.start[4] : flat.seen.start[5]],
-    )
-    assert places[0].tolist() == unseen[:5].tolist()
 
 
 def test_unknown_users_get_the_items_with_the_highest_damped_means_and_are_told_so(

@@ -71,7 +71,7 @@ def run(problem: Any, workers: int, epochs: float = 14.0, **options: Any) -> aq.
     )
 
 
-@pytest.mark.parametrize("workers", [1, 2, 5, 10, 20, 40, 80])
+@pytest.mark.parametrize("workers", [1, 5, 40])
 def test_without_any_parameter_it_ends_near_the_value_of_many_als_sweeps(
     workers: int,
 ) -> None:
@@ -150,13 +150,6 @@ def test_batches_in_fewer_blocks_than_passes_end_at_the_same_bits_on_any_number_
     assert part is not None
     rows = algorithm.rows_of(problem.n_data, read, part)
     assert rows.sum() == (1 + 3) * problem.n_data  # a pass in batches, three in blocks
-
-
-def test_more_blocks_of_a_batch_than_of_a_pass_are_refused() -> None:
-    with pytest.raises(BadInput, match="batch_blocks must be at most blocks = 2"):
-        StagedLBFGS(
-            batches=4, warmup=4, blocks=2, curvature=5, in_step=True, batch_blocks=3
-        )
 
 
 def test_the_product_with_images_equals_the_dense_recursion_at_every_ring_offset() -> (
@@ -310,22 +303,6 @@ def test_a_run_reports_the_last_point_kept_where_that_is_lower_than_the_trial_un
     assert not np.shares_memory(theta, base)
     trial[...] = np.nan
     assert best_candidate(master)[0].tobytes() == base.tobytes()
-
-
-@pytest.mark.parametrize("epochs", [0.5, 1.0, 2.0, 6.0])
-def test_no_run_reports_more_than_its_start_or_its_last_evaluation(
-    epochs: float,
-) -> None:
-    problem = model()
-    start = (100 * np.random.default_rng(1).standard_normal(problem.dim)).astype(
-        np.float32
-    )
-    for workers in (1, 40):
-        found = run(problem, workers, epochs, theta0=start)
-        assert found.fun == problem.value(found.theta)
-        assert found.fun <= found.metrics["fun"].min()
-        again = aq.replay(found, problem=problem)
-        assert (again.fun, again.theta.tobytes()) == (found.fun, found.theta.tobytes())
 
 
 @pytest.mark.parametrize(("change", "anew"), [(1.2, False), (3.0, True)])

@@ -6,17 +6,15 @@ import http.server
 import json
 import threading
 import zipfile
-from pathlib import Path
 
 import pytest
 from sealed import data_file
 
 from asyncqn.cli.output import Output
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn_recommender.commands.data import data_list, store_set
+from asyncqn_recommender.commands.data import store_set
 from asyncqn_recommender.data import (
     as_ratings,
-    cache_dir,
     download,
     fetch,
     load,
@@ -87,14 +85,6 @@ def test_a_cache_that_is_a_file_is_told_in_a_sentence(cache, name):
     assert cache.read_text() == "in the way"
 
 
-@pytest.mark.parametrize("path", ["x" * 5000, "a/" * 2500])
-def test_a_path_that_no_system_takes_is_told_in_a_sentence(path):
-    for ask in (load, lambda path: fetch("mine", path), read_ratings):
-        with pytest.raises(BadInput) as caught:
-            ask(path)
-        assert len(str(caught.value)) < 400
-
-
 def test_an_endless_title_does_not_make_every_other_as_long(tmp_path):
     movies = "".join(
         f"{i}::{'x' * (300_000 if i == 1 else 5)}::Drama\n" for i in range(1, 50)
@@ -148,14 +138,6 @@ def test_own_files_get_own_names_and_a_new_file_replaces_the_old(tmp_path):
         store_set("mine", file, Output())
 
 
-def test_a_failed_import_leaves_nothing_behind(tmp_path, cache):
-    file = tmp_path / "bad.csv"
-    file.write_text("user,item,rating\na,x,bad\n")
-    with pytest.raises(BadInput):
-        fetch("bad", file)
-    assert not (cache / "ratings" / "bad").exists()
-
-
 def test_presets_are_generated_once_and_mended_when_damaged():
     expected = synthetic_ratings(300, 200, 12_000)
     assert load("synthetic-demo").digest == expected.digest
@@ -195,18 +177,3 @@ def test_unknown_names_are_answered_with_the_known_ones(tmp_path):
         fetch("synthetic-1m", tmp_path)
     with pytest.raises(BadInput, match="no file"):
         fetch("mine", tmp_path / "absent.zip")
-
-
-def test_the_list_shows_what_is_stored(archive, capsys):
-    store_set("ml-1m", archive, Output())
-    store_set("mine", archive, Output())
-    sets = {row["name"]: row["stored"] for row in data_list(Output())["sets"]}
-    assert (sets["ml-1m"], sets["mine"], sets["synthetic-20m"]) == (True, True, False)
-    assert "not stored" in capsys.readouterr().out
-
-
-def test_the_cache_follows_the_environment(monkeypatch, cache):
-    assert cache_dir() == cache
-    monkeypatch.delenv("ASYNCQN_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert cache_dir() == Path("/somewhere/asyncqn")

@@ -95,18 +95,3 @@ def test_mutated_files_are_read_or_refused(tmp_path, name):
         check(file)
 
     mutate()
-
-
-@pytest.mark.parametrize("name", VALID)
-def test_random_bytes_are_read_or_refused(tmp_path, name):
-    file = tmp_path / name
-
-    @given(
-        st.binary(max_size=300)
-        | st.text(",;:\t\n\r\"'0123456789.-eE nauseritmg", max_size=200).map(str.encode)
-    )
-    def random(content):
-        file.write_bytes(content)
-        check(file)
-
-    random()

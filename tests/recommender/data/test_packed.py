@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 from recommender.data.test_readers import ROWS, TITLES, layout, rows_of
 
-from asyncqn.errors import BadInput, DamagedFile
+from asyncqn.errors import DamagedFile
 from asyncqn_recommender.data import read_ratings
 
 
@@ -46,21 +46,6 @@ def test_a_packed_movielens_file_has_its_titles_and_may_be_named_by_its_folder(
     assert rows_of(ratings) == ROWS
     assert ratings.titles is not None
     assert set(ratings.titles.tolist()) == set(TITLES.values())
-
-
-def test_packed_parquet_is_read(tmp_path: Path) -> None:
-    sink = pa.BufferOutputStream()
-    pa.parquet.write_table(pa.table({"user": [1], "item": [2], "rating": [3.0]}), sink)
-    (tmp_path / "t.parquet.gz").write_bytes(gzip.compress(sink.getvalue().to_pybytes()))
-    assert rows_of(read_ratings(tmp_path / "t.parquet.gz").ratings) == [(1, 2, 3.0)]
-
-
-@pytest.mark.parametrize("suffix", PACKERS)
-def test_a_bad_row_of_a_packed_file_is_named(tmp_path: Path, suffix: str) -> None:
-    file = tmp_path / f"r.csv{suffix}"
-    file.write_bytes(PACKERS[suffix](CSV + b"4,10,good,7\n"))
-    with pytest.raises(BadInput, match=f"row {len(ROWS) + 2}: the rating 'good'"):
-        read_ratings(file)
 
 
 @pytest.mark.parametrize("suffix", PACKERS)

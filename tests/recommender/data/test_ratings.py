@@ -3,7 +3,6 @@
 import subprocess
 import sys
 
-import numpy as np
 import pandas as pd
 import polars
 import pyarrow as pa
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from asyncqn.errors import BadInput
 from asyncqn_recommender.data import Ratings, as_ratings
 from asyncqn_recommender.data.ids import MAX_ID_LENGTH
-from asyncqn_recommender.data.ratings import repeated_rows
 
 texts = st.text(
     st.characters(exclude_categories=("Cs",), exclude_characters="\0"),
@@ -50,16 +48,6 @@ def test_ids_map_to_dense_indices_and_back(rows):
     assert ratings.user_index(users).tolist() == ratings.users.tolist()
     assert ratings.item_index(items).tolist() == ratings.items.tolist()
     assert (ratings.n_users, ratings.n_items) == (len(set(users)), len(set(items)))
-
-
-@given(rated_pairs(), st.randoms())
-def test_the_order_of_rows_does_not_change_the_tables(rows, random):
-    order = list(range(len(rows[0])))
-    random.shuffle(order)
-    first = Ratings.from_arrays(*rows)
-    second = Ratings.from_arrays(*([column[k] for k in order] for column in rows))
-    assert first.user_ids.tolist() == second.user_ids.tolist()
-    assert sorted(rows_of(first)) == sorted(rows_of(second))
 
 
 @given(rated_pairs(), st.floats(0.01, 0.99), st.integers(0, 2**32))
@@ -134,17 +122,6 @@ def test_text_ids_come_from_pandas_and_arrow_dictionaries():
         assert rows_of(ratings) == [("ann", "x", 1), ("bob", "y", 2), ("ann", "y", 3)]
 
 
-def test_columns_with_unusual_names_can_be_named():
-    frame = pd.DataFrame({"who": [1], "what": [2], "how": [3.0]})
-    assert rows_of(
-        Ratings.from_table(frame, user="who", item="what", rating="how")
-    ) == [(1, 2, 3.0)]
-    with pytest.raises(BadInput, match="'who', 'what', 'how'"):
-        as_ratings(frame)
-    with pytest.raises(BadInput, match="no column 'nobody'"):
-        Ratings.from_table(frame, user="nobody")
-
-
 @pytest.mark.parametrize(
     ("users", "items", "values", "words"),
     [
@@ -185,19 +162,6 @@ def test_bad_tables_are_refused_with_their_row():
         Ratings.from_table(nulls, user="item")
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=40)
-)
-def test_a_repeated_pair_is_every_row_after_its_first(pairs):
-    users, items = np.array(pairs, dtype=np.int32).T
-    ratings = Ratings(
-        users, items, np.ones(len(pairs), np.float32), np.arange(5), np.arange(5)
-    )
-    assert repeated_rows(ratings).tolist() == [
-        pair in pairs[:k] for k, pair in enumerate(pairs)
-    ]
-
-
 def test_without_pyarrow_arrays_work_and_files_name_the_extra(tmp_path):
     code = f"""
 import sys
@@ -216,15 +180,3 @@ except MissingExtra as error:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert "pip install 'asyncqn[data]'" in done.stdout
-
-
-@given(rated_pairs())
-def test_the_digest_names_the_content(rows):
-    ratings = Ratings.from_arrays(*rows)
-    assert ratings.digest == Ratings.from_arrays(*rows).digest
-    changed = Ratings.from_arrays(rows[0], rows[1], [v + 1 for v in rows[2]])
-    assert ratings.digest != changed.digest
-
-
-def test_float_ids_that_are_whole_become_numbers():
-    assert Ratings.from_arrays([1.0, 2.0], [1, 1], [1, 1]).user_ids.dtype == np.int64

@@ -82,15 +82,6 @@ def test_movielens_is_read_with_titles_packed_or_not(tmp_path, name, packed):
     assert (reading.skipped, reading.problems) == (0, ())
 
 
-def test_the_parent_of_an_unpacked_directory_and_the_file_itself_will_do(tmp_path):
-    folder = tmp_path / "down" / "ml-1m"
-    folder.mkdir(parents=True)
-    for file, data in layout("1m").items():
-        (folder / file).write_bytes(data)
-    assert rows_of(read_ratings(folder.parent).ratings) == ROWS
-    assert read_ratings(folder / "ratings.dat").ratings.titles is not None
-
-
 @pytest.mark.parametrize("delimiter", [",", "\t", ";"])
 def test_tables_with_a_common_delimiter_are_read(tmp_path, delimiter):
     file = tmp_path / "mine.csv"

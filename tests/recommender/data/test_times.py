@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -16,10 +15,7 @@ from hypothesis import strategies as st
 from asyncqn.errors import BadInput
 from asyncqn_recommender.data import (
     Ratings,
-    as_ratings,
-    open_ratings,
     read_ratings,
-    save_ratings,
 )
 from asyncqn_recommender.data.times import time_of
 
@@ -87,36 +83,6 @@ def test_a_time_that_was_asked_for_must_be_there_in_every_row(tmp_path: Path) ->
         read_ratings(tmp_path / "r.parquet", time="when")
 
 
-def test_every_form_keeps_times() -> None:
-    columns = {"user": [1, 2, 3], "item": [1, 1, 1], "rating": [1.0, 2.0, 3.0]}
-    frame = pd.DataFrame({**columns, "at": pd.to_datetime(DAYS)})
-    forms = [
-        as_ratings(frame, time="at"),
-        as_ratings(pa.Table.from_pandas(frame), time="at"),
-        as_ratings(
-            pa.table({**columns, "date": [date.fromisoformat(day) for day in DAYS]})
-        ),
-        as_ratings((*columns.values(), DAYS)),
-        Ratings.from_arrays(*columns.values(), np.array(DAYS, "datetime64[ns]")),
-    ]
-    for ratings in forms:
-        assert ratings.times.tolist() == seconds(DAYS)
-    assert as_ratings(pd.DataFrame({**columns, "time": ["a", "b", "c"]})).times is None
-    with pytest.raises(BadInput, match="row 1 has the time 'soon'"):
-        Ratings.from_arrays([1, 2], [1, 1], [1, 1], [3, "soon"])
-    with pytest.raises(BadInput, match="one time for each of 2"):
-        Ratings.from_arrays([1, 2], [1, 1], [1, 1], [3])
-
-
-def test_times_are_stored_and_are_no_part_of_the_digest(tmp_path: Path) -> None:
-    ratings = Ratings.from_arrays([1, 2], [1, 1], [1, 2], [5, 4])
-    opened = open_ratings(save_ratings(ratings, tmp_path / "set"))
-    assert opened.times.tolist() == [5.0, 4.0]
-    plain = Ratings.from_arrays([1, 2], [1, 1], [1, 2])
-    assert opened.digest == plain.digest
-    assert open_ratings(save_ratings(plain, tmp_path / "set")).times is None
-
-
 ratings_with_times = st.lists(
     st.tuples(st.integers(0, 4), st.integers(0, 30), st.integers(0, 6)),
     min_size=3,
@@ -154,15 +120,6 @@ def test_the_last_of_each_user_go_to_the_test_and_short_users_stay(
         held, kept = test.times[test.users == u], train.times[train.users == u]
         assert len(held) == (n if counts[u] > n else 0)
         assert len(held) == 0 or kept.max() <= held.min()
-
-
-def test_a_share_of_each_user_is_their_latest() -> None:
-    ratings = Ratings.from_arrays(
-        [1] * 10 + [2] * 4, [*range(10), *range(4)], [1] * 14, [*range(14)][::-1]
-    )
-    _, test = ratings.split_by_time(0.25, per_user=True)
-    assert np.bincount(test.users).tolist() == [2, 1]
-    assert test.item_ids[test.items].tolist() == [0, 1, 0], "times fall along the rows"
 
 
 def test_ratings_without_times_say_how_to_get_them() -> None:

@@ -38,13 +38,3 @@ def test_sorted_columns_are_used_where_they_lie() -> None:
     found = grouped(keys, others, values, 4)
     assert found.others is others
     assert found.values is values
-
-
-def test_columns_that_kernels_cannot_use_are_copied() -> None:
-    keys = np.array([0, 0, 2, 3], np.int32)
-    others, values = np.arange(8, dtype=np.int32)[::2], np.ones(4, np.float32)
-    values.flags.writeable = False
-    found = grouped(keys, others, values, 4)
-    assert found.others.flags.c_contiguous
-    assert found.values.flags.writeable
-    np.testing.assert_array_equal(found.others, others)

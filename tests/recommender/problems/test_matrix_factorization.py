@@ -88,18 +88,6 @@ def test_gradient_equals_finite_differences() -> None:
     )
 
 
-def test_mean_of_the_single_row_gradients_is_the_full_gradient() -> None:
-    problem = model(oracle.make_problem(4, n=80))
-    theta = problem.initial(np.random.default_rng(0))
-    mean = np.mean(
-        [gradient(problem, theta, np.array([row])) for row in range(80)], axis=0
-    )
-    # Each single gradient is up to 80 * 100 large, and 80 of them are averaged.
-    np.testing.assert_allclose(
-        mean, gradient(problem, theta, np.arange(80)), atol=1e4 * 2.3e-16 * 80
-    )
-
-
 @given(
     seed=st.integers(0, 2**32 - 1),
     start=st.integers(0, 299),
@@ -118,20 +106,6 @@ def test_consecutive_rows_give_the_same_gradient_as_scattered_ones(
         gradient(problem, theta, rows), gradient(problem, theta, mixed),
         rtol=bound["rtol"], atol=bound["atol"] * 300 / len(rows),
     )  # fmt: skip
-
-
-@pytest.mark.parametrize("seed", [None, 0, 1])
-def test_the_order_of_the_ratings_changes_only_roundings(seed: int | None) -> None:
-    p = oracle.make_problem(5)
-    perm = np.random.default_rng(9).permutation(300)
-    other = p._replace(users=p.users[perm], items=p.items[perm], values=p.values[perm])
-    a, b = model(p), model(other, seed=seed)
-    theta = a.initial(np.random.default_rng(0))
-    rows = np.arange(300)
-    np.testing.assert_allclose(
-        gradient(a, theta, rows), gradient(b, theta, rows), **tolerance(a)
-    )
-    assert a.value(theta) == pytest.approx(b.value(theta), rel=1e-12)
 
 
 def test_shuffling_keeps_every_rating_and_spreads_it_evenly() -> None:
@@ -289,26 +263,3 @@ def test_nan_in_theta_reaches_the_value_and_the_gradient() -> None:
     theta[0] = np.nan
     assert np.isnan(problem.value(theta))
     assert np.isnan(gradient(problem, theta, np.arange(300))).any()
-
-
-@pytest.mark.parametrize("dtype", REAL)
-def test_values_of_blocks_weighted_by_their_sizes_add_up_to_the_value(
-    dtype: type,
-) -> None:
-    problem = model(oracle.make_problem(3), prior=0.7, alpha=0.3, dtype=dtype)
-    theta, n = problem.initial(np.random.default_rng(0)), problem.n_data
-    for order in (np.arange(n), np.random.default_rng(1).permutation(n)):
-        blocks = np.split(order, [1, n // 3, n // 2])
-        parts = [len(rows) / n * problem.value_rows(theta, rows) for rows in blocks]
-        assert sum(parts) == pytest.approx(
-            problem.value(theta), rel=tolerance(problem)["rtol"]
-        )
-
-
-@pytest.mark.parametrize("rows", [[], [-1, 0], [0, 10**6]])
-def test_the_value_of_rows_that_do_not_exist_is_refused(rows: list[int]) -> None:
-    problem = model(oracle.make_problem(3))
-    with pytest.raises(BadInput, match="row"):
-        problem.value_rows(
-            problem.initial(np.random.default_rng(0)), np.array(rows, np.int64)
-        )

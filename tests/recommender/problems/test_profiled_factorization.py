@@ -130,19 +130,6 @@ def test_a_ridge_by_column_is_that_of_the_formula_in_value_gradient_and_metric()
     )
 
 
-def test_mean_of_the_single_user_gradients_is_the_full_gradient() -> None:
-    problem = model(oracle.make_problem(2))
-    theta = problem.initial(np.random.default_rng(0))
-    mean = np.mean(
-        [gradient(problem, theta, np.array([row])) for row in range(20)], axis=0
-    )
-    full = gradient(problem, theta, np.arange(20))
-    # Twenty gradients, each up to 20 times as large as its share, are averaged.
-    np.testing.assert_allclose(
-        mean, full, atol=20 * 2.3e-16 * 20 * np.abs(full).max() * 10
-    )
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 def test_shuffling_the_users_only_renames_the_rows(seed: int) -> None:
     p = oracle.make_problem(3)
@@ -154,23 +141,6 @@ def test_shuffling_the_users_only_renames_the_rows(seed: int) -> None:
     np.testing.assert_array_equal(
         gradient(mixed, theta, rows), gradient(plain, theta, mixed.order[rows])
     )
-
-
-def test_gradient_vanishes_where_the_joint_gradient_does() -> None:
-    p = oracle.make_problem(4)
-    both = MatrixFactorization(**oracle.arguments(p), rank=2)
-    theta = als(both, both.initial(np.random.default_rng(0)), sweeps=3000).theta
-    profiled = model(p, 2)
-    full = np.arange(20)
-    start = np.abs(
-        gradient(profiled, profiled.initial(np.random.default_rng(0)), full)
-    ).max()
-    # ALS converges linearly; 3000 sweeps leave no more than rounding, 1e-9 of where it started.
-    assert (
-        np.abs(gradient(profiled, theta[: profiled.dim].copy(), full)).max()
-        < 1e-9 * start
-    )
-    assert both.metrics(theta)["grad_norm"] < 1e-9 * start * np.sqrt(both.dim)
 
 
 def test_metrics_agree_with_the_joint_problem() -> None:
@@ -239,21 +209,6 @@ def test_als_never_raises_the_value_and_threads_change_no_bit(
     assert result.theta.dtype == dtype
 
 
-def test_als_users_equal_the_profiled_users() -> None:
-    p = oracle.make_problem(9)
-    both, profiled = (
-        MatrixFactorization(**oracle.arguments(p), rank=5, seed=None),
-        model(p),
-    )
-    theta = als(both, both.initial(np.random.default_rng(0)), sweeps=2).theta
-    F = theta[: profiled.dim].copy()
-    before = profiled.user_factors(F)
-    by_hand = oracle.best_users(p, F.reshape(-1, 5), 1.0, 0.0)
-    np.testing.assert_allclose(
-        before, by_hand, atol=solve_error(profiled) * np.abs(by_hand).max()
-    )
-
-
 def test_it_is_a_problem_made_from_ratings_and_keeps_its_dtype() -> None:
     p = oracle.make_problem(10)
     ratings = SimpleNamespace(**oracle.arguments(p))
@@ -304,26 +259,3 @@ def test_bad_input_is_refused_with_a_sentence() -> None:
         als(both, start, threads=0)
     with pytest.raises(BadInput, match="sweeps must be at least 0"):
         als(both, start, sweeps=-1)
-
-
-@pytest.mark.parametrize("dtype", REAL)
-def test_values_of_blocks_weighted_by_their_sizes_add_up_to_the_value(
-    dtype: type,
-) -> None:
-    problem = model(oracle.make_problem(3), prior=0.7, alpha=0.3, dtype=dtype)
-    theta, n = problem.initial(np.random.default_rng(0)), problem.n_data
-    for order in (np.arange(n), np.random.default_rng(1).permutation(n)):
-        blocks = np.split(order, [1, n // 3, n // 2])
-        parts = [len(rows) / n * problem.value_rows(theta, rows) for rows in blocks]
-        assert sum(parts) == pytest.approx(
-            problem.value(theta), rel=solve_error(problem)
-        )
-
-
-@pytest.mark.parametrize("rows", [[], [-1, 0], [0, 10**6]])
-def test_the_value_of_rows_that_do_not_exist_is_refused(rows: list[int]) -> None:
-    problem = model(oracle.make_problem(3))
-    with pytest.raises(BadInput, match="row"):
-        problem.value_rows(
-            problem.initial(np.random.default_rng(0)), np.array(rows, np.int64)
-        )
