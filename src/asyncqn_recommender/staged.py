@@ -556,16 +556,6 @@ class StagedLBFGS(Checked):
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
         return pair_totals([iterate.memory.ring])
 
-    # A worker has no state, so that accepted and rejected updates mean nothing to it.
-
-    def learn(
-        self, view: Iterate, local: Worker, problem: Problem, task: Task
-    ) -> Worker:
-        return local
-
-    def forget(self, local: Worker) -> Worker:
-        return local
-
 
 def asynchronous_algorithm(problem: Any, workers: int) -> StagedLBFGS:
     """Return the algorithm for a problem with a structured metric and W workers, nothing else given.
