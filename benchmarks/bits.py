@@ -127,7 +127,7 @@ def _pattern(algorithm: Any) -> tuple[Any, ...]:
     """Return what an engine sees of an algorithm: the fields of its stages that are set, how each closes."""
     return tuple(
         (
-            stage.closes,
+            type(stage).__name__,
             *(getattr(stage, field.name) != field.default for field in fields(stage)),
         )
         for stage in algorithm.stages

@@ -362,7 +362,11 @@ def plain_rounds(
             for w in range(W)
         ]
         moments = sorted(
-            {t for t in [*arrive, *death, heard + timeout] if heard <= t < np.inf}
+            {
+                t
+                for t in [*arrive, *death, broadcast + timeout]
+                if broadcast <= t < np.inf
+            }
         )
         for now in moments:
             here = [w for w in range(W) if arrive[w] <= now]
@@ -372,7 +376,10 @@ def plain_rounds(
             everyone = all(w in here for w in living)
             if here and (
                 everyone
-                or (now >= heard + timeout and len(here) >= quorum * len(living) - 1e-9)
+                or (
+                    now >= broadcast + timeout
+                    and len(here) >= quorum * len(living) - 1e-9
+                )
             ):
                 break
         else:

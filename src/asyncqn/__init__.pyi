@@ -17,7 +17,7 @@ from .algorithms.sampling.shared_metric_hmc import SharedMetricHMC
 from .checks.testing import check_algorithm, check_problem
 from .cluster import laws as times
 from .cluster.cluster import Cluster
-from .cluster.simulate import simulate
+from .cluster.virtual_time import simulate
 from .core import stages
 from .core.outcome import Outcome
 from .core.request import Progress

@@ -11,7 +11,7 @@ from asyncqn.core.algorithm import (
 )
 from asyncqn.core.problem import PROBLEM_EXTRAS, Array, Counters, Problem, Rows
 from asyncqn.core.request import Callback, Engine, Progress, Request, StoppingRule
-from asyncqn.core.stages import Closes, Stage, Stages
+from asyncqn.core.stages import Stage, Stages
 from asyncqn.core.streams import Stream
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "Algorithm",
     "Array",
     "Callback",
-    "Closes",
     "Commit",
     "Counters",
     "Engine",

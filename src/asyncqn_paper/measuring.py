@@ -26,7 +26,7 @@ def commits_within(algorithm: Algorithm, cluster: Cluster, limit: float) -> int:
     """
     cycle = cluster.means() + cluster.message + cluster.master
     stage = algorithm.stages[0]
-    if stage.waits and stage.updates is None:
+    if not stage.at_once:
         # A round is a broadcast, a computation of the fastest worker, and an update: two turns of the link.
         shortest = (
             cluster.message

@@ -23,13 +23,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+import asyncqn as aq
 from asyncqn.algorithms.pair_memory import (
     PairRule,
     RecursiveMemory,
@@ -42,12 +43,10 @@ from asyncqn.kernels import add_one, add_scaled, dot, sum_of_squares
 from asyncqn.parameters import Checked, checked, parameter
 from asyncqn.types import (
     Array,
-    Closes,
     Commit,
     Counters,
     Problem,
     Rows,
-    Stage,
     Stages,
     Standing,
     Task,
@@ -318,16 +317,13 @@ class StagedLBFGS(Checked):
     def stages(self) -> Stages:
         """A stage of batches, and one of passes to the end of the run."""
         late = self.backup_after
-        passes = Stage(Closes.ALL_PARTS, blocks=self.blocks, backup_after=late)
+        passes = aq.stages.blocks(self.blocks, late)
         if self.in_step:
-            batch = replace(
-                passes,
-                commits=self.warmup,
-                blocks=self._batch_blocks,
-                share=1.0 / self.batches,
-            )
+            share = 1.0 / self.batches
+            warm, commits = self._batch_blocks, self.warmup
+            batch = aq.stages.blocks(warm, late, share=share, commits=commits)
         else:
-            batch = Stage(Closes.EACH_UPDATE, self.warmup, self.batches)
+            batch = aq.stages.batches(self.batches, self.warmup)
         return batch, passes
 
     def check(self, problem: Problem) -> None:

@@ -14,7 +14,7 @@ from oracles import Quadratic
 import asyncqn as aq
 from asyncqn import ExactLBFGS
 from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm
-from asyncqn.cluster.simulate import simulate
+from asyncqn.cluster.virtual_time import simulate
 from asyncqn.core.stages import blocks, stage_at, stage_index
 from asyncqn.core.streams import Stream
 from asyncqn.engines.worker_loop import Delays

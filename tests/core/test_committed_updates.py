@@ -7,22 +7,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from core.parts_by_hand import PartsByHand
 from core.test_schedule import clusters
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import one_sentence
 
 from asyncqn import Cluster
-from asyncqn.cluster.handout import HandOut
-from asyncqn.cluster.simulate import simulate
+from asyncqn.cluster.virtual_time import simulate
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.stages import (
     ASYNCHRONOUS,
-    Closes,
+    EachUpdate,
+    FreshRound,
     Growth,
     Order,
     Stage,
     batches,
+    blocks,
     check_stages,
     fresh_rounds,
     not_older_than,
@@ -54,7 +56,7 @@ def followed(
 
     Parts come from the hand-out of the real engines.  There are no joins here.
     """
-    parts = None if stage.blocks is None else HandOut((stage,), seed)
+    parts = None if stage.blocks is None else PartsByHand(stage, seed)
     drawn = [iter(cluster.compute_times(seed, w, 4000)) for w in range(cluster.workers)]
     deaths = [cluster.deaths.get(w, np.inf) for w in range(cluster.workers)]
     queue = [(0.0, w, "joins") for w in range(cluster.workers)]
@@ -84,13 +86,13 @@ def followed(
                 parts.lost(w, in_hand[w], reads[w], version)
             continue
         start = max(time, free)
-        oldest = 0 if stage.updates is not None else stage.max_delay
+        oldest = 0 if isinstance(stage, FreshRound) else stage.max_delay
         fresh = oldest is None or version - reads[w] <= oldest
         rows.append((w, reads[w], version + 1 if fresh else 0, in_hand[w]))
         if parts is not None:
-            parts.taken(in_hand[w], reads[w], kept=fresh)
+            assert parts.delivered(in_hand[w], reads[w], version) == fresh
         waiting += fresh
-        if waiting == (stage.updates or 1):
+        if waiting == stage.rows:
             version, waiting, free = version + 1, 0, start + cluster.master
         send(w, max(start, free))
     return [(*row[:2], row[2] if row[2] <= version else 0, row[3]) for row in rows]
@@ -123,11 +125,11 @@ def test_no_update_that_is_committed_is_older_than_its_stage_allows(
     cluster: Cluster, stage: Stage, commits: int, seed: int
 ) -> None:
     schedule = simulate(cluster, stage, commits, seed)
-    if stage.updates is not None:
+    if isinstance(stage, FreshRound):
         assert (schedule.staleness == 0).all()
         _, updates = np.unique(schedule.commit[schedule.commit > 0], return_counts=True)
-        assert (updates == stage.updates).all()
-    elif stage.max_delay is not None:
+        assert (updates == stage.rows).all()
+    elif isinstance(stage, EachUpdate) and stage.max_delay is not None:
         assert (schedule.staleness <= stage.max_delay).all()
     else:
         assert schedule.dropped == 0
@@ -148,15 +150,15 @@ def test_in_a_round_that_closes_on_updates_a_fast_worker_sends_more_than_once() 
 
 
 def test_by_age_the_part_that_was_computed_from_the_oldest_version_goes_first() -> None:
-    parts = HandOut((batches(3, order=Order.BY_AGE),))
+    parts = PartsByHand(batches(3, order=Order.BY_AGE))
     assert [parts.choose(w, 0, 0.0) for w in range(2)] == [0, 1]
-    parts.taken(1, 0, kept=True)
+    parts.delivered(1, 0, 0)
     assert parts.choose(1, 1, 0.0) == 2, "nobody has computed it"
-    parts.taken(2, 1, kept=True)
+    parts.delivered(2, 1, 1)
     assert parts.choose(1, 2, 0.0) == 1, (
         "its update read version 0, that of part 2 version 1"
     )
-    parts.taken(0, 0, kept=False)
+    parts.lost(0, 0, 0, 2)
     assert parts.choose(0, 2, 0.0) == 0, "an update that was dropped made it no younger"
     parts.lost(0, 0, 2, 2)
     assert [parts.choose(w, 2, 0.0) for w in (0, 2)] == [0, 2]
@@ -166,17 +168,17 @@ def test_by_age_the_part_that_was_computed_from_the_oldest_version_goes_first() 
 
 
 def test_by_age_a_part_that_stays_with_a_slow_worker_goes_to_another() -> None:
-    parts = HandOut((batches(3, order=Order.BY_AGE),))
+    parts = PartsByHand(batches(3, order=Order.BY_AGE))
     assert parts.choose(0, 0, 0.0) == 0
     handed = []
     for version in range(12):
         part = parts.choose(1, version, 0.0)
         assert part is not None
         handed.append(part)
-        parts.taken(part, version, kept=True)
+        parts.delivered(part, version, version)
     # Part 0 is given up with the sixth hand-out after it, twice the parts there are; then they go round.
     assert handed == [1, 2, 1, 2, 1, 0, 2, 1, 0, 2, 1, 0]
-    parts.taken(0, 0, kept=True)
+    parts.delivered(0, 0, 0)
     assert [parts.choose(w, 12, 0.0) for w in range(3)] == [2, 1, 0], (
         "the late update frees nothing"
     )
@@ -186,26 +188,30 @@ def test_by_age_a_part_that_stays_with_a_slow_worker_goes_to_another() -> None:
 def test_every_active_part_waits_once_or_is_in_hand(
     parts: int, workers: int, seed: int
 ) -> None:
-    order = batches(parts, order=Order.BY_AGE, growth=Growth(1, 1, 2)).part_order()
+    order = part_order.new_order(part_order.BY_AGE, parts, (1, 1, 2, parts))
+    numbers, table, _, heap = order
     rng = np.random.default_rng(seed)
-    in_hand = [part_order.hand_out(order, 0) for _ in range(workers)]
+    in_hand = [part_order.hand_out(*order, 0) for _ in range(workers)]
     for version in range(60):
         w = int(workers * rng.random() ** 3)  # worker 0 is much faster than the last
-        part_order.take_back(order, in_hand[w], version - 1)
-        in_hand[w] = part_order.hand_out(order, 0)
-        waiting = order.heap[: order.counts[3]].tolist()
+        part_order.take_back(numbers, table, heap, in_hand[w], version - 1)
+        in_hand[w] = part_order.hand_out(*order, 0)
+        waiting = heap[: numbers[part_order.IN_HEAP]].tolist()
         assert sorted(waiting) == [
-            part for part in range(order.counts[2]) if order.copies[part] == 0
+            part
+            for part in range(numbers[part_order.ACTIVE])
+            if table[part_order.COPIES, part] == 0
         ]
-        assert order.copies.sum() + order.late.sum() == workers
+        held = table[[part_order.COPIES, part_order.LATE]].sum()
+        assert held == workers
 
 
 def test_parts_become_active_as_updates_come() -> None:
-    parts, active = HandOut((batches(9, order=Order.BY_AGE, growth=Growth(2)),)), []
+    parts, active = PartsByHand(batches(9, order=Order.BY_AGE, growth=Growth(2))), []
     for version in range(20):
         part = parts.choose(0, version, 0.0)
         assert part is not None
-        parts.taken(part, version, kept=True)
+        parts.delivered(part, version, version)
         active.append(part)
     # The next part comes once updates >= 3 * 2 + 2 (active - 2): after 6, 8, 10, ... updates.
     assert [active.index(part) for part in range(9)] == [0, 1, 6, 8, 10, 12, 14, 16, 18]
@@ -214,9 +220,10 @@ def test_parts_become_active_as_updates_come() -> None:
 def test_a_resumed_hand_out_knows_the_ages_and_how_far_the_parts_have_grown() -> None:
     stage = batches(12, order=Order.BY_AGE, growth=Growth(3))
     schedule = simulate(Cluster(2, 1.0, 0.5), stage, 25, 0)
-    resumed = HandOut((stage,))
-    resumed.resume(schedule)
+    resumed = PartsByHand(stage)
     assert schedule.part is not None
+    kept = schedule.commit > 0
+    resumed.rule.resume(schedule.read, schedule.part, kept)
     newest = np.full(12, -1)
     np.maximum.at(newest, schedule.part, schedule.read)
     active = 3 + (25 - 9) // 2 + 1
@@ -227,7 +234,7 @@ def test_a_resumed_hand_out_knows_the_ages_and_how_far_the_parts_have_grown() ->
 def test_parts_at_random_cover_all_and_depend_on_the_seed() -> None:
     drawn = {}
     for seed in (0, 1):
-        parts = HandOut((batches(4, order=Order.AT_RANDOM),), seed)
+        parts = PartsByHand(batches(4, order=Order.AT_RANDOM), seed)
         drawn[seed] = [parts.choose(0, k, 0.0) for k in range(400)]
     # 100 of each expected, with a standard deviation of sqrt(400 * 3 / 16) < 9.
     assert (np.abs(np.bincount(drawn[0]) - 100) < 5 * 9).all()
@@ -237,12 +244,10 @@ def test_parts_at_random_cover_all_and_depend_on_the_seed() -> None:
 @pytest.mark.parametrize(
     ("stage", "words"),
     [
-        (Stage(Closes.EACH_UPDATE, max_delay=-1), "max_delay must be at least 0"),
-        (Stage(Closes.ROUND, max_delay=2), "max_delay"),
+        (not_older_than(-1), "max_delay must be at least 0"),
         (fresh_rounds(0), "updates must be at least 1"),
-        (Stage(Closes.EACH_UPDATE, updates=2), "needs a stage of rounds"),
         (batches(3, growth=Growth(4)), "growth needs"),
-        (Stage(Closes.ALL_PARTS, blocks=4, growth=Growth(2)), "growth needs"),
+        (blocks(0, 1.0), "blocks and pieces must be at least 1"),
     ],
 )
 def test_a_stage_without_meaning_is_refused_in_one_sentence(

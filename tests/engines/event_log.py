@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.copies import copied
-from asyncqn.engines.orders import Assign
+from asyncqn.engines.worker_loop import Step
 
 
 class Event(NamedTuple):
@@ -35,26 +35,26 @@ class LoggedMaster:
         self.events.append(Event("join", now, worker))
         return self.state.join(now, worker)
 
-    def ask(self, worker: int, now: float) -> list[Assign]:
+    def ask(self, worker: int, now: float) -> list[Step]:
         self.events.append(Event("ask", now, worker))
         return self.state.ask(worker, now)
 
     def deliver(
         self, worker: int, update: Any | None, now: float, *, ask: bool = True
-    ) -> list[Assign]:
+    ) -> list[Step]:
         self.events.append(Event("deliver", now, worker, copied(update), ask))
         return self.state.deliver(worker, update, now, ask=ask)
 
-    def lost(self, worker: int, now: float, *, replacing: bool = False) -> list[Assign]:
+    def lost(self, worker: int, now: float, *, replacing: bool = False) -> list[Step]:
         self.events.append(Event("lost", now, worker, None, replacing))
         return self.state.lost(worker, now, replacing=replacing)
 
-    def tick(self, now: float) -> list[Assign]:
+    def tick(self, now: float) -> list[Step]:
         self.events.append(Event("tick", now))
         return self.state.tick(now)
 
 
-def happen(state: Coordinator, event: Event) -> list[Assign]:
+def happen(state: Coordinator, event: Event) -> list[Step]:
     """What an event of a log makes the master do."""
     kind, now, worker, update, flag = event
     if kind == "join":

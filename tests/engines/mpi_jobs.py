@@ -16,7 +16,7 @@ from engines.runs import EVERY, Slope, assert_replays, make_problem
 from engines.typed_states import TypedSGD
 
 import asyncqn as aq
-from asyncqn.engines import coordinator
+from asyncqn.engines import run_file
 from asyncqn.engines.mpi.worker import Worker
 
 
@@ -262,7 +262,7 @@ def faulty(case: str) -> None:
 
 def stopped_rank() -> None:
     """Rank 2 is stopped in its first step; rank 1 makes all commits."""
-    coordinator.LAST_WAIT = 1.0
+    run_file.LAST_WAIT = 1.0
 
     class Stopped(Slope):
         def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:

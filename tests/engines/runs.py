@@ -32,7 +32,7 @@ def _pattern(algorithm: Any) -> tuple[Any, ...]:
     """What an engine sees of an algorithm: which fields of its stages are set, and how each closes."""
     return tuple(
         (
-            stage.closes,
+            type(stage).__name__,
             *(getattr(stage, field.name) != field.default for field in fields(stage)),
         )
         for stage in algorithm.stages

@@ -18,12 +18,14 @@ from hypothesis import strategies as st
 import asyncqn as aq
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
+from asyncqn.core.schedule import Recorder
 from asyncqn.core.worker import WorkerSteps
 from asyncqn.engines.coordinator import Coordinator
-from asyncqn.engines.orders import Assign, sent_fields, state_arrays
-from asyncqn.engines.schedule_recorder import ScheduleRecorder
+from asyncqn.engines.copies import sent_fields
+from asyncqn.engines.worker_loop import Step
 from asyncqn.runs.checkpoint import Saved
 from asyncqn.runs.checkpoint_reading import unpack_log
+from asyncqn.runs.snapshot import state_arrays
 
 PROBLEM = make_problem()
 THETA0 = np.full(PROBLEM.dim, 0.5)
@@ -86,7 +88,7 @@ class Stage:
         )
         self.carry(self.coordinator.ask(w, self.now))
 
-    def carry(self, orders: list[Assign]) -> None:
+    def carry(self, orders: list[Step]) -> None:
         iterate = self.coordinator.master.iterate
         sent = sent_fields(self.algorithm, iterate)
         view = iterate._make(
@@ -356,11 +358,11 @@ def test_a_recording_gives_back_the_schedule_it_was_made_of(
         )
     )
     schedule = aq.simulate(cluster, pattern, data.draw(st.integers(1, 40)), 0)
-    assert ScheduleRecorder.of(schedule).schedule() == schedule
+    assert Recorder.of(schedule).schedule() == schedule
 
 
 def test_a_commit_costs_at_most_24_bytes() -> None:
-    recorder = ScheduleRecorder()
+    recorder = Recorder()
     for n in range(100_000):
         recorder.delivered([(n % 7, n, None, None, True)], float(n))
     # 16 bytes of schedule and 4 of fingerprint; a list that grows keeps up to 1/8 in reserve.

@@ -170,7 +170,7 @@ def test_a_silent_worker_is_given_up_and_ended(start: Start, tmp_path: Path) -> 
 def test_a_run_that_is_done_returns_without_a_worker_that_is_stopped(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncqn.engines.coordinator.LAST_WAIT", 1.0)
+    monkeypatch.setattr("asyncqn.engines.run_file.LAST_WAIT", 1.0)
     engine = start(2)
 
     def callback(progress: Any) -> None:

@@ -1,56 +1,30 @@
-"""A simulated run that outlives its schedule goes on with a longer one, to the same bits."""
+"""A simulated run draws its schedule as it goes on, and continues from a checkpoint to the same bits."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from engines.runs import assert_replays
 from examples import EXAMPLES, problem_for
 
 import asyncqn as aq
-from asyncqn.cluster.fit import stretched_to
-from asyncqn.core.master import Master
+from asyncqn.cluster.virtual_time import VirtualTime
 from asyncqn.core.request import Request
 from asyncqn.core.stopping import Stopping
-from asyncqn.engines import simulator
-from asyncqn.runs.execution import run_schedule
+from asyncqn.resume import resume
 
-NEVER = Stopping(max_time=1e12)
-"""A rule that might end the run, so that short schedules are tried first, and does not."""
-
-
-@pytest.fixture
-def stretches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Short schedules for runs of few commits; the list receives the number of every commit made."""
-    monkeypatch.setattr(simulator, "_MAX_COMPUTATIONS", 20)
-    monkeypatch.setattr(simulator, "_MIN_STRETCH", 8)
-    made: list[int] = []
-    commit = Master.commit
-
-    def counted(self: Master, *arguments: Any) -> None:
-        made.append(self.version + 1)
-        commit(self, *arguments)
-
-    monkeypatch.setattr(Master, "commit", counted)
-    return made
-
-
-def from_zero(request: Request, cluster: aq.Cluster) -> aq.Run:
-    """The run on the last of the same lengths that it reaches, each computed from the start."""
-    stretched = stretched_to(
-        cluster, request.algorithm, request.commits, int(request.problem.n_data)
-    )
-    for length in simulator.schedule_lengths(request):
-        schedule = aq.simulate(
-            stretched, request.algorithm.stages, length, request.seed
-        )
-        engine = {"kind": "simulator", "workers": cluster.workers}
-        run = run_schedule(replace(request, commits=length), schedule, engine=engine)
-        if run.schedule.commits < length:
-            break
-    return run
+CLUSTERS = {
+    "plain": aq.Cluster(4, worker_std=0.5, message=0.2, master=0.05),
+    "a worker dies": aq.Cluster(3, worker_std=0.3, deaths={1: 9.0}),
+    "a worker joins": aq.Cluster(3, worker_std=0.3, joins={2: 12.0}),
+    "a worker is back": aq.Cluster(
+        3, worker_std=0.3, deaths={1: 9.0}, recoveries={1: 15.0}
+    ),
+    "a busy link": aq.Cluster(4, worker_std=0.5, message=0.2, link=0.3),
+}
 
 
 def same(a: aq.Run, b: aq.Run) -> None:
@@ -63,69 +37,84 @@ def same(a: aq.Run, b: aq.Run) -> None:
         np.testing.assert_array_equal(a.metrics[name], b.metrics[name])
 
 
+@pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS)
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_a_run_that_outlives_its_schedule_has_the_bits_of_one_that_does_not(
-    name, stretches
+def test_a_simulated_run_equals_its_replay(name: str, cluster: aq.Cluster) -> None:
+    problem, algorithm = problem_for(name), EXAMPLES[name]
+    if getattr(algorithm, "max_workers", None) == 1:
+        cluster = aq.Cluster(1, worker_std=0.5)
+    run = aq.minimize(
+        *(problem, algorithm), engine=aq.Simulator(cluster), commits=40, evaluate=7
+    )
+    assert_replays(run, problem)
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS)
+def test_a_run_that_ends_early_has_the_beginning_of_the_schedule(
+    cluster: aq.Cluster,
+) -> None:
+    problem = aq.LinearGaussian.random(dim=5, n_data=40, seed=0)
+    method = aq.AsyncSGD(h=1e-3, batch=5)
+    request = Request(
+        *(problem, method, np.zeros(5)),
+        commits=10**9,
+        evaluate=None,
+        stopping=Stopping(max_passes=20.0),
+    )
+    run = aq.Simulator(cluster).minimize(request)
+    whole = aq.simulate(cluster, method.stages, 400, 0)
+    ended = int(np.flatnonzero(run.schedule.commit)[-1]) + 1
+    assert run.schedule.commits == run.nit < 400
+    for name, column in run.schedule.arrays().items():
+        np.testing.assert_array_equal(column[:ended], whole.arrays()[name][:ended])
+    # What was under way is computed, and dropped.
+    assert 0 < len(run.schedule) - ended <= cluster.workers
+    assert_replays(run, problem)
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS)
+@pytest.mark.parametrize("name", ["as-lbfgs", "mb-lbfgs timeout", "rennala"])
+def test_a_stopped_run_goes_on_from_its_checkpoint_to_the_same_bits(
+    name: str, cluster: aq.Cluster, tmp_path: Path
 ) -> None:
     problem, algorithm = problem_for(name), EXAMPLES[name]
-    cluster = aq.Cluster(workers=4, worker_std=0.5)
-    request = Request(
-        problem,
-        algorithm,
-        np.zeros(problem.dim),
-        commits=100,
-        seed=3,
-        evaluate=7,
-        stopping=NEVER,
+    options: dict[str, Any] = {"commits": 40, "evaluate": 5, "seed": 2}
+    engine = aq.Simulator(cluster)
+
+    def stop(progress: Any) -> None:
+        if progress.commit == 15:
+            raise StopIteration
+
+    whole = aq.minimize(problem, algorithm, engine=engine, **options)
+    aq.minimize(
+        *(problem, algorithm),
+        engine=engine,
+        callback=stop,
+        checkpoint=tmp_path / "c",
+        checkpoint_every=4,
+        **options,
     )
-    run = aq.Simulator(cluster).minimize(request)
-    assert simulator.schedule_lengths(request) == [6, 25, 100]
-    made = len(stretches)
-    same(run, from_zero(request, cluster))
-    assert made < len(stretches) - made, "fewer commits are made again"
+    same(resume(tmp_path / "c", problem=problem, algorithm=algorithm), whole)
 
 
-def test_few_commits_are_made_again_and_a_callback_hears_of_each_once(
-    stretches,
-) -> None:
-    problem, told = aq.LinearGaussian.random(dim=5, n_data=40, seed=0), []
-    cluster = aq.Cluster(workers=3, worker_std=0.1)
-    request = Request(
-        *(problem, aq.AsyncSGD(h=1e-3, batch=5), np.zeros(5)),
-        commits=200,
-        evaluate=3,
-        stopping=NEVER,
-        callback=lambda progress: told.append((progress.commit, progress.staleness)),
-        keep=2,
-    )
-    run = aq.Simulator(cluster).minimize(request)
-    assert simulator.schedule_lengths(request) == [12, 50, 200]
-    assert len(stretches) < 220, "from zero it would be 262"
-    assert [commit for commit, _ in told] == sorted({commit for commit, _ in told})
-    assert run.keep is not None
-    again = from_zero(replace(request, callback=None), cluster)
-    assert again.keep is not None
-    assert run.keep.theta.tobytes() == again.keep.theta.tobytes()
-    assert run.keep.commit.tolist() == list(range(2, 201, 2))
-    direct: list[tuple[int, float]] = []
-    whole = aq.simulate(cluster, request.algorithm.stages, 200, 0)
-    listening = replace(
-        request, callback=lambda p: direct.append((p.commit, p.staleness))
-    )
-    run_schedule(listening, whole, engine={"kind": "simulator", "workers": 3})
-    assert set(direct) <= set(told)
+def test_turns_can_be_taken_up_at_any_version() -> None:
+    stages = aq.AsyncSGD(h=1e-3, batch=5).stages
+    cluster = CLUSTERS["plain"]
+    whole = list(VirtualTime(cluster, stages, 3).turns(30))
+    assert list(VirtualTime(cluster, stages, 3).turns(30, first=12)) == whole[12:]
+    assert [turn.version for turn in whole] == list(range(30))
 
 
-def test_a_worker_that_dies_or_joins_late_leads_to_the_same_run(stretches) -> None:
-    problem = aq.LinearGaussian.random(dim=5, n_data=40, seed=0)
-    for cluster in (
-        aq.Cluster(workers=3, worker_std=0.3, deaths={1: 9.0}),
-        aq.Cluster(workers=3, worker_std=0.3, joins={2: 12.0}),
-    ):
-        request = Request(
-            *(problem, aq.AsyncSGD(h=1e-3, batch=5), np.zeros(5)),
-            commits=150,
-            evaluate=4,
-            stopping=NEVER,
-        )
-        same(aq.Simulator(cluster).minimize(request), from_zero(request, cluster))
+def test_the_schedule_of_a_replay_gives_the_turns_of_the_simulation() -> None:
+    for stages in (EXAMPLES["rennala"].stages, EXAMPLES["mb-lbfgs timeout"].stages):
+        simulated = VirtualTime(CLUSTERS["plain"], stages, 3)
+        turns = list(simulated.turns(30))
+        again = list(simulated.until(30).turns(30))
+        for a, b in zip(turns, again):
+            assert a.version == b.version
+            assert sorted(a.begins) == sorted(b.begins)
+            assert [tuple(end)[:2] for end in a.ends] == [
+                tuple(end)[:2] for end in b.ends
+            ]
+        # The last turn of the schedule has what was under way.
+        assert not any(end.counts for turn in again[30:] for end in turn.ends)

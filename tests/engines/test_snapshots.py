@@ -11,7 +11,7 @@ import pytest
 from engines.runs import make_problem
 
 import asyncqn as aq
-from asyncqn.engines.snapshots import Snapshots
+from asyncqn.engines.run_file import RunFile
 from asyncqn.runs.checkpoint import Checkpoints, Saved
 from asyncqn.runs.checkpoint_reading import load_checkpoint
 
@@ -26,12 +26,14 @@ def test_on_a_slow_disk_no_checkpoint_begins_before_the_one_before_is_written(
     engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log: list[str] = []
-    begin, write = Snapshots.begin, Checkpoints.write
+    take, write = RunFile.take_if_due, Checkpoints.write
     later = threading.Event()
 
-    def begun(self: Snapshots, *given: Any) -> None:
-        log.append("begun")
-        begin(self, *given)
+    def begun(self: RunFile) -> None:
+        before = self._saved
+        take(self)
+        if self._saved is not before:
+            log.append("begun")
 
     def written_slowly(self: Checkpoints, saved: Saved) -> None:
         later.clear()
@@ -39,7 +41,7 @@ def test_on_a_slow_disk_no_checkpoint_begins_before_the_one_before_is_written(
         write(self, saved)
         log.append("written")
 
-    monkeypatch.setattr(Snapshots, "begin", begun)
+    monkeypatch.setattr(RunFile, "take_if_due", begun)
     monkeypatch.setattr(Checkpoints, "write", written_slowly)
 
     def progressed(progress: Any) -> None:

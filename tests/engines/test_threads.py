@@ -284,7 +284,7 @@ def test_a_run_that_is_done_returns_without_a_worker_that_still_computes(
             elif threading.current_thread().name == "asyncqn worker 0":
                 self.computes.wait(60.0)
 
-    monkeypatch.setattr("asyncqn.engines.coordinator.LAST_WAIT", 1.0)
+    monkeypatch.setattr("asyncqn.engines.run_file.LAST_WAIT", 1.0)
     problem = Stuck()
     try:
         with pytest.warns(

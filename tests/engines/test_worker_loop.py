@@ -10,8 +10,7 @@ import pytest
 from oracles import Quadratic
 
 import asyncqn as aq
-from asyncqn.engines.orders import Assign
-from asyncqn.engines.worker_loop import Received, WorkerLoop
+from asyncqn.engines.worker_loop import Received, Step, WorkerLoop
 from asyncqn.errors import WorkerFailed
 
 ENGINES = Path(aq.__file__).parent / "engines"
@@ -22,7 +21,7 @@ class ListLink:
 
     sending_counts = True
 
-    def __init__(self, view: Any, orders: list[Assign], over: bool = False) -> None:
+    def __init__(self, view: Any, orders: list[Step], over: bool = False) -> None:
         self.view, self.orders, self.over = view, orders, over
         self.sent: list[Any] = []
         self.states: list[Any] = []
@@ -48,8 +47,8 @@ class ListLink:
         return not self.over
 
 
-def orders(n: int, **more: Any) -> list[Assign]:
-    return [Assign(0, 0, k, **more) for k in range(n)]
+def orders(n: int, **more: Any) -> list[Step]:
+    return [Step(0, 0, k, **more) for k in range(n)]
 
 
 def loop_of(problem: Any, **more: Any) -> tuple[WorkerLoop, Any]:
@@ -65,12 +64,12 @@ def test_every_order_is_computed_sent_and_measured() -> None:
     loop.run(link)
     assert len(link.sent) == 3
     assert [seconds is None for seconds in link.seconds] == [False, True, False]
-    assert loop.order == Assign(0, 0, 2)
+    assert loop.order == Step(0, 0, 2)
 
 
 def test_a_state_is_handed_in_before_the_step_it_is_asked_with() -> None:
     loop, view = loop_of(Quadratic.random())
-    link = ListLink(view, [*orders(1), Assign(0, 0, 1, hand_in=True)])
+    link = ListLink(view, [*orders(1), Step(0, 0, 1, hand_in=True)])
     loop.run(link)
     assert len(link.states) == 1
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncqn.kernels.block_rule import (
     Parts,
-    choose,
-    deliver,
+    give_back,
     new_parts,
     open_version,
-    settle,
-    take_up,
+    receive,
+    take,
 )
 
 
@@ -61,25 +58,26 @@ def test_the_tournament_chooses_what_a_scan_of_all_parts_chooses(
     n_blocks, pieces, wait, events
 ):
     parts, now, version, out = new_parts(n_blocks, pieces), 0.0, 0, []
-    open_version(parts, pieces)
+    part, block, node, _ = parts
+    open_version(part, block, node)
     for home, kind, pick in events:
         now += pick % 3
+        # One update without a deviation: help begins after `wait`.
+        parts.times[:] = 1.0, wait, wait**2
         if kind < 2:
-            q = choose(parts, home % n_blocks, now, wait, pieces)
-            assert q == scan(parts, home % n_blocks, now, wait, pieces)
-            if q >= 0:
-                out += range(q, take_up(parts, q, now, pieces) + 1)
+            expected = scan(parts, home % n_blocks, now, wait, pieces)
+            q, last, _ = take(*parts, home, now, 1.0)
+            assert q == expected
+            out += range(q, last + 1) if q >= 0 else ()
         elif kind == 2 and out:
-            deliver(parts, out.pop(pick % len(out)), version, pieces)
+            receive(*parts, out.pop(pick % len(out)), version, 1.0)
         elif out:  # whoever computed it is gone
             q = out.pop(pick % len(out))
             if not parts.part["done"][q]:
-                parts.part["copies"][q] -= 1
-                parts.part["handed"][q] = -math.inf
-                settle(parts, q // pieces, pieces)
+                give_back(part, block, node, q, q)
         if not parts.block["missing"].any():
             version, out = version + 1, []
-            open_version(parts, pieces)
+            open_version(part, block, node)
     np.testing.assert_array_equal(
         parts.block["missing"],
         (parts.part["done"].reshape(n_blocks, pieces) == 0).sum(axis=1),

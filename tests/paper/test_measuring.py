@@ -7,7 +7,7 @@ import pytest
 
 import asyncqn as aq
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.cluster.simulate import simulate
+from asyncqn.cluster.virtual_time import simulate
 from asyncqn_paper.measuring import commits_within
 from asyncqn_paper.problems import STANDARD
 from asyncqn_paper.settings import NAMES, NO_MOMENTUM, PAPER, algorithm, cluster

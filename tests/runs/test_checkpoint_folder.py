@@ -21,10 +21,11 @@ from storage.disk import Disk, Killed, on
 import asyncqn as aq
 from asyncqn.core.master import Master
 from asyncqn.core.request import Request
-from asyncqn.engines.schedule_recorder import ScheduleRecorder
+from asyncqn.core.schedule import Recorder
 from asyncqn.runs.checkpoint import Checkpoints, CheckpointWarning, unflatten
 from asyncqn.runs.checkpoint_reading import load_checkpoint
 from asyncqn.storage.locks import FolderLock
+from asyncqn.storage.logs import Log
 
 PROBLEM = make_problem()
 SGD = EVERY["async-sgd"]
@@ -259,13 +260,13 @@ def test_a_leaf_of_another_shape_or_type_never_reaches_a_kernel() -> None:
 
 
 def test_recorded_rows_and_fingerprints_take_at_most_24_bytes_a_commit() -> None:
-    recorder = ScheduleRecorder()
+    recorder = Recorder()
     for n in range(1000):
         recorder.delivered([(n % 7, n, -1, None, True)], float(n))
     master = Master(Request(PROBLEM, SGD, np.zeros(PROBLEM.dim), commits=10), workers=1)
     columns = sum(column.itemsize * len(column) for column in vars(recorder).values())
     assert columns + master.fingerprints.itemsize * 1000 <= 24 * 1000
-    log = recorder.log()
+    log = Log(recorder.dtype, len(recorder), recorder.rows)
     recorder.delivered([(1, 1000, -1, None, True)], 1000.0)
     assert log.length == 1000
     assert log.between(990, 1000)["read"].tolist() == list(range(990, 1000)), (

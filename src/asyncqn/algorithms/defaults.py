@@ -25,7 +25,7 @@ from asyncqn.algorithms.quasi_newton.table_lbfgs import (
     table_algorithm,
     worthwhile_parts,
 )
-from asyncqn.core.stages import Closes, Stages
+from asyncqn.core.stages import Stages
 from asyncqn.parameters import Workers, checked
 from asyncqn.types import Algorithm, Problem, extra
 
@@ -95,7 +95,7 @@ def default_algorithm(
 def most_commits(algorithm: object) -> int:
     """Return the default limit on the commits of a run."""
     stages: Stages = getattr(algorithm, "stages", ())
-    each_update = bool(stages) and stages[-1].closes is Closes.EACH_UPDATE
+    each_update = bool(stages) and not stages[-1].waits
     # Where each update is a commit, a pass over P parts is P commits; otherwise a version is a pass.
     commits_per_pass = stages[-1].parts or 1 if each_update else 1
     return sum(stage.commits or 0 for stage in stages) + MAX_PASSES * commits_per_pass

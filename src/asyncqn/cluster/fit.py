@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.laws import LogNormal, Trace
-from asyncqn.cluster.simulate import simulate
+from asyncqn.cluster.virtual_time import simulate
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.stages import Stages, stage_at, time_share
 from asyncqn.errors import BadInput, require

@@ -15,21 +15,20 @@ import sys
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from asyncqn.core.algorithm import Algorithm, Commit, Standing, extra
+from asyncqn.core.assignment import new_tuple
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.problem import Array, Problem, read_only
 from asyncqn.core.request import Progress, Request, StoppingRule
+from asyncqn.core.stages import Arrival
 from asyncqn.core.stopping import Best, Ended, EndedByCallback
 from asyncqn.core.worker import explosion_limit
 from asyncqn.errors import WorkerFailed, require
 from asyncqn.kernels.vectors import inspect
-
-new_tuple = tuple.__new__
-"""Makes a named tuple from a plain one in a third of the time: there are some at every commit."""
 
 
 def problem_stopped(error: StopIteration, version: int) -> WorkerFailed:
@@ -72,7 +71,7 @@ class Master:
     rejected : int
         Updates that were not finite.  Such an update keeps its commit number, but changes nothing.
     passes : float
-        Passes over the data so far; the engine or the loop updates it where the stopping rule needs it.
+        Passes over the data so far; counted where the stopping rule needs it (`count`).
     pause : callable
         Context manager entered around every evaluation, so that an engine's clock can exclude it.
     alive, lost : int
@@ -104,6 +103,7 @@ class Master:
         self.evaluates = request.evaluate is not None
         # An interval that no run reaches stands for "never": `commit` then needs no separate test.
         self._every = request.evaluate or sys.maxsize
+        self.commits = request.commits
         self._last = request.commits if self.evaluates else 0
         self.pause, self.workers, self.alive, self.lost = pause, workers, workers, 0
         self.best = (
@@ -116,7 +116,8 @@ class Master:
             else Outcome.STOPPED
         )
         self.kept, self.keep = kept, request.keep or 0
-        self.version, self.time, self.passes = 0, 0.0, 0.0
+        self.version, self.time = 0, 0.0
+        self.passes, self.rows = 0.0, 0
         self.rejected = self.rejected_in_a_row = 0
         self.fingerprints = array("I")
         self.records: list[dict[str, float]] = []
@@ -225,6 +226,19 @@ class Master:
             self.evaluate(time)
         if self._may_end:
             self.stop_where_due()
+
+    def count(self, ended: Sequence[Arrival]) -> None:
+        """Count the rows of computations that have ended, where `max_passes` asks for it."""
+        if self.stopping.max_passes is None:
+            return
+        parts = [-1 if arrival.part is None else arrival.part for arrival in ended]
+        read = np.array([arrival.read for arrival in ended], np.int32)
+        algorithm, n_data = cast(Any, self.algorithm), self.problem.n_data
+        # Rows are counted, and not passes: a sum of fractions may fall short of `max_passes` by rounding.
+        self.rows += int(
+            algorithm.rows_of(n_data, read, np.array(parts, np.int32)).sum()
+        )
+        self.passes = self.rows / n_data
 
     def standing(self) -> Standing | None:
         """Return the report of a method with exact gradients, or None if it has none."""
@@ -433,18 +447,18 @@ class Master:
         time: float,
         rejected: int,
         rejected_in_a_row: int,
+        rows: int,
         fingerprints: Sequence[int],
         records: list[dict[str, float]],
-        delays: tuple[int, int] = (0, 0),
         best: Best | None = None,
     ) -> None:
-        """Continue from the state of another master; `delays` is what the next `Progress` averages over."""
+        """Continue from the state of another master."""
         self.best = best
         self.iterate, self.version, self.time = iterate, version, time
         self.rejected, self.rejected_in_a_row = rejected, rejected_in_a_row
+        self.rows, self.passes = rows, rows / self.problem.n_data
         self.fingerprints, self.records = array("I", fingerprints), records
         self.columns = dict.fromkeys(name for record in records for name in record)
-        self.delays, self.delayed = delays
         self._stood = None
         # A checkpoint stores the table but not the rows that wait; the one of this version is restored here.
         standing = self.standing() if self._every_version and self._knows_u else None

@@ -10,7 +10,8 @@ of a run.  It is validated whenever it is made, because a file or a user may hav
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple
@@ -18,7 +19,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.stages import Stages, last_versions
+from asyncqn.core.stages import Arrival, Stages, last_versions
 from asyncqn.errors import BadInput, require
 from asyncqn.parameters import REAL, Checked, checked, parameter
 
@@ -36,6 +37,19 @@ ROW_OF_PART = np.dtype([*ROW.descr, ("part", "<i4")])
 
 Ints = npt.NDArray[np.int32]
 Length = Annotated[int, parameter(unit="commits", ge=0, le=2**31 - 1)]
+
+
+class Turn(NamedTuple):
+    """The events from one version of the iterate to the next, in the order in which they are computed."""
+
+    version: int
+    begins: list[tuple[int, int | None]]
+    """(worker, part) of every computation that reads this version and ends at some time."""
+    ends: list[Arrival]
+    """The computations that end with the commit, or between the commit before and this one; those that count
+    make the next version, and without any there is none."""
+    time: float
+    """The time of the commit."""
 
 
 class WorkerSummary(NamedTuple):
@@ -149,20 +163,10 @@ class Schedule(Checked):
         # Sorted by worker, stably: each worker's computations stand together in their own order.
         order = np.argsort(self.worker, kind="stable")
         same = self.worker[order][1:] == self.worker[order][:-1]
-        read, commit = self.read[order], self.commit[order]
-        # A worker may compute several blocks of one version, or contribute twice to a round; otherwise it
-        # waits for its own commit.
-        again = (read[1:] == read[:-1]) & (
-            (commit[1:] == commit[:-1]) | (commit[1:] == DROPPED)
-        )
-        free = np.where(
-            again,
-            read[:-1],
-            (np.maximum(commit, read) if self.part is None else read)[:-1],
-        )
+        backwards = np.diff(self.read[order])[same] < 0
         require(
-            bool((read[1:][same] >= free[same]).all()),
-            "schedule: a worker started a computation before its previous one was committed.",
+            not backwards.any(),
+            "schedule: a worker read a version older than the one it had read before.",
         )
 
     def __repr__(self) -> str:
@@ -242,10 +246,10 @@ class Schedule(Checked):
         Computations under way at that moment count as dropped.  None of them reads version `commit` itself:
         it has only just been made.
         """
+        if commit >= self.commits:
+            return self
         ends = np.flatnonzero((self.commit == commit) & (self.commit != DROPPED))
         last = int(ends[-1]) + 1 if ends.size else 0
-        if last == len(self):
-            return self
         # These had begun when the run ended, and their workers had drawn random numbers for them; a resume
         # must count them.
         begun = last + np.flatnonzero(self.read[last:] < commit)
@@ -257,6 +261,36 @@ class Schedule(Checked):
         time[last:] = time[last - 1] if last else 0.0
         part = None if self.part is None else self.part[rows]
         return Schedule(self.worker[rows], self.read[rows], ended, time, part)
+
+    def turns(self, commits: int, first: int = 0) -> Iterator[Turn]:
+        """Yield a turn for every version from `first` on that makes one of `commits` commits, and what is left."""
+        if commits < self.commits:
+            yield from self.until(commits).turns(commits, first)
+            return
+        # Plain lists: reading one element of a NumPy array costs more than the rest of a short step.
+        worker, read, time = (c.tolist() for c in (self.worker, self.read, self.time))
+        part = [None] * len(self) if self.part is None else self.part.tolist()
+        counting, last = self.commit != DROPPED, self.commits
+        counts, delivered = counting.tolist(), np.flatnonzero(counting)
+        # Computations in the order in which they begin; two slices say what happens at a version.
+        begins = np.argsort(self.read, kind="stable")
+        starts = begins.tolist()
+        versions = np.arange(last + 1)
+        begun = np.searchsorted(self.read[begins], versions, "right").tolist()
+        upto = np.searchsorted(self.commit[delivered], versions, "right")
+        ended = np.concatenate([[-1], delivered])[upto] + 1
+        bounds = [*ended.tolist(), len(self)]
+        for version in range(first, last + 1):
+            reads = starts[begun[version - 1] if version else 0 : begun[version]]
+            rows = range(bounds[version], bounds[version + 1])
+            if version == last and not reads and not rows:
+                return
+            ends = [
+                Arrival(worker[row], read[row], part[row], None, counts[row])
+                for row in rows
+            ]
+            at = time[rows[-1]] if rows else 0.0
+            yield Turn(version, [(worker[row], part[row]) for row in reads], ends, at)
 
     def with_fresh_reads(self) -> Schedule:
         """Return the same commits by the same workers, each computed on the version just before it."""
@@ -398,6 +432,90 @@ class Schedule(Checked):
         """Build the schedule of one worker: no staleness, and one unit of time per commit."""
         n = np.arange(1, commits + 1)
         return cls(np.zeros(commits, np.int32), n - 1, n, n.astype(np.float64))  # type: ignore[arg-type]
+
+
+class Recorder:
+    """Rows in the order in which computations ended; `schedule()` gives them as a `Schedule`.
+
+    They take 16 bytes per computation, and 4 more where a stage assigns parts.  The number of a commit is not
+    stored, because commits are consecutive.  Rows never change once they are written, so a checkpoint remembers
+    how many there were and copies only the new ones.
+    """
+
+    def __init__(self) -> None:
+        # `array` and not lists: 4 or 8 bytes per entry, and an append as fast.
+        self._worker = array("i")
+        self._read = array("i")
+        self._time = array("d")
+        self._part = array("i")
+
+    def __len__(self) -> int:
+        return len(self._read)
+
+    def delivered(
+        self, rows: Iterable[tuple[int, int, int | None, Any, bool]], time: float
+    ) -> None:
+        """Record the next commit; rows are (worker, read, part, _, counts), in the order of summation.
+
+        Rows that do not count were dropped, and stand at their place in their worker's order.
+        """
+        kind = NEW_COMMIT
+        for worker, read, part, _, counts in rows:
+            # Two bits say how the computation ended; the worker's number is above them.
+            self._worker.append(worker << 2 | (kind if counts else IN_VAIN))
+            self._read.append(read)
+            self._time.append(time)
+            if part is not None:
+                self._part.append(part)
+            if counts:
+                kind = SAME_COMMIT
+
+    def dropped(
+        self, worker: int, read: int, time: float, part: int | None = None
+    ) -> None:
+        """Record a computation whose update was dropped."""
+        self.delivered([(worker, read, part, None, False)], time)
+
+    @property
+    def last_time(self) -> float:
+        """The time of the last row, 0 before the first."""
+        return self._time[-1] if self._time else 0.0
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The fields of a row."""
+        return ROW_OF_PART if self._part else ROW
+
+    def rows(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Return a copy of some rows; another thread may append meanwhile."""
+        rows = np.empty(stop - start, self.dtype)
+        rows["worker"], rows["read"] = self._worker[start:stop], self._read[start:stop]
+        rows["time"] = self._time[start:stop]
+        if self._part:
+            rows["part"] = self._part[start:stop]
+        return rows
+
+    def schedule(self) -> Schedule:
+        """Return the schedule so far."""
+        return Schedule.from_rows(self.rows(0, len(self)))
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> Recorder:
+        """Return a recorder that continues `schedule`."""
+        recorder = cls()
+        # Dropped rows have commit 0; the running maximum skips them.
+        steps = np.diff(np.maximum.accumulate(schedule.commit), prepend=0)
+        kind = np.where(
+            schedule.commit == DROPPED,
+            IN_VAIN,
+            np.where(steps > 0, NEW_COMMIT, SAME_COMMIT),
+        )
+        recorder._worker.extend((schedule.worker << 2 | kind).tolist())
+        recorder._read.extend(schedule.read.tolist())
+        recorder._time.extend(schedule.time.tolist())
+        if schedule.part is not None:
+            recorder._part.extend(schedule.part.tolist())
+        return recorder
 
 
 def rows_computed(

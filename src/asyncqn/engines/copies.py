@@ -11,6 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from asyncqn.types import Algorithm, extra
+
+
+def sent_fields(algorithm: Algorithm, iterate: Any) -> tuple[str, ...]:
+    """Return the fields of the iterate that a worker reads: the algorithm's `sent`, or all."""
+    return tuple(extra(algorithm, "sent") or iterate._fields)
+
 
 def leaves(tree: Any) -> list[Any]:
     """Return the arrays and numbers of a tree, in order."""

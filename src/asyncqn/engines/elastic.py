@@ -105,16 +105,16 @@ class ElasticMaster(MasterLoop):
             self._forget(slot)
         for slot in list(self.at.values()):
             self._ask_for_last_state(slot)
-        until = time.monotonic() + coordinator.last_wait(self.clock.unit)
+        until = time.monotonic() + coordinator.snapshots.last_wait(self.clock.unit)
         hurried = False
         while not self.at.keys() <= self.states.keys() and time.monotonic() < until:
             self._serve(POLLING_INTERVAL)
-            if coordinator.hurried and not hurried:
+            if coordinator.snapshots.hurried and not hurried:
                 until = min(until, time.monotonic() + SECOND_SIGNAL_WAIT)
                 hurried = True
         for worker in self.at.keys() - self.states.keys():
             if not hurried:
-                coordinator.give_up(worker, self._now())
+                coordinator.snapshots.give_up(worker, self._now())
 
     def _end_all(self) -> None:
         for slot in [*self.starting, *self.at.values()]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from typing import NamedTuple
 
-from asyncqn.engines.orders import Assign
 from asyncqn.errors import WorkerFailed
 
 
@@ -22,13 +21,11 @@ class Failure(NamedTuple):
         return error
 
 
-def failure(what: Assign | str, error: Exception) -> Failure:
-    """Describe an error; `what` is the order under way, or words for who failed where."""
+def failure(what: object, error: Exception) -> Failure:
+    """Describe an error; `what` says in words who failed where, as the step under way does."""
     # The worker's loop has already said who failed where; the cause holds the interesting traceback.
     if isinstance(error, WorkerFailed) and error.__cause__ is not None:
         return Failure(str(error), "".join(traceback.format_exception(error.__cause__)))
-    if isinstance(what, Assign):
-        what = f"worker {what.worker} failed in its step {what.k}, computing on version {what.read}"
     # On one line: the sentence may end in a log or in a manifest.
     reason = " ".join(str(error).split()).rstrip(".")
     trace = "".join(traceback.format_exception(error))

@@ -11,8 +11,8 @@ from typing import Any
 
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.coordinator import Coordinator
-from asyncqn.engines.orders import Assign
 from asyncqn.engines.real import concluded, written_beside
+from asyncqn.engines.worker_loop import Step
 from asyncqn.runs.run import Run
 
 
@@ -47,7 +47,7 @@ class MasterLoop(ABC):
                     if coordinator.timed:
                         self._send_orders(coordinator.tick(self.clock.now()))
                     self._tend_workers()
-                    coordinator.stop_where_interrupted()
+                    coordinator.snapshots.stop_where_interrupted()
                     write_whole()
                 self._dismiss()
         # Also after an error: a worker must not outlive the run that started it.
@@ -67,7 +67,7 @@ class MasterLoop(ABC):
         self._send_orders(coordinator.deliver(worker, update, now, spent=spent))
         coordinator.served(now, self.clock.now(), version)
 
-    def _send_orders(self, orders: list[Assign]) -> None:
+    def _send_orders(self, orders: list[Step]) -> None:
         """Send the iterate as it is now to those who may begin."""
         if self.coordinator.service:
             # The service time of a slowed master.
@@ -88,7 +88,7 @@ class MasterLoop(ABC):
         """Start the workers that were asked for, and remove those that are lost."""
 
     @abstractmethod
-    def _send_order(self, order: Assign) -> None:
+    def _send_order(self, order: Step) -> None:
         """Send one worker an order, with the iterate as it is now."""
 
     @abstractmethod

@@ -11,7 +11,7 @@ from typing import Any
 from asyncqn.core.master import Master
 from asyncqn.core.problem import OF_ROWS, read_only
 from asyncqn.core.request import Request
-from asyncqn.core.stages import Closes, stage_at
+from asyncqn.core.stages import AllParts, stage_at
 from asyncqn.core.streams import Stream
 from asyncqn.core.worker import WorkerSteps
 from asyncqn.types import Algorithm, Array, Problem, Task, extra
@@ -45,9 +45,7 @@ def precompile(
     """
     stage = stage_at(algorithm.stages, 0)
     parts = (
-        range(stage.parts or 1)
-        if stage.closes is Closes.ALL_PARTS
-        else [stage.first_part]
+        range(stage.parts or 1) if isinstance(stage, AllParts) else [stage.first_part]
     )
     few: Any = FewRows(problem)
     try:

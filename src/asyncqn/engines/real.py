@@ -18,7 +18,6 @@ from asyncqn.core.request import Request
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.round_trip import round_trip_seconds
-from asyncqn.engines.snapshots import last_checkpoint
 from asyncqn.errors import require
 from asyncqn.parameters import Checked, parameter
 from asyncqn.runs.checkpoint import Saved
@@ -179,7 +178,7 @@ def concluded(coordinator: Coordinator, states: Mapping[int, Any]) -> Run:
         )
     # A diverged run is not worth resuming; its last good checkpoint stays.
     if coordinator.checkpoints is not None and run.status is not Outcome.DIVERGED:
-        coordinator.checkpoints.write(last_checkpoint(coordinator, states))
+        coordinator.checkpoints.write(coordinator.snapshots.last(states))
     if coordinator.failure is None:
         return run
     failure, coordinator.failure = coordinator.failure, None

@@ -14,17 +14,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from asyncqn.core.master import new_tuple
+from asyncqn.core.assignment import new_tuple
 from asyncqn.core.outcome import Outcome
-from asyncqn.core.stages import Closes
+from asyncqn.core.stages import AllParts, EachUpdate
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.coordinator import Coordinator
-from asyncqn.engines.copies import View
+from asyncqn.engines.copies import View, sent_fields
 from asyncqn.engines.interrupts import SECOND_SIGNAL_WAIT
 from asyncqn.engines.measured import is_timed
-from asyncqn.engines.orders import Assign, sent_fields
 from asyncqn.engines.real import concluded, written_beside
-from asyncqn.engines.worker_loop import Received, WorkerLoop
+from asyncqn.engines.worker_loop import Received, Step, WorkerLoop
 from asyncqn.runs.checkpoint import Arrays
 from asyncqn.runs.run import Run
 
@@ -47,7 +46,7 @@ class ThreadWorkers:
         # All on the one lock; a condition of its own for each worker, so that only those with an order are
         # woken.
         self.parked: dict[int, threading.Condition] = {}
-        self.mail: dict[int, Assign] = {}
+        self.mail: dict[int, Step] = {}
         self.views: dict[int, Any] = {}
         self.copies: dict[int, View] = {}
         self.held: dict[int, int] = {}
@@ -56,9 +55,8 @@ class ThreadWorkers:
         self.failure: BaseException | None = None
         # A single worker reads the master's own iterate without a copy: nobody else commits while it
         # computes. In a round the commit comes later, so it needs a copy there.
-        self.alone = (
-            coordinator.workers == 1
-            and coordinator.stages[0].closes is not Closes.ROUND
+        self.alone = coordinator.workers == 1 and isinstance(
+            coordinator.stages[0], (EachUpdate, AllParts)
         )
         self.alarm = 0.0
 
@@ -82,7 +80,9 @@ class ThreadWorkers:
                 for thread in threads.values():
                     thread.start()
                 self._watch(write_whole)
-                self._wait_for(threads, coordinator.last_wait(self.clock.unit))
+                self._wait_for(
+                    threads, coordinator.snapshots.last_wait(self.clock.unit)
+                )
                 self._give_up_silent(threads)
             except BaseException:
                 self._break_off(threads)
@@ -113,7 +113,10 @@ class ThreadWorkers:
         joins = self.timing_model.joins if self.timing_model is not None else {}
         old, first = coordinator.returning[:W], coordinator.next_worker
         new = list(range(first, first + W - len(old)))
-        if self.timing_model is not None and coordinator.resumed_from is not None:
+        if (
+            self.timing_model is not None
+            and coordinator.snapshots.resumed_from is not None
+        ):
             # The others have died before the checkpoint, as the timing model says.
             new = [w for w in range(W) if joins.get(w, 0.0) > coordinator.time]
         come = {w: joins.get(w, 0.0) for w in [*old, *new]}
@@ -134,7 +137,7 @@ class ThreadWorkers:
             self.alert.wait(wait)
             self.alert.clear()
             with self.lock:
-                coordinator.stop_where_interrupted()
+                coordinator.snapshots.stop_where_interrupted()
                 if coordinator.done:
                     self._wake()
                 if coordinator.timed:
@@ -150,15 +153,18 @@ class ThreadWorkers:
                 thread.join(min(POLLING_INTERVAL, seconds))
                 if self.coordinator.done and worker not in self.coordinator.members:
                     break
-                if self.coordinator.hurried:
+                if self.coordinator.snapshots.hurried:
                     until = min(until, time.monotonic() + SECOND_SIGNAL_WAIT)
 
     def _give_up_silent(self, threads: dict[int, threading.Thread]) -> None:
         """Give up workers that compute for too long after the end; a thread cannot be killed."""
         with self.lock:
             for worker in list(self.coordinator.members):
-                if threads[worker].is_alive() and not self.coordinator.hurried:
-                    self.coordinator.give_up(worker, self.clock.now())
+                if (
+                    threads[worker].is_alive()
+                    and not self.coordinator.snapshots.hurried
+                ):
+                    self.coordinator.snapshots.give_up(worker, self.clock.now())
 
     # -- what all threads do, with the lock held
 
@@ -171,7 +177,7 @@ class ThreadWorkers:
             condition.notify()
         self.alert.set()
 
-    def send_orders(self, orders: list[Assign]) -> None:
+    def send_orders(self, orders: list[Step]) -> None:
         """Copy the iterate into the views of those who may begin, while it is still their version."""
         coordinator = self.coordinator
         if coordinator.service:

@@ -59,6 +59,6 @@ class Threads(RealEngine):
         clock.restart(state.time)
         # Stages whose workers continue before the commit need updates that stay valid (`Stage`), so that
         # waiting ones need no copy in the same process.
-        state.waiting.lasting = True
+        state.lasting = True
         with one_thread_pools(), listening_for_interrupts(request.checkpoints):
             return ThreadWorkers(state, clock).run()

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.engines.copies import leaves, rebuilt
-from asyncqn.engines.orders import Assign
 from asyncqn.engines.shared_memory import Bytes
+from asyncqn.engines.worker_loop import Step
 from asyncqn.errors import BadInput
 from asyncqn.runs.checkpoint import Arrays
 
@@ -175,16 +175,16 @@ class Frames:
         return frame
 
 
-def order_header(order: Assign) -> tuple[int, ...]:
+def order_header(order: Step) -> tuple[int, ...]:
     """Return an order as integers."""
     part = _NO_PART if order.part is None else order.part
     return order.worker, order.read, order.k, part, order.hand_in
 
 
-def order_from(header: Sequence[int]) -> Assign:
+def order_from(header: Sequence[int]) -> Step:
     """Return the order that `order_header` made into integers."""
     worker, read, k, part, hand_in = header
-    return Assign(worker, read, k, None if part == _NO_PART else part, bool(hand_in))
+    return Step(worker, read, k, None if part == _NO_PART else part, bool(hand_in))
 
 
 def _body_bytes(sample: tuple[Any, ...], narrow: bool) -> int:

@@ -11,23 +11,44 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.stages import Stages, time_share
+from asyncqn.cluster.virtual_time import WorkerTimes
+from asyncqn.core.assignment import new_tuple
+from asyncqn.core.stages import time_share
+from asyncqn.core.streams import Stream
 from asyncqn.core.worker import WorkerSteps, explosion_limit
 from asyncqn.engines.failures import failure
-from asyncqn.engines.orders import Assign, state_arrays
 from asyncqn.errors import WorkerFailed
 from asyncqn.runs.checkpoint import Arrays, Saved
-from asyncqn.types import Algorithm, Array, Problem
+from asyncqn.runs.snapshot import state_arrays
+from asyncqn.types import Algorithm, Array, Problem, Task
+
+
+class Step(NamedTuple):
+    """The order that sends `worker` the current iterate, which is version `read`, for its k-th step."""
+
+    worker: int
+    read: int
+    k: int
+    part: int | None = None
+    hand_in: bool = False
+    """Whether the worker first hands in its state, for a checkpoint (`engines.run_file`)."""
+
+    def task(self, seed: int) -> Task:
+        # `new_tuple`, because this runs at every step.
+        worker, read, k, part, _ = self
+        return new_tuple(
+            Task, (worker, read, new_tuple(Stream, (seed, worker, k)), part)
+        )
+
+    def __str__(self) -> str:
+        return f"worker {self.worker} failed in its step {self.k}, computing on version {self.read}"
 
 
 class Received(NamedTuple):
     """An order, and the iterate to compute on."""
 
-    order: Assign
+    order: Step
     view: Any
 
 
@@ -68,28 +89,6 @@ class ReceivingLink(Link, Protocol):
         ...
 
 
-class Delays:
-    """The drawn times of a worker's computations; a piece of a block, or a sample, takes its share of one."""
-
-    def __init__(
-        self, cluster: Cluster, seed: int, worker: int, stages: Stages
-    ) -> None:
-        self._cluster, self._stages = cluster, stages
-        self._seed, self._worker = seed, worker % cluster.workers
-        self._times: npt.NDArray[np.float64] = np.empty(0)
-        self.message = cluster.message
-        self.death = cluster.deaths.get(self._worker, math.inf)
-
-    def of(self, k: int, read: int) -> float:
-        """Return the time of the k-th computation, which reads version `read`."""
-        if k >= self._times.size:
-            # Drawn from the start again: the times already used stay the same.
-            count = max(256, 2 * k)
-            self._times = self._cluster.compute_times(self._seed, self._worker, count)
-        share = time_share(self._stages, read)
-        return self._cluster.fixed + float(self._times[k]) * share
-
-
 class WorkerLoop:
     """One worker of a run.
 
@@ -122,11 +121,11 @@ class WorkerLoop:
     ) -> None:
         self.steps = WorkerSteps(wire or algorithm, problem, explosion_limit(theta0))
         self.local = algorithm.init_worker(self.steps.problem, theta0)
-        self.order: Assign | None = None
+        self.order: Step | None = None
         """The order under way, or the last one."""
         self._seed, self._stages = seed, algorithm.stages
         self._timing_model = timing_model
-        self._delays: Delays | None = None
+        self._times: WorkerTimes | None = None
         self._learns_first, self._measured = learns_first, measured
         self._computation, self._timed = 0, True
         self._last_learning = 0.0
@@ -143,7 +142,7 @@ class WorkerLoop:
                 return
             self.learn()
 
-    def compute_and_send(self, link: Link, order: Assign, view: Any) -> bool:
+    def compute_and_send(self, link: Link, order: Step, view: Any) -> bool:
         """Carry out an order up to the sending of its update; return False if the worker dies in it."""
         self.order = order  # kept for the sentence of an error
         begun = time.perf_counter() if self._timed else 0.0
@@ -189,20 +188,23 @@ class WorkerLoop:
         # Measuring every one of many short computations would slow them down.
         self._timed = self._measured(self._computation)
 
-    def _stretch(self, link: Link, order: Assign, arrived: float) -> bool:
+    def _stretch(self, link: Link, order: Step, arrived: float) -> bool:
         """Stretch a computation to its drawn time, with both messages; return False if the worker dies in
         it."""
         assert self._timing_model is not None
-        if self._delays is None:
+        model = self._timing_model
+        # There may be more workers than the model has, such as those that were added.
+        number = order.worker % model.workers
+        if self._times is None:
             # Made here because a worker's number, which draws its times, comes with its first order.
-            self._delays = Delays(
-                self._timing_model, self._seed, order.worker, self._stages
-            )
-        delays = self._delays
-        computed = arrived + delays.message / 2 + delays.of(order.k, order.read)
+            self._times = WorkerTimes(model, self._seed, number)
+        share = time_share(self._stages, order.read)
+        duration = model.fixed + self._times[order.k] * share
+        computed = arrived + model.message / 2 + duration
+        death = model.deaths.get(number, math.inf)
         # The timing model lets the worker die during this computation: it sleeps until then and sends
         # nothing.
-        if computed > delays.death:
-            return not link.sleep_until(delays.death)
-        link.sleep_until(computed + delays.message / 2)
+        if computed > death:
+            return not link.sleep_until(death)
+        link.sleep_until(computed + model.message / 2)
         return True

@@ -9,11 +9,10 @@ from asyncqn.core.problem import read_only
 from asyncqn.core.request import Request
 from asyncqn.core.worker import sample_update
 from asyncqn.engines.failures import failure
-from asyncqn.engines.orders import Assign
 from asyncqn.engines.precompile import precompile
 from asyncqn.engines.real import RealEngine
 from asyncqn.engines.thread_pools import one_thread_pools
-from asyncqn.engines.worker_loop import WorkerLoop
+from asyncqn.engines.worker_loop import Step, WorkerLoop
 from asyncqn.runs.checkpoint import Arrays
 from asyncqn.types import Algorithm, Array, Problem
 
@@ -82,5 +81,5 @@ def _sample(request: Request) -> Any:
     try:
         return sample_update(algorithm, read_only(problem), theta0, request.seed)
     except Exception as error:
-        first = Assign(0, 0, 0, algorithm.stages[0].first_part)
+        first = Step(0, 0, 0, algorithm.stages[0].first_part)
         raise failure(first, error).raised() from error

@@ -1,4 +1,4 @@
-"""Blocks of the data with backups: the one rule of assignment, for simulator and real engines.
+"""Blocks of the data with backups: the rule by which a version's blocks are assigned.
 
 The master opens a version, gives each idle worker a block that no worker has, and closes the version when an
 update of every part has arrived.  A block consists of pieces, which its worker computes in order and sends
@@ -7,8 +7,7 @@ end of a block that is overdue; the first update wins.  No computation is interr
 that its version is over finishes the current piece, drops the rest, and then receives work of the current
 version.
 
-The simulator compiles these functions into its queue (`kernels.blocks`), and the real engines call the same
-source as Python (`cluster.handout`).
+`core.stages` calls `open_version`, `take`, `receive` and `give_back`, all compiled.
 
 The next block is found in a tournament: a binary tree over the blocks whose nodes hold the best block below
 them, so that assigning a block and recording an update cost O(log B).
@@ -21,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.kernels.jit import shared_rule
+from asyncqn.kernels.jit import kernel, strict_piece
 
 DEVIATIONS = 6.0
 """Standard deviations of the update times by which help comes earlier; measured in
@@ -89,59 +88,59 @@ def new_parts(n_blocks: int, pieces: int) -> Parts:
     return parts
 
 
-@shared_rule
-def open_version(parts, pieces):
+@kernel
+def open_version(part, block, node):
     """Open a version: every part is needed again."""
-    for q in range(parts.part.size):
-        part = parts.part[q]
-        part["done"], part["copies"] = 0, 0
-    for b in range(parts.block.size):
-        parts.block[b]["missing"] = pieces
-        settle(parts, b, pieces)
+    pieces = part.size // block.size
+    for q in range(part.size):
+        part[q]["done"], part[q]["copies"] = 0, 0
+    for b in range(block.size):
+        block[b]["missing"] = pieces
+        settle(part, block, node, b)
 
 
-@shared_rule
-def settle(parts, b, pieces):
+@kernel
+def settle(part, block, node, b):
     """Update the rank of block b, and the nodes above its leaf."""
-    block, oldest, soonest, best = parts.block[b], DELIVERED, np.inf, -1
-    copies, handed = DELIVERED, np.inf
+    mine, oldest, soonest, best = block[b], DELIVERED, np.inf, -1
+    copies, handed, pieces = DELIVERED, np.inf, part.size // block.size
     # From the last piece down, so that among equals help goes to the end of a block, which its own worker
     # reaches last.
     for q in range(b * pieces + pieces - 1, b * pieces - 1, -1):
-        part = parts.part[q]
-        oldest = min(oldest, part["delivered"])
-        if part["done"] == 0:
-            if part["copies"] < copies or (
-                part["copies"] == copies and part["handed"] < handed
+        piece = part[q]
+        oldest = min(oldest, piece["delivered"])
+        if piece["done"] == 0:
+            if piece["copies"] < copies or (
+                piece["copies"] == copies and piece["handed"] < handed
             ):
-                best, copies, handed = q, part["copies"], part["handed"]
-            soonest = min(soonest, part["handed"])
+                best, copies, handed = q, piece["copies"], piece["handed"]
+            soonest = min(soonest, piece["handed"])
     if best < 0:
-        block["rank"], block["since"] = DELIVERED, np.inf
-    elif parts.part[b * pieces]["copies"] == 0:
-        block["rank"], block["since"], soonest = UNTOUCHED + oldest, 0.0, -np.inf
+        mine["rank"], mine["since"] = DELIVERED, np.inf
+    elif part[b * pieces]["copies"] == 0:
+        mine["rank"], mine["since"], soonest = UNTOUCHED + oldest, 0.0, -np.inf
     else:
-        block["rank"], block["since"] = COPY * (copies + 1) - block["missing"], handed
-    node = parts.node.size // 2 + b
-    parts.node[node]["best"], parts.node[node]["soonest"] = b, soonest
-    while node > 1:
-        node >>= 1
-        left, right = parts.node[2 * node], parts.node[2 * node + 1]
+        mine["rank"], mine["since"] = COPY * (copies + 1) - mine["missing"], handed
+    i = node.size // 2 + b
+    node[i]["best"], node[i]["soonest"] = b, soonest
+    while i > 1:
+        i >>= 1
+        left, right = node[2 * i], node[2 * i + 1]
         best, soonest = left["best"], min(left["soonest"], right["soonest"])
         if right["best"] >= 0:
-            a, c = parts.block[best], parts.block[right["best"]]
+            a, c = block[best], block[right["best"]]
             if c["rank"] < a["rank"] or (
                 c["rank"] == a["rank"] and c["since"] < a["since"]
             ):
                 best = right["best"]
-        above = parts.node[node]
+        above = node[i]
         if above["best"] == best != b and above["soonest"] == soonest:
             return  # the nodes above are unchanged
         above["best"], above["soonest"] = best, soonest
 
 
-@shared_rule
-def help_after(times, backup_after):
+@strict_piece
+def _help_after(times, backup_after):
     """Return how long a part is out before another worker duplicates it.
 
     Unnecessary help keeps a worker from the next version, so there should be none where times are steady.
@@ -153,9 +152,9 @@ def help_after(times, backup_after):
     return max(0.0, backup_after * mean - DEVIATIONS * deviation)
 
 
-@shared_rule
-def choose(parts, home, now, wait, pieces):
-    """Return the piece for an idle worker, or -1 where there is nothing to do yet.
+@strict_piece
+def _choose(part, block, node, home, now, wait):
+    """Return the piece for an idle worker; there is one.
 
     The first piece of an untouched block stands for the whole block.
 
@@ -164,86 +163,96 @@ def choose(parts, home, now, wait, pieces):
     for `wait`: the one with the fewest copies, in the block that misses most, assigned earliest, and last in
     its block.
     """
-    leaves, top = parts.node.size // 2, parts.block[parts.node[1]["best"]]
-    found, rank, since = -1, DELIVERED, np.inf
-    # Nothing is overdue, and no block is untouched (those have soonest = -inf).
-    if now < parts.node[1]["soonest"] + wait:
-        return found
+    leaves, top = node.size // 2, block[node[1]["best"]]
+    chosen, rank, since = -1, DELIVERED, np.inf
     root = leaves + home
     while True:  # the subtrees from home onward, and then the whole tree
-        node = root
+        i = root
         while True:
-            best, soonest = parts.node[node]["best"], parts.node[node]["soonest"]
+            best, soonest = node[i]["best"], node[i]["soonest"]
             if best >= 0 and not now < soonest + wait:
-                block = parts.block[best]
-                if block["rank"] < rank or (
-                    block["rank"] == rank and block["since"] < since
-                ):
-                    if (
-                        node < leaves
-                        and block["rank"] >= 0
-                        and now < block["since"] + wait
-                    ):
-                        node *= 2  # the best below is not overdue, but another one is: descend
+                b = block[best]
+                if b["rank"] < rank or (b["rank"] == rank and b["since"] < since):
+                    if i < leaves and b["rank"] >= 0 and now < b["since"] + wait:
+                        i *= 2  # the best below is not overdue, but another one is: descend
                         continue
-                    found, rank, since = _best_piece(
-                        parts, best, now, wait, pieces, found, rank, since
+                    chosen, rank, since = _best_piece(
+                        part, block, best, now, wait, (chosen, rank, since)
                     )
             # Go up from a right child, then to the right sibling: a depth-first walk without a stack.
-            while node != root and node & 1:
-                node >>= 1
-            if node == root:
+            while i != root and i & 1:
+                i >>= 1
+            if i == root:
                 break
-            node += 1
+            i += 1
         # Nothing elsewhere can be better than the best of the whole tree.
         if root == 1 or (rank == top["rank"] and since == top["since"]):
-            return found
+            return chosen
         while root > 1 and root & 1:
             root >>= 1
         root = root + 1 if root > 1 else 1
 
 
-@shared_rule
-def _best_piece(parts, b, now, wait, pieces, found, rank, since):
-    """Return piece, rank and time of assignment of the best piece so far, including those of block b."""
-    if parts.block[b]["rank"] < 0:
-        return b * pieces, parts.block[b]["rank"], 0.0
+@strict_piece
+def _best_piece(part, block, b, now, wait, best):
+    """Return the better of `best` (piece, rank, time of assignment) and the best piece of block b."""
+    chosen, rank, since = best
+    pieces = part.size // block.size
+    if block[b]["rank"] < 0:
+        return b * pieces, block[b]["rank"], 0.0
     for q in range(b * pieces + pieces - 1, b * pieces - 1, -1):
-        part = parts.part[q]
-        if part["done"] == 0 and not now < part["handed"] + wait:
-            own = COPY * (part["copies"] + 1) - parts.block[b]["missing"]
-            if own < rank or (own == rank and part["handed"] < since):
-                found, rank, since = q, own, part["handed"]
-    return found, rank, since
+        piece = part[q]
+        if piece["done"] == 0 and not now < piece["handed"] + wait:
+            own = COPY * (piece["copies"] + 1) - block[b]["missing"]
+            if own < rank or (own == rank and piece["handed"] < since):
+                chosen, rank, since = q, own, piece["handed"]
+    return chosen, rank, since
 
 
-@shared_rule
-def take_up(parts, q, now, pieces):
-    """Assign piece q, or its whole block if untouched; return the last piece that was assigned."""
-    last = q + pieces - 1 if q % pieces == 0 and parts.part[q]["copies"] == 0 else q
+@kernel
+def take(part, block, node, times, worker, now, backup_after):
+    """Assign work to an idle worker; return its first and last piece, and when the next part is overdue.
+
+    The pieces are -1 where there is nothing to do before then.
+    """
+    overdue = node[1]["soonest"] + _help_after(times, backup_after)
+    # Nothing is overdue, and no block is untouched (those have soonest = -inf).
+    if now < overdue:
+        return -1, -1, overdue
+    pieces, home = part.size // block.size, worker % block.size
+    wait = _help_after(times, backup_after)
+    q = _choose(part, block, node, home, now, wait)
+    # The whole block if it is untouched.
+    last = q + pieces - 1 if q % pieces == 0 and part[q]["copies"] == 0 else q
     for i in range(q, last + 1):
-        part = parts.part[i]
-        part["copies"] += 1
-        part["handed"] = now
-    settle(parts, q // pieces, pieces)
-    return last
+        part[i]["copies"] += 1
+        part[i]["handed"] = now
+    settle(part, block, node, q // pieces)
+    return q, last, now
 
 
-@shared_rule
-def deliver(parts, q, version, pieces):
-    """Record an update for piece q of the open version; return whether it is the first one."""
-    part = parts.part[q]
-    if version <= part["delivered"]:
-        return False
-    part["delivered"], part["done"] = version, 1
-    parts.block[q // pieces]["missing"] -= 1
-    settle(parts, q // pieces, pieces)
-    return True
+@kernel
+def receive(part, block, node, times, q, version, spent):
+    """Record an update for piece q of the open version; return whether it is the first one.
 
-
-@shared_rule
-def note_time(times, spent):
-    """Record that a block takes `spent` at the speed of an update."""
+    `spent` is the time that a block takes at its pace.
+    """
     times[0] += 1.0
     times[1] += spent
     times[2] += spent**2
+    if version <= part[q]["delivered"]:
+        return False
+    part[q]["delivered"], part[q]["done"] = version, 1
+    b = q // (part.size // block.size)
+    block[b]["missing"] -= 1
+    settle(part, block, node, b)
+    return True
+
+
+@kernel
+def give_back(part, block, node, q, last):
+    """Return the pieces of a lost worker; they are overdue at once, so that any idle worker takes them."""
+    for i in range(q, last + 1):
+        part[i]["copies"] -= 1
+        part[i]["handed"] = -np.inf
+    settle(part, block, node, q // (part.size // block.size))

@@ -1,7 +1,7 @@
 """The decorators that compile every kernel: without the GIL, cached on disk.
 
 `kernel` and `reducing_kernel` make entry points for Python; `strict_piece`, `reducing_piece` and
-`reducing_call` make parts of kernels; `shared_rule` makes a part of kernels that Python can call as well.
+`reducing_call` make parts of kernels.
 "Strict" keeps IEEE arithmetic; "reducing" allows sums to be reordered, so that they are vectorised.
 """
 
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit
-from numba.extending import register_jitable
 
 from asyncqn.kernels.numba_internals import (
     PLAIN,
@@ -94,14 +93,6 @@ def reducing_call(function: F) -> F:
     Use it only for sums whose order is written out, in vectors of its own: see `reducing_piece`.
     """
     return _piece(function, fastmath=REDUCTION_FLAGS, forceinline=False)
-
-
-def shared_rule(function: F) -> F:
-    """Compile a strict piece of kernels that Python can also call, as plain uncompiled Python."""
-    rule: F = register_jitable(
-        nogil=True, error_model="numpy", forceinline=True, **UNCOUNTED
-    )(function)
-    return rule
 
 
 def drop_stale_cache(folder: Path, cache: Path) -> bool:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from asyncqn.cluster.cluster import Worker
-from asyncqn.core.stages import Closes
+from asyncqn.core.stages import AllParts
 from asyncqn.errors import BadInput
 from asyncqn.parameters import checked, parameter
 from asyncqn.runs.run import Run
@@ -122,7 +122,7 @@ def blame(
 def _removable(run: Run) -> list[int]:
     """Return the workers that can be removed from the schedule."""
     stages = run.algorithm.stages if run.algorithm is not None else ()
-    cut = len(stages) != 1 or stages[0].closes is Closes.ALL_PARTS
+    cut = len(stages) != 1 or isinstance(stages[0], AllParts)
     if cut or run.schedule.workers == 1:
         return []
     return [int(w) for w in np.unique(run.schedule.worker)]

@@ -20,7 +20,6 @@ from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.quasi_newton.table_lbfgs import table_algorithm
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.fit import with_workers
-from asyncqn.core.stages import Closes
 from asyncqn.engines.simulator import Simulator
 from asyncqn.engines.threads import Threads
 from asyncqn.errors import BadInput, require
@@ -370,9 +369,7 @@ def _evaluate(algorithm: Algorithm) -> int | None:
     if extra(algorithm, "standing") is None:
         return None
     first = algorithm.stages[0]
-    return (
-        max(1, (first.blocks or 1) // 20) if first.closes is Closes.EACH_UPDATE else 1
-    )
+    return 1 if first.waits else max(1, (first.blocks or 1) // 20)
 
 
 def _time_to(

@@ -60,6 +60,7 @@ class CheckpointDocument(msgspec.Struct):
     last_time: float
     rejected: Count
     rejected_in_a_row: Count
+    rows: Count
     workers: dict[Annotated[str, msgspec.Meta(pattern="^[0-9]{1,9}$")], Count]
     run: str = ""
     time: float = 0.0

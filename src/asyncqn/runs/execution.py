@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from asyncqn.core.execute import Loop, execute
+from asyncqn.core.execute import Loop, Turns, execute
 from asyncqn.core.request import Request
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.stopping import Ended
@@ -22,7 +22,7 @@ from asyncqn.runs.snapshot import restore_loop, save_loop
 
 def run_schedule(
     request: Request,
-    schedule: Schedule,
+    schedule: Turns,
     *,
     engine: EngineManifest,
 ) -> Run:
@@ -32,11 +32,13 @@ def run_schedule(
     ----------
     request : Request
         The arguments of the run; its checkpoints are written, and it continues from their last one.
-    schedule : Schedule
+    schedule : Schedule or VirtualTime
         Who reads which version, and which commit delivers it.
     engine : EngineManifest
         The manifest's entry for the engine; `workers` and `wire` affect the numbers.
     """
+    if isinstance(schedule, Schedule):
+        schedule.check_parts(request.algorithm.stages)
     manifest, checkpoints = run_manifest(request, engine), request.checkpoints
     # The wire matters in a replay, too: float32 messages were rounded, and the numbers follow from that.
     finished = execute(
@@ -69,7 +71,7 @@ class CheckpointWriter:
         if checkpoints.interrupted or checkpoints.due(version):
             checkpoints.write(save_loop(loop, self.manifest))
             # A signal at the last commit changes nothing: the run is complete.
-            if checkpoints.interrupted and version < loop.schedule.commits:
+            if checkpoints.interrupted and version < loop.master.commits:
                 raise Ended(*checkpoints.ending(version))
 
     def stopped(self, loop: Loop) -> None:

@@ -7,20 +7,45 @@ holds master and workers, so it is saved as a whole.
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Iterable
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.columns import Table
-from asyncqn.core.execute import Loop, LoopState
+from asyncqn.core.execute import Loop
 from asyncqn.core.master import Master
+from asyncqn.core.schedule import Recorder
 from asyncqn.core.stopping import Best
 from asyncqn.core.worker import sample_update
 from asyncqn.errors import DamagedFile
-from asyncqn.runs.checkpoint import FINGERPRINT, Saved, flatten, with_prefix
+from asyncqn.runs.checkpoint import FINGERPRINT, Arrays, Saved, flatten, with_prefix
 from asyncqn.storage.growing import GrowingRows
 from asyncqn.storage.logs import Log
+
+
+def state_arrays(worker: int, state: Any) -> Arrays:
+    """Return copies of a worker's state, by the names under which checkpoints store it."""
+    return flatten(f"worker.{worker}", state)
+
+
+def save_recorder(
+    saved: Saved,
+    recorder: Recorder,
+    under_way: Iterable[tuple[int, int, int | None]],
+    time: float,
+) -> None:
+    """Add a recorded schedule, and (worker, version, part) of the computations under way."""
+    saved.logs["schedule"] = Log(recorder.dtype, len(recorder), recorder.rows)
+    begun = Recorder()
+    for worker, read, part in under_way:
+        begun.dropped(worker, read, time, part)
+    rows = begun.rows(0, len(begun))
+    saved.arrays.update(
+        {f"under_way.{name}": rows[name].copy() for name in rows.dtype.names or ()}
+    )
 
 
 def save_master(master: Master) -> Saved:
@@ -32,6 +57,7 @@ def save_master(master: Master) -> Saved:
         "last_time": master.time,
         "rejected": master.rejected,
         "rejected_in_a_row": master.rejected_in_a_row,
+        "rows": master.rows,
     }
     # Copies, because the checkpoint may be written by a thread while the next commits change these arrays.
     arrays = {**flatten("iterate", master.iterate), "theta0": master.theta0.copy()}
@@ -102,6 +128,7 @@ def _master_state(master: Master, saved: Saved) -> dict[str, Any]:
         "time": float(document["last_time"]),
         "rejected": document["rejected"],
         "rejected_in_a_row": document["rejected_in_a_row"],
+        "rows": document["rows"],
         "fingerprints": saved.arrays["fingerprints"].tolist(),
         "records": [table.row(i) for i in range(table.rows)],
         "best": _best(master, saved),
@@ -141,17 +168,16 @@ def save_loop(loop: Loop, manifest: dict[str, Any]) -> Saved:
     """Return the checkpoint of a loop: master, workers, and the updates that wait for their commit."""
     saved = save_master(loop.master)
     for worker, local in loop.locals.items():
-        saved.arrays.update(flatten(f"worker.{worker}", local))
-    for row, update in loop.pending.items():
-        saved.arrays.update(flatten(f"pending.{row}", update))
+        saved.arrays.update(state_arrays(worker, local))
+    pending = [(w, update) for w, updates in loop.pending.items() for update in updates]
+    for i, (_, update) in enumerate(pending):
+        saved.arrays.update(flatten(f"pending.{i}", update))
     saved.document.update(
         manifest=manifest,
         workers={str(w): k for w, k in loop.steps.items()},
-        pending=list(loop.pending),
-        # A rejected update is None and has no arrays, so its row is listed here.
-        rejected_pending=[
-            row for row, update in loop.pending.items() if update is None
-        ],
+        pending=[worker for worker, _ in pending],
+        # A rejected update is None and has no arrays, so it is listed here.
+        rejected_pending=[i for i, (_, update) in enumerate(pending) if update is None],
     )
     return saved
 
@@ -162,19 +188,16 @@ def restore_loop(loop: Loop, saved: Saved) -> None:
     algorithm, problem, theta0 = master.algorithm, loop.worker.problem, master.theta0
     # A throw-away update gives the shape into which the stored ones are filled.
     sample = sample_update(algorithm, problem, theta0, loop.seed)
-    workers = {
-        int(worker): (
-            saved.tree(f"worker.{worker}", algorithm.init_worker(problem, theta0)),
-            int(steps),
+    restore_master(master, saved)
+    for worker, steps in document["workers"].items():
+        w, local = int(worker), algorithm.init_worker(problem, theta0)
+        loop.locals[w] = saved.tree(f"worker.{w}", local)
+        loop.steps[w], loop.pending[w] = int(steps), deque()
+    for i, w in enumerate(document["pending"]):
+        rejected = i in document["rejected_pending"]
+        update = (
+            None if rejected else saved.tree(f"pending.{i}", sample, in_place=False)
         )
-        for worker, steps in document["workers"].items()
-    }
-    rejected = document["rejected_pending"]
-    pending = {
-        row: None
-        if row in rejected
-        else saved.tree(f"pending.{row}", sample, in_place=False)
-        for row in document["pending"]
-    }
-    loop.restore(LoopState(_master_state(master, saved), workers, pending))
-    _restore_kept(master, saved)
+        if w not in loop.pending:
+            raise DamagedFile("the checkpoint is damaged: it lacks a worker's state.")
+        loop.pending[w].append(update)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.fit import fit, stretched_to
-from asyncqn.cluster.simulate import simulate
+from asyncqn.cluster.virtual_time import simulate
 from asyncqn.core.schedule import Schedule
-from asyncqn.core.stages import Closes
+from asyncqn.core.stages import AllParts
 from asyncqn.errors import BadInput, require
 from asyncqn.parameters import check_seed
 from asyncqn.runs.execution import run_schedule
@@ -123,8 +123,7 @@ def _without(schedule: Schedule, algorithm: Algorithm, worker: int) -> Schedule:
         f"there is no worker {worker} in the run: its workers are numbered 0 to {schedule.workers - 1}.",
     )
     require(
-        len(algorithm.stages) == 1
-        and algorithm.stages[0].closes is not Closes.ALL_PARTS,
+        len(algorithm.stages) == 1 and not isinstance(algorithm.stages[0], AllParts),
         "a worker cannot be left out where every version needs all parts of the data, because another worker "
         "would have computed its parts: use what_if(workers=...), or a cluster in which it dies.",
     )

@@ -34,7 +34,6 @@ from asyncqn.engines.mpi.worker import (
     in_words,
     room_in_words,
 )
-from asyncqn.engines.orders import Assign
 from asyncqn.engines.shared_memory import ADDRESS, enter_room
 from asyncqn.engines.wire import (
     Frame,
@@ -43,6 +42,7 @@ from asyncqn.engines.wire import (
     arrays_to_bytes,
     order_header,
 )
+from asyncqn.engines.worker_loop import Step
 
 EAGER_POLLS = 200
 """Number of polls without a pause before the master begins to sleep between polls: short waits stay fast, and
@@ -139,12 +139,12 @@ class MPIMaster(MasterLoop):
                 self._listen(i)
                 rank.notice.address(STOP, self.announced)
                 rank.noticing = self.comm.Isend(rank.notice.head, i + 1, ORDERS)
-        until = time.monotonic() + coordinator.last_wait(self.clock.unit)
+        until = time.monotonic() + coordinator.snapshots.last_wait(self.clock.unit)
         while owing := coordinator.members.keys() - self.states.keys():
             self._serve(until - time.monotonic())
             if time.monotonic() >= until:
                 for worker in owing:
-                    coordinator.give_up(worker, self.clock.now())
+                    coordinator.snapshots.give_up(worker, self.clock.now())
         # For those that were given up before.
         until = time.monotonic() + LAST_WAIT
         while self.unheard and time.monotonic() < until:
@@ -262,13 +262,13 @@ class MPIMaster(MasterLoop):
             rank.state = None
             if last:
                 self.unheard.discard(i)
-                state = self.coordinator.worker_state(rank.worker, arrays)
+                state = self.coordinator.snapshots.worker_state(rank.worker, arrays)
                 self.states[rank.worker] = state
             else:
                 self.coordinator.snapshots.hand_in(rank.worker, arrays)
                 self._listen(i)
 
-    def _send_order(self, order: Assign) -> None:
+    def _send_order(self, order: Step) -> None:
         i = self.at[order.worker]
         rank = self.ranks[i]
         with self._losing(i):

@@ -17,9 +17,8 @@ import numpy.typing as npt
 
 from asyncqn.core.request import Request
 from asyncqn.core.worker import Float32Wire, sample_update
-from asyncqn.engines.copies import as_iterate
+from asyncqn.engines.copies import as_iterate, sent_fields
 from asyncqn.engines.failures import failure
-from asyncqn.engines.orders import sent_fields, state_arrays
 from asyncqn.engines.shared_memory import Bytes, offer_room
 from asyncqn.engines.wire import (
     Frame,
@@ -31,6 +30,7 @@ from asyncqn.engines.wire import (
 from asyncqn.engines.worker_loop import Received, WorkerLoop
 from asyncqn.errors import WorkerFailed
 from asyncqn.runs.checkpoint import Arrays
+from asyncqn.runs.snapshot import state_arrays
 
 if TYPE_CHECKING:
     from asyncqn.engines.mpi.engine import MPI

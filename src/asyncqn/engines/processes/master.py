@@ -21,7 +21,6 @@ from asyncqn.engines.clock import Clock
 from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.elastic import POLLING_INTERVAL, ElasticMaster
 from asyncqn.engines.failures import Failure
-from asyncqn.engines.orders import Assign
 from asyncqn.engines.processes.channel import (
     FAILED,
     LAST_STATE,
@@ -39,6 +38,7 @@ from asyncqn.engines.processes.fork_server import ForkServer
 from asyncqn.engines.processes.worker import NOBODY
 from asyncqn.engines.shared_memory import mapped, shared_memory
 from asyncqn.engines.wire import Frames, arrays_from_bytes, order_header
+from asyncqn.engines.worker_loop import Step
 
 
 class Slot:
@@ -156,7 +156,7 @@ class ProcessMaster(ElasticMaster):
             self.coordinator.snapshots.hand_in(slot.worker, arrays)
         elif kind == LAST_STATE:
             arrays = arrays_from_bytes(np.frombuffer(message.content, np.uint8))
-            state = self.coordinator.worker_state(slot.worker, arrays)
+            state = self.coordinator.snapshots.worker_state(slot.worker, arrays)
             self.states[slot.worker] = state
             self._forget(slot)
         elif kind == FAILED:
@@ -176,7 +176,7 @@ class ProcessMaster(ElasticMaster):
         except Gone:
             self._lose(slot)
 
-    def _send_order(self, order: Assign) -> None:
+    def _send_order(self, order: Step) -> None:
         slot = self.at.get(order.worker)
         if slot is None:
             return  # lost while the orders before this one were carried out

@@ -17,9 +17,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from asyncqn.engines.copies import as_iterate
+from asyncqn.engines.copies import as_iterate, sent_fields
 from asyncqn.engines.failures import failure
-from asyncqn.engines.orders import sent_fields, state_arrays
 from asyncqn.engines.processes.channel import (
     FAILED,
     LAST_STATE,
@@ -38,6 +37,7 @@ from asyncqn.engines.wire import Frames, arrays_to_bytes, order_from
 from asyncqn.engines.worker_loop import Received, WorkerLoop
 from asyncqn.engines.worker_setup import WorkerSetup
 from asyncqn.runs.checkpoint import Arrays
+from asyncqn.runs.snapshot import state_arrays
 
 NOBODY = -1
 """In a header in place of a worker's number."""

@@ -19,8 +19,8 @@ from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.copies import copied
 from asyncqn.engines.elastic import POLLING_INTERVAL, ElasticMaster
 from asyncqn.engines.failures import Failure
-from asyncqn.engines.orders import Assign
 from asyncqn.engines.ray.worker import Reply, Worker
+from asyncqn.engines.worker_loop import Step
 from asyncqn.engines.worker_setup import WorkerSetup
 from asyncqn.errors import BadInput, WorkerFailed
 from asyncqn.runs.run import Run
@@ -201,7 +201,7 @@ class RayMaster(ElasticMaster):
         elif content is None:
             self._welcome(slot)
         else:
-            state = self.coordinator.worker_state(slot.worker, content)
+            state = self.coordinator.snapshots.worker_state(slot.worker, content)
             self.states[slot.worker] = state
 
     def _replied(self, slot: ActorSlot, reply: Reply) -> None:
@@ -214,14 +214,14 @@ class RayMaster(ElasticMaster):
             update = self.sample._make(copied(reply.update))
         self._deliver(slot.worker, update, reply.seconds or 0.0)
 
-    def _send_orders(self, orders: list[Assign]) -> None:
+    def _send_orders(self, orders: list[Step]) -> None:
         self.values: Any = self.coordinator.sent()
         if len(orders) > 1:
             # A broadcast lies in the store once, not once per worker.
             self.values = self.ray.put(self.values)
         super()._send_orders(orders)
 
-    def _send_order(self, order: Assign) -> None:
+    def _send_order(self, order: Step) -> None:
         slot = self.at[order.worker]
         slot.since = self.clock.now()
         self._call(slot, "step", order, self.values)

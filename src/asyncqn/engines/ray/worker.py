@@ -8,12 +8,12 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
-from asyncqn.engines.copies import View
+from asyncqn.engines.copies import View, sent_fields
 from asyncqn.engines.failures import Failure, failure
-from asyncqn.engines.orders import Assign, sent_fields, state_arrays
-from asyncqn.engines.worker_loop import WorkerLoop
+from asyncqn.engines.worker_loop import Step, WorkerLoop
 from asyncqn.engines.worker_setup import WorkerSetup
 from asyncqn.runs.checkpoint import Arrays
+from asyncqn.runs.snapshot import state_arrays
 
 
 class Reply(NamedTuple):
@@ -49,7 +49,7 @@ class Worker:
             return failure("a worker could not be prepared", error)
         return None
 
-    def step(self, order: Assign, values: tuple[Any, ...]) -> Reply | Failure:
+    def step(self, order: Step, values: tuple[Any, ...]) -> Reply | Failure:
         """Carry out an order, computing on these values of the iterate."""
         self.begun = time.perf_counter()
         self.owed: Arrays | None = None

@@ -1,9 +1,8 @@
-"""The event queue of fixed blocks: what the schedule promises, closed forms, and a plain twin."""
+"""Simulated versions of fixed blocks: what the schedule promises, closed forms, and a plain twin."""
 
 from __future__ import annotations
 
 import math
-import zlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncqn import Cluster, Schedule, simulate
-from asyncqn.core.stages import Stage, batches, blocks
+from asyncqn.core.stages import Stage, blocks
 
 clusters = st.builds(
     Cluster,
@@ -246,7 +245,7 @@ class Hand:
     st.integers(1, 4),
     st.integers(0, 999),
 )
-def test_the_kernel_agrees_with_a_plain_model_of_the_same_rules(
+def test_the_simulator_agrees_with_a_plain_model_of_the_same_rules(
     workers, std, n_blocks, backup_after, pieces, seed
 ):
     cluster = Cluster(workers, worker_mean=6.0, worker_std=std, message=1.0, master=2.0)
@@ -259,34 +258,3 @@ def test_the_kernel_agrees_with_a_plain_model_of_the_same_rules(
             getattr(schedule, name)[:known], getattr(expected, name)
         )
     np.testing.assert_allclose(schedule.time[:known], expected.time, atol=SLACK)
-
-
-IN_ONE_PIECE = {
-    "steady": (Cluster(4, 7.0, 0.0, 2.0, 3.0), blocks(8, 3.0), 10, 0, 80, 0xCE73E365),
-    "the paper's times": (Cluster(40, 25.0, 200**0.5, 10.0, 30.0), blocks(40, 3.0), 30, 1, 2004,
-                          0xD5FE5269),
-    "a wide law": (Cluster(40, 25.0, 30.0, 10.0, 30.0), blocks(40, 3.0), 30, 2, 2850, 0xC34F62B4),
-    "eager": (Cluster(3, 5.0, 9.0, 1.0), blocks(7, 0.5), 30, 3, 263, 0xDE13CB2B),
-    "deaths and joins": (Cluster(5, 5.0, 4.0, 1.0, 1.0, {0: 12.0, 1: 97.0}, {2: 8.0, 4: 50.0}),
-                         blocks(5, 2.0), 30, 5, 218, 0xA898D135),
-    "uneven workers": (Cluster(4, (5.0, 5.0, 5.0, 20.0), (1.0, 2.0, 3.0, 4.0), 1.0, 1.0),
-                       blocks(4, 3.0), 30, 6, 203, 0xF98519B5),
-    "no messages": (Cluster(4, 5.0, 4.0), blocks(4, 3.0), 30, 7, 208, 0xED0E0F3B),
-    "after a warm-up": (Cluster(5, 1.0, 0.7, 0.1, 0.01), (batches(12, 20), blocks(5, 1.2)), 40, 8, 205,
-                        0x1A9793E9),
-}  # fmt: skip
-"""Computations and CRC-32 of schedules that were made before blocks could lie in pieces."""
-
-
-@pytest.mark.parametrize("name", IN_ONE_PIECE)
-def test_blocks_in_one_piece_keep_their_schedules(name):
-    cluster, pattern, commits, seed, computations, fingerprint = IN_ONE_PIECE[name]
-    schedule = simulate(cluster, pattern, commits, seed)
-    # Another machine's exp may differ in its last bit, so times count to a millionth.
-    columns = [
-        getattr(schedule, name).astype("<i4")
-        for name in ("worker", "read", "commit", "part")
-    ]
-    columns.append(np.round(schedule.time, 6).astype("<f8"))
-    assert len(schedule) == computations
-    assert zlib.crc32(b"".join(column.tobytes() for column in columns)) == fingerprint

@@ -1,0 +1,93 @@
+"""Sequences of stages that no algorithm of ours has, and a kind of stage that no file of ours knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncqn as aq
+from asyncqn.core.stages import (
+    AllParts,
+    EachUpdate,
+    FreshRound,
+    Order,
+    Round,
+    Stages,
+    batches,
+    blocks,
+)
+
+OWN: dict[str, Stages] = {
+    "rounds, then each update": (
+        Round(5),
+        EachUpdate(),
+    ),
+    "each update, then fresh ones": (
+        EachUpdate(10),
+        FreshRound(updates=2),
+    ),
+    "two cuts": (blocks(2, 1e9, commits=4), blocks(5, 1.0)),
+    "blocks, then batches": (blocks(3, 1e9, commits=3), batches(6)),
+    "batches twice": (batches(4, 9), batches(8, 7, Order.BY_AGE), blocks(4, 1e9, 2)),
+}
+
+
+@pytest.mark.parametrize("link", [0.0, 0.05])
+@pytest.mark.parametrize("name", OWN)
+def test_stages_of_ones_own_follow_their_rules(name: str, link: float) -> None:
+    stages = OWN[name]
+    cluster = aq.Cluster(workers=3, worker_std=0.3, message=0.2, link=link)
+    schedule = aq.simulate(cluster, stages, 40, 1)
+    assert schedule.commits == 40
+    schedule.check_parts(stages)
+    counts = np.bincount(schedule.commit)[1:]
+    begin = 0
+    for stage in stages:
+        end = 40 if stage.commits is None else begin + stage.commits
+        per_commit = set(counts[begin:end].tolist())
+        # All three workers answer in a round.
+        assert per_commit == {3 if isinstance(stage, Round) else stage.rows}
+        begin = end
+
+
+class Rounds(aq.AsyncSGD):
+    """Gradient steps that are summed in rounds at first, and applied one by one after."""
+
+    stages = OWN["rounds, then each update"]
+
+    def apply(self, iterate: Any, updates: Any, commit: Any) -> Any:
+        for update in updates:
+            iterate.theta[:] += update.d_theta
+        return iterate
+
+
+def test_an_algorithm_with_stages_of_its_own_runs_simulated_and_on_threads_and_replays() -> (
+    None
+):
+    problem = aq.LinearGaussian.random(dim=5, n_data=40, seed=0)
+    for engine in (aq.Simulator(aq.Cluster(workers=3, worker_std=0.3)), aq.Threads(3)):
+        run = aq.minimize(problem, Rounds(h=1e-3, batch=8), engine=engine, commits=60)
+        assert np.bincount(run.schedule.commit)[1:6].tolist() == [3] * 5
+        assert run.fun < problem.value(run.theta0)
+        assert (
+            aq.replay(run, problem, Rounds(h=1e-3, batch=8)).theta.tobytes()
+            == run.theta.tobytes()
+        )
+
+
+@pytest.mark.parametrize(
+    ("stages", "sentence"),
+    [
+        (
+            (batches(3, 5), EachUpdate()),
+            "every stage cuts the data into parts, or none does",
+        ),
+        ((EachUpdate(3), FreshRound(3)), "the last stage, and no other, has no end"),
+        ((AllParts(pieces=0),), "must be at least 1"),
+    ],
+)
+def test_stages_without_a_meaning_are_refused(stages: Stages, sentence: str) -> None:
+    with pytest.raises(aq.BadInput, match=sentence):
+        aq.simulate(aq.Cluster(workers=2), stages, 10, 0)
