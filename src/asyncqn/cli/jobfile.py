@@ -413,15 +413,13 @@ def _engine(section: Section, over: Section, allow_imports: bool) -> dict[str, A
     return {"kind": kind, **given}
 
 
-def _file_schema() -> dict[str, Any]:
-    """Return the schema of a section [problem] whose data are in a file."""
-    kinds = [kind for kind, model in MODELS.items() if hasattr(model, "from_file")]
-    described = msgspec.json.schema(file_type(MODELS[kinds[0]].from_file))
+def _schema_of_rows(reader: str, description: str) -> dict[str, Any]:
+    """Return the schema of a section [problem] whose rows a class method of linear models reads."""
+    kinds = [kind for kind, model in MODELS.items() if hasattr(model, reader)]
+    described = msgspec.json.schema(file_type(getattr(MODELS[kinds[0]], reader)))
     (section,) = described["$defs"].values()
-    section["description"] = (
-        "A problem whose rows are in a CSV, Parquet or libsvm file."
-    )
-    # All linear models share `from_file`, so that one schema serves them with several kinds.
+    section["description"] = description
+    # All linear models share the method, so that one schema serves them with several kinds.
     section["properties"]["kind"] = {"enum": kinds}
     section["required"] = ["kind", *section.get("required", [])]
     return dict(section)
@@ -461,9 +459,15 @@ def job_schema() -> dict[str, Any]:
         "required": ["kind"],
         "additionalProperties": False,
     }
+    in_file = _schema_of_rows(
+        "from_file", "A problem whose rows are in a CSV, Parquet or libsvm file."
+    )
+    on_server = _schema_of_rows(
+        "from_server", "A problem whose rows are on a data server."
+    )
     # msgspec describes tagged unions of known kinds; the open-ended alternatives are added by hand.
     for name, more in (
-        ("problem", [_file_schema(), own]),
+        ("problem", [in_file, on_server, own]),
         ("algorithm", [own, chosen]),
     ):
         section = schema["$defs"]["Job"]["properties"][name]

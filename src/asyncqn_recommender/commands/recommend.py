@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,6 @@ from asyncqn.cli import Output
 from asyncqn.errors import require
 
 if TYPE_CHECKING:
-    from asyncqn.types import Table
     from asyncqn_recommender.estimator import Recommender
     from asyncqn_recommender.model import Recommendation
 
@@ -69,9 +67,8 @@ def _one(
     known = name if place < 0 else loaded.user_ids_[place].item()
     basis = best[0].basis if best else "factors"
     if basis == "baseline":
-        means = "highest means" if loaded.feedback == "explicit" else "most clicks"
         output.say(
-            f"the model has no rating of user {name}: these are the items with the {means}"
+            f"the model has no rating of user {name}: these are the items with the {_means(loaded)}"
         )
     output.show(f"user {known}")
     output.show(table(best))
@@ -86,42 +83,40 @@ def _write(
     exclude_seen: bool,
     output: Output,
 ) -> dict[str, Any]:
-    """Write the lists of these users, or of all, in chunks."""
+    """Write the lists of these users, or of all."""
     from asyncqn.storage import check_output
     from asyncqn_recommender.data.tables import check_table_name, write_table
     from asyncqn_recommender.estimator import Recommender
-    from asyncqn_recommender.ranking import tables
 
     # Both checks come before the model is loaded and the lists are made.
     check_table_name(place)
     check_output(place)
     loaded = Recommender.load(model)
     total = len(loaded.user_ids_) if users is None else len(users)
-    unknown = 0
     with output.progress("recommend", total) as advance:
-
-        def parts() -> Iterator[Table]:
-            nonlocal unknown
-            done = 0
-            for count, part in tables(
-                loaded.model_, users, n, exclude_seen, loaded.workers
-            ):
-                # The first item of each list, so that every user counts once.
-                unknown += int(
-                    ((part["rank"] == 1) & (part["basis"] == "baseline")).sum()
-                )
-                done += count
-                advance(done)
-                yield part
-
-        rows = write_table(place, parts())
-    if unknown:
-        means = "highest means" if loaded.feedback == "explicit" else "most clicks"
-        output.say(
-            f"users without ratings, who receive the items with the {means}: {unknown:,}"
+        lists = loaded.recommend_many(
+            users, n, exclude_seen=exclude_seen, progress=advance
         )
-    output.show(f"users: {total:,}, rows: {rows:,}, in {place}")
-    return {"file": str(place), "users": total, "rows": rows, "baseline_users": unknown}
+    write_table(place, lists)
+    # The first item of each list, so that every user counts once.
+    unknown = (lists["rank"] == 1) & (lists["basis"] == "baseline")
+    baseline = int(unknown.sum())
+    if baseline:
+        output.say(
+            f"users without ratings, who receive the items with the {_means(loaded)}: {baseline:,}"
+        )
+    output.show(f"users: {total:,}, rows: {lists.rows:,}, in {place}")
+    return {
+        "file": str(place),
+        "users": total,
+        "rows": lists.rows,
+        "baseline_users": baseline,
+    }
+
+
+def _means(loaded: Recommender) -> str:
+    """Return what decides the lists of users without ratings."""
+    return "highest means" if loaded.feedback == "explicit" else "most clicks"
 
 
 def table(items: list[Recommendation]) -> RichTable:

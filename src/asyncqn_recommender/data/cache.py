@@ -225,22 +225,9 @@ def _store_file(
         os.path.exists(source),
         f"there is no file {str(source)[:200]}: give an archive or a file of ratings with --from.",
     )
-    # `skip_bad` does not change what a good row means, so it is no part of the set's identity.
-    how = {key: value for key, value in sorted(given.items()) if key != "skip_bad"}
-    origin: dict[str, Any] = {"file": source.name, "reading": how}
-    # A folder has no checksum, so that it is always imported again.
-    if source.is_file():
-        try:
-            origin["md5"] = md5_of(source)
-        except OSError as error:
-            raise BadInput(f"cannot read {source}: {error.strerror}.") from error
-        stored = read_header(target).origin if _is_sound(target) else {}
-        same = all(stored.get(key) == origin[key] for key in ("md5", "reading"))
-        # A set that was stored with bad rows skipped does not satisfy a user who wants to hear of them.
-        if same and (given.get("skip_bad") or stored.get("skipped") == 0):
-            return target
+    origin: dict[str, Any] = {"file": source.name, "reading": given}
     if official is not None:
-        origin["official"] = origin.get("md5") == official
+        origin["official"] = source.is_file() and md5_of(source) == official
         if not origin["official"]:
             say(
                 f"{source.name} differs from the official archive of {target.name}; it is imported unchanged"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy.typing as npt
 
@@ -28,42 +28,22 @@ def check_table_name(path: str | Path) -> None:
     arrow()
 
 
-def write_table(path: str | Path, parts: Iterable[Columns]) -> int:
-    """Write the parts of a table one after another, and return the number of rows."""
+def write_table(path: str | Path, columns: Columns) -> None:
+    """Write a table of these columns."""
     check_table_name(path)
-    rows = 0
-
-    def write(file: IO[bytes]) -> None:
-        nonlocal rows
-        writer = None
-        for part in parts:
-            # Part by part, so that lists for millions of users need no more memory than a chunk.
-            table = arrow().table(dict(part))
-            if writer is None:
-                kind = "csv" if Path(path).suffix.lower() == ".csv" else "parquet"
-                module = arrow(f"pyarrow.{kind}")
-                writer = (module.CSVWriter if kind == "csv" else module.ParquetWriter)(
-                    file, table.schema
-                )
-            # All parts of a Parquet file must have the types of the first.
-            writer.write_table(
-                table.cast(writer.schema) if hasattr(writer, "schema") else table
-            )
-            rows += table.num_rows
-        if writer is not None:
-            writer.close()
-
-    write_whole(path, write)
-    return rows
+    kind = Path(path).suffix.lower().removeprefix(".")
+    module = arrow(f"pyarrow.{kind}")
+    write = module.write_csv if kind == "csv" else module.write_table
+    write_whole(path, lambda file: write(arrow().table(dict(columns)), file))
 
 
-def write_ratings(path: str | Path, ratings: Ratings) -> int:
+def write_ratings(path: str | Path, ratings: Ratings) -> None:
     """Write ratings as a table with the columns user, item, rating and, if there are times, time."""
     columns = {
         "user": ratings.user_ids[ratings.users],
         "item": ratings.item_ids[ratings.items],
         "rating": ratings.values,
     }
-    return write_table(
-        path, [columns if ratings.times is None else {**columns, "time": ratings.times}]
-    )
+    if ratings.times is not None:
+        columns["time"] = ratings.times
+    write_table(path, columns)
