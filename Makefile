@@ -15,7 +15,7 @@ INSTALL := -m pip --disable-pip-version-check install --quiet --no-compile --con
 PIP := $(BIN)/python $(INSTALL)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-processors lint docs browser dist bench reproduce clean
+.PHONY: help demo test test-processors lint docs browser package dist dist-short bench reproduce clean
 
 help:
 	@echo "make demo       install the basics and run a tour: a figure of the paper, a replay, a recommender"
@@ -25,6 +25,7 @@ help:
 	@echo "make docs       the documentation as a site, in site/; a warning is an error"
 	@echo "make browser    look at the page of a run in Chromium, wide and as on a phone"
 	@echo "make dist       source package and wheel, checked; the tests run from the unpacked source package"
+	@echo "make dist-short the same with a few tests, for continuous integration"
 	@echo "make bench      side-by-side measurements; table on screen, benchmarks/results.json on disk"
 	@echo "make reproduce  the figures of the paper, in their quick form"
 	@echo "make clean      remove .venv and everything that was generated"
@@ -52,7 +53,7 @@ demo: $(VENV)/.basics
 
 test: $(VENV)/.everything
 	@echo "== pytest, $(JOBS) processes"
-	@$(BIN)/python -m pytest $(SPREAD) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest $(SPREAD) --durations=10 $(PYTEST_ARGS)
 
 test-processors: $(VENV)/.everything
 	@$(BIN)/python .ci/processors.py $(TARGETS) -- -n $(JOBS) $(PYTEST_ARGS)
@@ -78,9 +79,8 @@ docs: $(VENV)/.docs
 browser: $(VENV)/.basics
 	@$(BIN)/python .ci/browser.py
 
-# The tests run in the unpacked source package, with the environment of a user who installed it from there.
-DIST_TESTS ?=
-dist: | $(VENV)/.python
+# The source package and the wheel, checked; the source package is unpacked in build/dist/source.
+package: | $(VENV)/.python
 	@echo "== building"
 	@rm -rf dist build/dist && mkdir -p build/dist
 	@$(PYTHON) -m venv build/dist/tools
@@ -88,11 +88,21 @@ dist: | $(VENV)/.python
 	@build/dist/tools/bin/python -m build --outdir dist . > build/dist/build.log || { tail -30 build/dist/build.log; exit 1; }
 	@build/dist/tools/bin/twine check --strict dist/*
 	@build/dist/tools/bin/check-wheel-contents dist/*.whl
-	@echo "== tests of the source package"
 	@mkdir build/dist/source && tar -xzf dist/*.tar.gz -C build/dist/source --strip-components 1
+
+# The tests run in the unpacked source package, with the environment of a user who installed it from there.
+DIST_TESTS ?=
+dist: package
+	@echo "== tests of the source package"
 	@$(PYTHON) -m venv build/dist/venv
 	@cd build/dist/source && ../venv/bin/python $(INSTALL) '.[dev]'
 	@cd build/dist/source && ../venv/bin/python -m pytest -q $(SPREAD) $(DIST_TESTS)
+
+# The same in short, for continuous integration: a few tests, with the packages that `make test` installed.
+SHORT := tests/test_project.py tests/test_houses.py tests/test_parameters.py tests/core/test_schedule.py
+dist-short: package $(VENV)/.everything
+	@echo "== some tests of the source package"
+	@cd build/dist/source && PYTHONPATH=$$PWD/src ../../../$(BIN)/python -m pytest -q $(SHORT)
 
 bench: $(VENV)/.everything
 	@$(BIN)/python -m benchmarks.run $(BENCH)

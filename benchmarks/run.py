@@ -2,7 +2,7 @@
 
 Each file benchmarks/speed/bench_*.py ends in `BENCHMARKS`, a tuple of functions without arguments; each
 returns a list of records {name, value, unit, ratio, target, met}.  NAME picks those whose file or
-function name contains it.  A table goes to standard output, all records to benchmarks/results.json.
+function name contains it.  Lines of at most 80 columns go to standard output, all records to benchmarks/results.json.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 FOLDER = Path(__file__).resolve().parent
 RESULTS = FOLDER / "results.json"
@@ -99,43 +98,54 @@ def collect(
     return chosen, broken
 
 
-def write(records: list[Record], path: Path) -> None:
+def write(groups: dict[str, list[Record]], path: Path) -> None:
     """Replace the results in one stroke, after every benchmark, so that an interruption loses nothing."""
     draft = path.with_suffix(".json.part")
+    records = [record for group in groups.values() for record in group]
     draft.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
     os.replace(draft, path)
 
 
-def table(records: list[Record]) -> Table:
-    """Return the records as a table for people."""
-    view = Table(title="asyncqn benchmarks")
-    for heading in KEYS:
-        view.add_column(
-            heading, justify="right" if heading in ("value", "ratio") else "left"
-        )
-    for record in records:
-        numbers = {
-            key: "" if record[key] is None else f"{record[key]:.4g}"
-            for key in ("value", "ratio")
-        }
-        met = {None: "", True: "yes", False: "[red]no[/red]"}[record["met"]]
-        target = "" if record["target"] is None else str(record["target"])
-        view.add_row(
-            record["name"],
-            numbers["value"],
-            record["unit"],
-            numbers["ratio"],
-            target,
-            met,
-        )
-    return view
+def lines(groups: dict[str, list[Record]]) -> list[str]:
+    """Return the records as text for a terminal of 80 columns: first what was missed, then group by group."""
+    every = [record for records in groups.values() for record in records]
+    others = {
+        group: [record for record in records if record["met"] is not False]
+        for group, records in groups.items()
+    }
+    missed = [record for record in every if record["met"] is False]
+    text = []
+    for title, records in {"missed": missed, **others}.items():
+        if records:
+            text += ["", title, *map(line, records)]
+    with_target = sum(record["met"] is not None for record in every)
+    summary = f"{len(every)} rows, {with_target} with a target, {len(missed)} missed"
+    return [*text, "", summary]
+
+
+def line(record: Record) -> str:
+    """Return one row: name, value with its unit, ratio and target."""
+    value, ratio = (
+        "" if record[key] is None else f"{record[key]:.4g}"
+        for key in ("value", "ratio")
+    )
+    shown = fitted(f"{value} {record['unit']}", 17)
+    target = fitted(str(record["target"] or ""), 11)
+    row = f"  {fitted(record['name'], 40):<40} {shown:>17} {ratio:>6} {target}"
+    return row.rstrip()
+
+
+def fitted(text: str, width: int) -> str:
+    """Return a text on one line, cut to a number of columns."""
+    text = " ".join(text.split())
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def main(picks: Sequence[str]) -> int:
     """Run what is picked; 1 when a benchmark raised or none was found, else 0, whatever was met."""
     progress = Console(stderr=True)
     chosen, broken = collect(FOLDER, picks)
-    records = [failure(name) for name in broken]
+    groups = {name: [failure(name)] for name in broken}
     if not chosen and not broken:
         progress.print(
             f"No benchmark is called {' or '.join(picks) or 'bench_*'}; see benchmarks/speed/bench_*.py."
@@ -145,6 +155,8 @@ def main(picks: Sequence[str]) -> int:
     for number, (name, function) in enumerate(chosen, 1):
         progress.print(f"[{number}/{len(chosen)}] {name} ...", end="", markup=False)
         start = time.perf_counter()
+        # The rows of a file are a group.
+        records = groups.setdefault(name.partition(".")[0].removeprefix("bench_"), [])
         try:
             records += [checked(record) for record in function()]
             progress.print(f" {time.perf_counter() - start:.1f} s")
@@ -153,9 +165,9 @@ def main(picks: Sequence[str]) -> int:
             traceback.print_exc()
             records.append(failure(name))
             errors += 1
-        write(records, RESULTS)
-    write(records, RESULTS)
-    Console().print(table(records))
+        write(groups, RESULTS)
+    write(groups, RESULTS)
+    print("\n".join(lines(groups)))
     progress.print(f"{RESULTS.relative_to(FOLDER.parent)} written, {errors} failed.")
     return 1 if errors else 0
 

@@ -164,3 +164,26 @@ def test_the_readme_and_every_guide_that_shows_code_is_executed() -> None:
         if "import asyncqn" in PAGES[name].read_text(encoding="utf-8")
     }
     assert {"README.md", *shows} <= set(WITH_PYTHON)
+
+
+def test_the_first_example_needs_what_its_line_installs_and_the_answer_is_short(
+    tmp_path: Path,
+) -> None:
+    text = README.read_text(encoding="utf-8")
+    first = of(README, "python")[0]
+    before = text[: text.index(first.body)]
+    assert "`pip install .`" in before, "no extra"
+    extras = ("pandas", "polars", "matplotlib", "pyarrow", "sklearn", "scipy", "torch")
+    blocked = f"import sys; sys.modules.update(dict.fromkeys({extras}))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", blocked + first.body],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("True")
+    screen = text[: text.index("\n## ")]
+    assert len(screen.split()) <= 400
+    for word in ("Is it for me?", "When not?", "[all]", "CPU wheel", "![", "make demo"):
+        assert word in screen

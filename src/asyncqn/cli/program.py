@@ -32,7 +32,8 @@ def command_modules(package: str = COMMANDS) -> dict[str, str]:
     """Return the module of each command of a package, by name."""
     # The pattern leaves out `__init__.py` and files that commands share.
     files = sorted(_file(package).parent.glob("[a-z]*.py"))
-    modules = {path.stem: f"{package}.{path.stem}" for path in files}
+    # `import` is a word of Python, so that its file is `import_`.
+    modules = {path.stem.rstrip("_"): f"{package}.{path.stem}" for path in files}
     if package == COMMANDS:
         # A plug-in may replace a command of ours, as any later entry of a dictionary does.
         modules |= {entry.name: entry.value for entry in entry_points(group=PLUGINS)}
@@ -62,7 +63,8 @@ def _application(package: str, words: Collection[str]) -> typer.Typer:
         if _is_group(module):
             app.add_typer(_application(module, words), name=name)
         elif name in words:
-            app.command(name)(grouped(getattr(import_module(module), name)))
+            function = module.rpartition(".")[2]
+            app.command(name)(grouped(getattr(import_module(module), function)))
         else:
             app.command(name, help=summary(module))(_nothing)
     return app

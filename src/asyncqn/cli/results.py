@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from asyncqn.cli.options import JobOptions, Section
 from asyncqn.cli.output import Output
+from asyncqn.columns import Table
 from asyncqn.errors import BadInput, require
 from asyncqn.models.coefficients import coefficient_table
 from asyncqn.models.linear_model import LinearModel
@@ -54,6 +55,11 @@ def coefficients_csv(run: Run, out: Output) -> str:
     except BadInput as reason:
         out.say(f"the coefficients have no standard errors: {reason}")
         table = coefficient_table(problem, run.theta)
+    return csv_of(table)
+
+
+def csv_of(table: Table) -> str:
+    """Return a table as the text of a CSV file."""
     text = io.StringIO()
     # csv's default line end is that of DOS.
     writer = csv.writer(text, lineterminator="\n")

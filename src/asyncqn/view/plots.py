@@ -85,6 +85,15 @@ def overview(run: Run | Seen) -> Figure:
     return figure
 
 
+def draw_log(schedule: Schedule) -> Figure:
+    """Draw staleness and the beginning of the timeline of a log, whose times are in seconds."""
+    figure = new_figure(9.0, 7.0)
+    above, below = figure.subplots(2, 1)
+    draw_staleness(above, schedule)
+    draw_timeline(below, schedule, SECONDS, {})
+    return figure
+
+
 def comparison(
     runs: Mapping[str, Run | Seen],
     metric: str | None,
