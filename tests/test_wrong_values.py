@@ -15,6 +15,7 @@ import pytest
 
 import asyncqn as aq
 import asyncqn.sklearn as estimators
+from asyncqn.columns import Table
 from asyncqn.errors import AsyncqnError
 
 VALUES: list[Any] = [
@@ -94,11 +95,11 @@ SOUND: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Annealing": (aq.Annealing, {"start": 10.0, "end": 100.0, "steps": 10}),
     "Bounded": (aq.Bounded, {"name": "a", "size": 1, "low": 0.0, "high": 1.0}),
     "Patience": (aq.Patience, {"metric": "fun", "evaluations": 2, "keep_best": True}),
-    "LogNormal": (aq.LogNormal, {"mean": 1.0, "std": 0.1}),
-    "Exponential": (aq.Exponential, {"mean": 1.0}),
-    "Pareto": (aq.Pareto, {"mean": 1.0, "shape": 2.0}),
-    "Constant": (aq.Constant, {"mean": 1.0}),
-    "Trace": (aq.Trace, {"recorded": [1.0, 2.0]}),
+    "LogNormal": (aq.times.LogNormal, {"mean": 1.0, "std": 0.1}),
+    "Exponential": (aq.times.Exponential, {"mean": 1.0}),
+    "Pareto": (aq.times.Pareto, {"mean": 1.0, "shape": 2.0}),
+    "Constant": (aq.times.Constant, {"mean": 1.0}),
+    "Trace": (aq.times.Trace, {"recorded": [1.0, 2.0]}),
     "Cluster": (
         aq.Cluster,
         {
@@ -187,7 +188,7 @@ SOUND: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         aq.Schedule.from_table,
         {"table": LOG, "worker": "worker", "start": "start", "end": "end"},
     ),
-    "Table.from_records": (aq.Table.from_records, {"records": [{"a": 1.0}]}),
+    "Table.from_records": (Table.from_records, {"records": [{"a": 1.0}]}),
     "minimize": (
         aq.minimize,
         {

@@ -249,6 +249,11 @@ def test_runs_are_compared_by_their_time_to_a_target(
     assert (tmp_path / "c.svg").exists()
     _, out, _ = call(capfd, "compare", *both, "--target", "0")
     assert out.count("not reached") == 2
+    blocks = ["--algorithm", "exact-lbfgs", "--set", "algorithm.blocks=3"]
+    small = [*SMALL[:4], *SMALL[6:10], *blocks, "--save", tmp_path / "blocks", "-q"]
+    assert call(capfd, "simulate", *small)[0] == 0
+    _, _, err = call(capfd, "compare", tmp_path / "slow", tmp_path / "blocks")
+    assert "warning: a cluster without rows charges computations of 2 and of 8" in err
     assert "no column 'rmse'" in call(capfd, "compare", *both, "--metric", "rmse")[2]
 
 

@@ -98,7 +98,8 @@ def test_another_cluster_or_number_of_workers_is_simulated():
     slow = aq.Cluster(5, 10.0)
     assert run.what_if(cluster=slow).schedule == aq.simulate(slow, SGD.stages, 120, 3)
     assert run.what_if(workers=2).schedule.workers == 2
-    blocks = run.what_if(algorithm=aq.ExactLBFGS(blocks=5))
+    with pytest.warns(aq.StabilityWarning, match="of 6 and of 12 rows the same time"):
+        blocks = run.what_if(algorithm=aq.ExactLBFGS(blocks=5))
     assert blocks.status == "converged"
     assert blocks.manifest["engine"]["what_if"] == {"algorithm": "ExactLBFGS"}
 
@@ -114,6 +115,7 @@ def test_a_run_on_threads_is_asked_on_what_it_recorded(tmp_path: Path):
     assert loaded.what_if(workers=4).schedule.workers == 4
 
 
+@pytest.mark.filterwarnings("ignore::asyncqn.errors.StabilityWarning")
 @pytest.mark.parametrize(
     ("change", "words"),
     [

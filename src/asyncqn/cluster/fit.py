@@ -8,6 +8,7 @@ a simulation makes as many commits per time as the run did.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -167,6 +168,18 @@ def rows_stated(algorithm: Any, version: int, n_data: int) -> float | None:
     )
     rows = rows_of(n_data, np.full(part.size, version, np.int32), part)
     return float(np.mean(rows)) / time_share(stages, version)
+
+
+def unlike_tasks(sizes: Iterable[float | None]) -> str | None:
+    """Return a warning where clusters without `rows` charge computations of these sizes the same time."""
+    rows = [size for size in sizes if size is not None]
+    least, most = min(rows, default=1.0), max(rows, default=1.0)
+    if most <= 1.5 * least:
+        return None
+    return (
+        f"a cluster without rows charges computations of {least:.3g} and of {most:.3g} rows the same time, "
+        "which favours the larger: give Cluster(rows=...), the number of rows that its times refer to."
+    )
 
 
 def stretched_to(

@@ -616,7 +616,7 @@ def check_stages(stages: object, name: str) -> None:
     if not isinstance(stages, tuple) or not stages:
         raise BadInput(f"{wanted}, not {stages!r}.")
     for stage in stages:
-        if not isinstance(stage, Stage):
+        if not isinstance(stage, Stage) or type(stage) is Stage:
             raise BadInput(f"{wanted}; it holds {stage!r}.")
         stage.check(name)
     # A stage without an end would make all later ones unreachable.

@@ -6,15 +6,16 @@ entry point; `_schedule` decides between the recorded schedule and a simulated o
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.cluster.fit import fit, stretched_to
+from asyncqn.cluster.fit import fit, rows_stated, stretched_to, unlike_tasks
 from asyncqn.cluster.virtual_time import simulate
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.stages import AllParts
-from asyncqn.errors import BadInput, require
+from asyncqn.errors import BadInput, StabilityWarning, require
 from asyncqn.parameters import check_seed
 from asyncqn.runs.execution import run_schedule
 from asyncqn.runs.manifest import EngineManifest, request_again
@@ -112,6 +113,12 @@ def _schedule(
         if change.algorithm is not None
         else run.schedule.commits
     )
+    if cluster.rows is None and change.algorithm is not None:
+        warning = unlike_tasks(
+            rows_stated(each, 0, n_data) for each in (run.algorithm, algorithm) if each
+        )
+        if warning is not None:
+            warnings.warn(warning, StabilityWarning, stacklevel=4)
     # A cluster with `rows` gives an algorithm with larger batches longer times.
     stretched = stretched_to(cluster, algorithm, commits, n_data)
     return simulate(stretched, algorithm.stages, commits, seed), cluster

@@ -63,6 +63,8 @@ def compare(
             f"the run {label} has no column '{metric}'; it has {columns}.",
         )
     rows, goal = compared(seen, metric, target)
+    if (warning := warning_of_tasks(seen)) is not None:
+        out.say(f"warning: {warning}")
     view.write(lambda: comparison(seen, drawn, goal, axes.pop()), seen, out)
     _show(out, rows, metric, goal)
     out.result({"metric": metric, "target": goal, "runs": rows})
@@ -75,6 +77,20 @@ def labels(folders: list[Path]) -> dict[str, Path]:
         name if names.count(name) == 1 else str(folder): folder
         for name, folder in zip(names, folders, strict=True)
     }
+
+
+def warning_of_tasks(seen: dict[str, Seen]) -> str | None:
+    """Return a warning where the times of simulated runs do not depend on what their tasks compute."""
+    from asyncqn.cluster.fit import unlike_tasks
+
+    rows = [
+        run.numbers["passes"] * run.manifest["problem"]["n_data"] / len(run.schedule)
+        for run in seen.values()
+        if "passes" in run.numbers
+        and len(run.schedule)
+        and run.manifest["engine"].get("cluster", {"rows": 1}).get("rows") is None
+    ]
+    return unlike_tasks(rows)
 
 
 def compared(
