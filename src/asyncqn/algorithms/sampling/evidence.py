@@ -28,6 +28,8 @@ from asyncqn.types import Array
 
 MARGIN = 3.0
 """Nats by which the evidence of a place on the path must exceed that of the end for the end to be dismissed."""
+_LOOKS = 4
+"""Places on the path that are compared with the end."""
 _PAIRS = 4
 """Antithetic pairs of points at which U is computed around a place."""
 
@@ -60,28 +62,24 @@ def finite_value(target: Target, x: Array) -> float:
     return value if math.isfinite(value) else math.inf
 
 
-def is_mode(target: Target, path: Sequence[Array], end: Array) -> bool:
-    """Return whether no place on the path of a search holds far more mass than its end."""
-    before = last_above(target, path, end)
-    if before is None:
-        return True
-    there, here = place_at(target, before), place_at(target, end)
-    return there.evidence <= here.evidence + MARGIN
+def is_mode(target: Target, path: Sequence[Array], end: Place) -> bool:
+    """Return whether no place on the path of a search holds far more mass than its end.
 
-
-def last_above(target: Target, path: Sequence[Array], end: Array) -> Array | None:
-    """Return the last point of the path at which U exceeds that of the end by d, or None where none does.
-
-    The surroundings of a mode lie d/2 above it, so that such a point is outside of them.  Where U is not finite at
-    the end, it is the last point at which U is finite.
+    The surroundings of a mode lie d/2 above it, so that points by d above the end are outside of them.  The last
+    `_LOOKS` of these are looked at, or where U is not finite at the end, of all at which it is finite.
     """
-    lowest = finite_value(target, end)
-    level = lowest + end.size if math.isfinite(lowest) else -math.inf
-    for x in reversed(path):
-        value = finite_value(target, x)
+    lowest = finite_value(target, end.x)
+    level = lowest + end.x.size if math.isfinite(lowest) else -math.inf
+    looks = 0
+    for k in reversed(_fibonacci(len(path))):
+        value = finite_value(target, path[k])
         if math.isfinite(value) and value >= level:
-            return x
-    return None
+            looks += 1
+            if place_at(target, path[k]).evidence > end.evidence + MARGIN:
+                return False
+        if looks == _LOOKS:
+            break
+    return True
 
 
 def best_place(target: Target, path: Sequence[Array]) -> Place:

@@ -25,6 +25,7 @@ from asyncqn.algorithms.sampling.evidence import (
     best_place,
     hessian,
     is_mode,
+    place_at,
 )
 from asyncqn.algorithms.sampling.metric import (
     RANK,
@@ -132,8 +133,11 @@ def nearest_start(target: Target, start: Array, shape: Shape) -> Start:
         x, recent, _ = _search(target, start, None)
         return _mode(target, x, recent, shape)
     search = _search(target, start, _FIRST_CHECK)
-    if is_mode(target, search.path, search.x):
-        return _mode(target, search.x, search.recent, shape)
+    end = place_at(target, search.x)
+    if is_mode(target, search.path, end):
+        # Where a neck is taken for a mode, values around it say more than the curvature.
+        mode = _mode(target, search.x, search.recent, shape)
+        return mode._replace(evidence=min(mode.evidence, _bounded(end.evidence)))
     place = best_place(target, search.path)
     return Start(place.x, _bounded(place.evidence), place.metric, believed=False)
 
@@ -230,7 +234,7 @@ def _search(target: Target, start: Array, first_check: int | None) -> Search:
         if k == check:
             check = 2 * k
             target.recent = None
-            if not is_mode(target, path, path[-1]):
+            if not is_mode(target, path, place_at(target, path[-1])):
                 break
             target.recent = recent
         task = Task(0, k, Stream(0, 0, k), 0)

@@ -15,6 +15,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from asyncqn.algorithms.sampling.chart import Charted, has_edges
 from asyncqn.algorithms.sampling.metric import Shape, draw, marginal_scale, metric_shape
 from asyncqn.algorithms.sampling.search import (
     NEGLIGIBLE,
@@ -103,6 +104,7 @@ class Iterate(NamedTuple):
     metric: Array
     best: Array
     numbers: Array
+    chart: Array
     file: File
     totals: Counters  # (8,): `TOTALS`
     statistics: Array  # (draws, 4): `STATISTICS` of each draw that counts
@@ -200,7 +202,7 @@ class SharedMetricHMC(Checked):
     acceptance: Acceptance = 0.8
 
     stages = ASYNCHRONOUS
-    sent = ("metric", "best", "numbers")
+    sent = ("metric", "best", "numbers", "chart")
 
     @classmethod
     def example(cls, problem: Problem) -> SharedMetricHMC:
@@ -367,9 +369,12 @@ class SharedMetricHMC(Checked):
         if rng.random() < SHORT_SHARE:
             h *= SHORTEST ** rng.random()
         z = task.stream.normals(np.empty(Shape(*metric.shape).normals))
-        end = trajectory(
-            target, local.x[i], local.g[i], float(local.value[i]), metric, h, n, z
-        )
+        x, g, value = local.x[i], local.g[i], float(local.value[i])
+        chart = Charted(target, view.chart, x) if has_edges(view.chart) else None
+        if stage == 0 or chart is None:
+            end = trajectory(target, x, g, value, metric, h, n, z)
+        else:
+            end = chart.trajectory(g, value, metric, h, n, z)
         # Under a dense metric v = F z, so that v'H^-1 v / 2 = |z|^2 / 2.
         energy = float(local.value[i]) + 0.5 * sum_of_squares(z)
         accepted = rng.random() < end.acceptance
@@ -401,7 +406,7 @@ class SharedMetricHMC(Checked):
         self, iterate: Iterate, updates: Sequence[Update], commit: Commit
     ) -> Iterate:
         warm_up = self.warm_up_commits(iterate.theta.size)
-        tuning = Tuning(iterate.metric, iterate.best, iterate.numbers)
+        tuning = Tuning(iterate.metric, iterate.best, iterate.numbers, iterate.chart)
         for x, g, facts in updates:
             iterate.theta[...] = x
             self._count(iterate, facts)
@@ -448,6 +453,7 @@ class SharedMetricHMC(Checked):
         """
         return {
             "metric": iterate.metric,
+            "chart": iterate.chart,
             "step": iterate.numbers[[STEP, LENGTH, STAGE, LONGER]],
             "statistics": iterate.statistics[: int(iterate.totals[DRAWS])].copy(),
         }

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from asyncqn.algorithms.sampling.chart import fit_chart, folded, no_chart
 from asyncqn.algorithms.sampling.metric import (
     Shape,
     from_points,
@@ -55,6 +56,7 @@ class Tuning(NamedTuple):
     metric: Array
     best: Array
     numbers: Array  # (6,)
+    chart: Array
 
 
 class File(NamedTuple):
@@ -78,7 +80,8 @@ def new_tuning(dim: int, acceptance: float) -> Tuning:
     c = first_constant(dim)
     step = step_for(c, acceptance)
     numbers = np.array([0.0, step, QUARTER_TURN, -np.inf, c, 0.0])
-    return Tuning(np.zeros(metric_shape(dim)), np.zeros(dim), numbers)
+    shape = metric_shape(dim)
+    return Tuning(np.zeros(shape), np.zeros(dim), numbers, no_chart(dim, shape.dense))
 
 
 def new_file(dim: int, chains: int, warm_up: int) -> File:
@@ -209,13 +212,18 @@ def rebuild(tuning: Tuning, file: File, version: int) -> bool:
         file.groups[np.minimum(chains, file.groups.size - 1)],
         -1,
     )
+    if shape.dense and len(np.unique(S[:, 0])) < 1.5 * dim + 10:
+        return False  # a rejection repeats a draw, and duplicates say nothing new
+    # Two modes would look like a bend from one to the other.
+    bends = shape.dense and len(np.unique(groups)) == 1
+    if bends:
+        chart = fit_chart(S, Y)
+        S, Y = folded(chart, S, Y)
     for group in np.unique(groups):
         inside = groups == group
         for part in (S, Y):
             part[inside] -= part[inside].mean(axis=0)
     if shape.dense:
-        if len(np.unique(S[:, 0])) < 1.5 * dim + 10:
-            return False  # a rejection repeats a draw, and duplicates say nothing new
         fitted = from_points(S, Y)
         if fitted is None:
             return False
@@ -228,6 +236,8 @@ def rebuild(tuning: Tuning, file: File, version: int) -> bool:
             return False
         metric, width = found, unresolved_width(found, S, chains)
         tuning.numbers[LENGTH] = QUARTER_TURN * min(max(width, 1.0), LONGEST_UNRESOLVED)
+    if bends:
+        tuning.chart[...] = chart
     tuning.metric[...] = metric
     tuning.numbers[STAGE] += 1
     return True
