@@ -1,7 +1,7 @@
 """python -m benchmarks.studies.posteriors.hard_rows: the sampler, NUTS and GIST where posteriors are hard.
 
-It needs numpyro and blackjax, and writes docs/results/hard-posteriors.csv, a row for each target, method and seed.  Rows that
-are there are left as they are.
+It needs numpyro and blackjax, and writes docs/results/hard-posteriors.csv, a row for each target, method and seed.
+Rows that are there are left as they are.
 
 Rules, fixed before the first run on `JUDGED_ON`:
 
@@ -11,9 +11,9 @@ Rules, fixed before the first run on `JUDGED_ON`:
   simulated workers.
 - A run's errors are the largest error of a mean, in standard deviations, and the largest relative error of a standard
   deviation.  They are averaged over seeds 0, 1 and 2, and over 3 and 4 if time is left.
-- The line is met where both averages do not exceed those of the better of NUTS and GIST by more than two standard errors
-  of the rival's average, and every run has draws and warns if a mean is off by more than 0.1 sd.
-- Constants of charts were chosen on `CHOSEN_ON`, with other seeds.  Horseshoe regression, chances, volatility and
+- The line is met where both averages do not exceed those of the better of NUTS and GIST by more than two standard
+  errors of the rival's average, and every run has draws and warns if a mean is off by more than 0.1 sd.
+- Constants of charts were chosen on `CHOSEN_ON`.  Horseshoe regression, chances, volatility and
   Rosenbrock were run by no version of the sampler before.
 """
 

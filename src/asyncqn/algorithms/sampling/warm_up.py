@@ -215,7 +215,8 @@ def rebuild(tuning: Tuning, file: File, version: int) -> bool:
     if shape.dense and len(np.unique(S[:, 0])) < 1.5 * dim + 10:
         return False  # a rejection repeats a draw, and duplicates say nothing new
     # Two modes would look like a bend from one to the other.
-    bends = shape.dense and len(np.unique(groups)) == 1
+    modes = np.unique(file.groups[(file.groups >= 0) & (file.at_mode == 1)])
+    bends = shape.dense and len(modes) <= 1
     if bends:
         chart = fit_chart(S, Y)
         S, Y = folded(chart, S, Y)
