@@ -294,7 +294,7 @@ def test_a_long_theta_has_a_metric_of_low_rank() -> None:
         (lambda t: (0.5 * t @ t, np.full_like(t, np.nan)), "gradient is not finite"),
         (lambda t: (0.5 * t @ t, -t), "wrong sign"),
         (lambda t: (0.5 * t @ t, 2.0 * t), "is 2 times the gradient"),
-        (lambda t: (0.5 * t @ t, 0.0 * t), "is zero where"),
+        (lambda t: (0.5 * t @ t, 0.0 * t), "is exactly zero where"),
     ],
     ids=["-inf", "nan", "sign", "factor", "zero"],
 )

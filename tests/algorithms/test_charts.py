@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
+from asyncqn.algorithms.sampling.bends import fit_chart
 from asyncqn.algorithms.sampling.chart import (
     Charted,
-    fit_chart,
     folded,
     has_edges,
     no_chart,

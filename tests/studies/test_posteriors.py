@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from benchmarks.studies.posteriors import summary, table
+from benchmarks.studies.posteriors import hard_table, summary, table
 
 
 def test_a_table_goes_on_where_it_stopped(tmp_path: Path) -> None:
@@ -51,21 +50,22 @@ def test_the_summary_is_made_of_the_committed_table() -> None:
     )
 
 
-def test_a_rival_gets_the_best_of_its_steps() -> None:
-    pytest.importorskip("jax")
-    from benchmarks.studies.posteriors import rivals
-    from benchmarks.studies.posteriors.compare import moments
-    from benchmarks.studies.posteriors.density import Density, normal, numbered
-    from benchmarks.studies.posteriors.rows import Case
+def test_the_table_of_hard_posteriors_judges_by_its_rule() -> None:
+    """A method that is worse than its rival by more than two standard errors misses the line."""
 
-    draws = np.random.default_rng(0).standard_normal((4, 2000, 2))
-    density = Density(2, lambda t: normal(t, 0.0, 1.0), lambda t: numbered("x", t))
-    case = Case(density, ["x[1]", "x[2]"], moments(list(draws)))
-    row = rivals.METHODS["sgld"](case, 4, 3000, 0)
-    assert row["step"] in rivals.STEPS["sgld"]
-    others = [rivals._run(case, "sgld", 4, 3000, 0, h) for h in rivals.STEPS["sgld"]]
-    assert any(other is not None and other["mean"] == row["mean"] for other in others)
-    assert 0.5 < row["sd"] < 2.0
+    def rows(method: str, errors: list[float]) -> list[dict[str, str]]:
+        return [
+            {"target": "t", "method": method, "seed": str(seed), "mean": str(error),
+             "sd": "0.1", "ess": "100", "warned": "True", "error": ""}
+            for seed, error in enumerate(errors)
+        ]  # fmt: skip
+
+    rivals = rows("nuts", [0.2, 0.3, 0.4]) + rows("gist", [0.9, 0.9, 0.9])
+    close, far = rows("sample", [0.4, 0.4, 0.4]), rows("sample", [0.5, 0.5, 0.5])
+    assert hard_table.lines(rivals + close)[0]["line"] == "met"
+    assert hard_table.lines(rivals + far)[0]["line"] == "missed: mean"
+    silent = [{**row, "warned": "False"} for row in close]
+    assert "silent" in hard_table.lines(rivals + silent)[0]["line"]
 
 
 def test_scores_of_a_normal_pass_and_shifted_ones_fail() -> None:

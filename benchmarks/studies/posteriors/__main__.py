@@ -9,22 +9,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.studies.posteriors import rivals, table
+from benchmarks.studies.posteriors import table
 from benchmarks.studies.posteriors.database import Database
 from benchmarks.studies.posteriors.densities import DENSITIES
-from benchmarks.studies.posteriors.rows import METHODS as OURS_AND_NUTS
-from benchmarks.studies.posteriors.rows import Case
-
-METHODS = {**OURS_AND_NUTS, **rivals.METHODS}
+from benchmarks.studies.posteriors.rows import METHODS, Case
 
 TIERS: tuple[tuple[tuple[str, int], ...], ...] = (
     (("sample", 4), ("nuts-dense", 4)),
     (("sample", 16),),
     (("sample", 1), ("nuts-diagonal", 4)),
-    tuple((name, 4) for name in rivals.METHODS),
 )
-"""Methods with their numbers of workers, the most important first; NUTS has four chains.  The last tier is of
-`rivals.POSTERIORS` alone."""
+"""Methods with their numbers of workers, the most important first; NUTS has four chains."""
 
 
 def main() -> None:
@@ -55,7 +50,6 @@ def main() -> None:
                 for seed in asked.seeds
                 if method in asked.methods
                 and workers in asked.workers
-                and (method not in rivals.METHODS or posterior in rivals.POSTERIORS)
             ]
             missing = [cell for cell in cells if cell not in done]
             case = Case.read(database, posterior) if missing else None

@@ -265,26 +265,13 @@ def main() -> None:
             rows = list(csv.DictReader(file))
     done = {(row["target"], row["method"], int(row["seed"])): row for row in rows}
     builders = {**CHOSEN_ON, **JUDGED_ON}
-    for target in asked.only:
-        case = cache(lambda target=target: Case(builders[target]()))
-        for seed in asked.seeds:
+    case = cache(lambda target: Case(builders[target]()))
+    for seed in asked.seeds:
+        for target in asked.only:
             for method in asked.methods:
                 if (target, method, seed) in done:
                     continue
-                before = time.process_time()
-                budget = done.get((target, "nuts", seed), {})
-                spent = [budget.get(name, 0) for name in FIELDS[7:9]]
-                try:
-                    row = METHODS[method](case(), seed, sum(map(int, spent)))
-                except Exception as error:  # a row that says so, and the study goes on
-                    row = {"error": f"{type(error).__name__}: {error}"[:200]}
-                row = {
-                    "target": target,
-                    "method": method,
-                    "seed": seed,
-                    **row,
-                    "seconds": round(time.process_time() - before, 1),
-                }
+                row = _row(case(target), target, method, seed, done)
                 done[target, method, seed] = row
                 new = not asked.table.exists()
                 with asked.table.open("a", newline="") as file:
@@ -293,6 +280,19 @@ def main() -> None:
                         writer.writeheader()
                     writer.writerow(row)
                 print(row, flush=True)
+
+
+def _row(case: Case, target: str, method: str, seed: int, done: Any) -> dict[str, Any]:
+    """Return the row of one run; that of an error says so, and the study goes on."""
+    rival = done.get((target, "nuts", seed), {})
+    budget = sum(int(rival.get(name, 0)) for name in ("gradients", "warm_up_gradients"))
+    before = time.process_time()
+    try:
+        row = METHODS[method](case, seed, budget)
+    except Exception as error:
+        row = {"error": f"{type(error).__name__}: {error}"[:200]}
+    seconds = round(time.process_time() - before, 1)
+    return {"target": target, "method": method, "seed": seed, **row, "seconds": seconds}
 
 
 if __name__ == "__main__":

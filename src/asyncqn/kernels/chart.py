@@ -20,10 +20,16 @@ MOST_LOG_SCALE = 30.0
 FREEDOM = 5.0
 """Degrees of freedom of the Student-t residuals of a fit, so that a few draws do not decide it."""
 
+SWEEPS = 15
+"""Turns of least squares and scoring in a fit."""
+
 
 @strict_piece
-def _shifts(chart, x, shift, scale, inner):
+def _shifts(chart, x, work):
     """Write shifts, scales and c' + sum a' v of all coordinates; return the sum of the scales' logarithms."""
+    shift = work[0]
+    scale = work[1]
+    inner = work[2]
     d = x.size
     for i in range(d):
         shift[i] = chart[i, 0]
@@ -50,27 +56,28 @@ def _shifts(chart, x, shift, scale, inner):
 
 
 @kernel
-def unfold(chart, z, x, shift, scale, inner):
+def unfold(chart, z, x, work):
     """Write x(z), with its shifts and scales; return log |dx/dz|."""
-    total = _shifts(chart, z, shift, scale, inner)
+    total = _shifts(chart, z, work)
     for i in range(z.size):
-        x[i] = shift[i] + scale[i] * z[i]
+        x[i] = work[0, i] + work[1, i] * z[i]
     return total
 
 
 @kernel
-def fold(chart, x, z, shift, scale, inner):
+def fold(chart, x, z, work):
     """Write z(x), with its shifts and scales; return log |dx/dz|."""
     # A pivot has neither shift nor scale, so that both are functions of x as of z.
-    total = _shifts(chart, x, shift, scale, inner)
+    total = _shifts(chart, x, work)
     for i in range(x.size):
-        z[i] = (x[i] - shift[i]) / scale[i]
+        z[i] = (x[i] - work[0, i]) / work[1, i]
     return total
 
 
 @kernel
-def pull_back(chart, z, scale, inner, g):
-    """Turn the gradient of U at x(z) into that of U(x(z)) - log |dx/dz| at z."""
+def pull_back(chart, z, work, g):
+    """Turn the gradient of U at x(z) into that of U(x(z)) - log |dx/dz| at z; `work` is from the map."""
+    scale, inner = work[1], work[2]
     d = z.size
     for e in range(d, chart.shape[0]):
         i, k = int(chart[e, 0]), int(chart[e, 1])
@@ -150,24 +157,30 @@ def _add(A, b, f, m, weight, y):
 
 
 @kernel
-def fit_child(y, g, V, kind, sweeps, work, shift, scale, r, away, log_scale):
+def fit_child(y, g, V, kind, work, shift, scale, out):
     """Fit the law of y = shift'f + exp(scale'h) t given pivots V (rows); return a loss of t and one of gradients.
 
     f and h are the features of the child's kind, and g is the derivative of U by y.  Whatever the law is, given the
     pivots E g = 0, and where t is normal y - exp(2 scale'h) g is the shift itself: regression on that has no noise.
     The scale makes (y - shift) / scale as large as scale g.  The first loss is that of Student's law for t; the
-    second is the mean square of t - scale g.  r, away: t and t - scale g.
+    second is the mean square of t - scale g.  out: rows t, t - scale g and log scale.
     """
     n, m = V.shape
     p, q = shift.size, scale.size
-    mean, spread, b, A = work[0], work[1], work[2], work[3:]
+    mean = work[0]
+    spread = work[1]
+    b = work[2]
+    A = work[3:]
+    r = out[0]
+    away = out[1]
+    log_scale = out[2]
     for j in range(q):
         scale[j] = 0.0
     for t in range(n):
         log_scale[t] = 0.0
         r[t] = y[t]
     loss = divergence = 0.0
-    for _ in range(sweeps):
+    for _ in range(SWEEPS):
         _clear(A, b)
         for t in range(n):
             square = math.exp(2.0 * log_scale[t])

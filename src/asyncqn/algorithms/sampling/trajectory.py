@@ -14,18 +14,25 @@ thrown away: the number of gradients, and with it the time of a step, does not d
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from asyncqn.algorithms.sampling.metric import draw
-from asyncqn.algorithms.sampling.target import Target
 from asyncqn.kernels.metric import apply, kick_and_drift
 from asyncqn.kernels.vectors import dot
 from asyncqn.types import Array
 
 DIVERGENT = 1000.0
 """An energy error beyond this is a divergence: the steps are too long for the curvature met."""
+
+
+class Moved(Protocol):
+    """A function of a vector with its gradient: U, or U in other coordinates."""
+
+    def value_and_grad(self, x: Array, out: Array) -> float: ...
+
+    def grad(self, x: Array, rows: Any, out: Array) -> None: ...
 
 
 class End(NamedTuple):
@@ -41,7 +48,7 @@ class End(NamedTuple):
 
 
 def trajectory(
-    target: Target,
+    target: Moved,
     x: Array,
     g: Array,
     value: float,

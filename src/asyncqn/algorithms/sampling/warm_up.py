@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.sampling.chart import fit_chart, folded, no_chart
+from asyncqn.algorithms.sampling.bends import fit_chart
+from asyncqn.algorithms.sampling.chart import folded, no_chart
 from asyncqn.algorithms.sampling.metric import (
     Shape,
     from_points,
