@@ -93,7 +93,8 @@ def test_the_density_in_a_chart_agrees_with_differences(kind: float) -> None:
 @pytest.mark.parametrize("kind", [kernels.PLAIN, kernels.BEND, kernels.NECK])
 def test_a_trajectory_in_any_chart_keeps_the_law(kind: float) -> None:
     """One transition from exact draws leaves their moments: z-scores of the differences, draw by draw."""
-    model, chart, n = Model(funnel, 4), any_chart(kind), 4000
+    model, n = Model(funnel, 4), 4000
+    chart = any_chart(kind)
     rng, target = np.random.default_rng(0), Target(model, np.float64)
     before = exact_funnel(n, 4, seed=1)
     after = before.copy()

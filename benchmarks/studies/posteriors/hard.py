@@ -83,7 +83,8 @@ def groups(means: Array, errors: Array) -> Hard:
     """
 
     def log_density(theta: Any) -> Any:
-        mu, log_tau, effects = theta[0], theta[1], theta[2:]
+        mu, log_tau = theta[:2]
+        effects = theta[2:]
         prior = -0.5 * (mu / 5.0) ** 2 - jnp.log1p(jnp.exp(2 * log_tau) / 25) + log_tau
         away = (effects - mu) * jnp.exp(-log_tau)
         return (
@@ -162,7 +163,8 @@ def chances(seed: int, groups: int = 12) -> Hard:
     )
 
     def shared(theta: Any) -> Any:
-        mu, log_tau, effects = theta[0], theta[1], theta[2:]
+        mu, log_tau = theta[:2]
+        effects = theta[2:]
         prior = -0.5 * (mu / 2.0) ** 2 + log_tau - 0.5 * jnp.exp(2.0 * log_tau)
         return (
             prior + (successes * effects - trials * jnp.logaddexp(0.0, effects)).sum()
@@ -194,13 +196,15 @@ def volatility(seed: int, n: int = 30) -> Hard:
     returns = np.exp(0.5 * h) * rng.standard_normal(n)
 
     def shared(theta: Any) -> Any:
-        mu, logit, log_sigma, h = theta[0], theta[1], theta[2], theta[3:]
+        mu, logit, log_sigma = theta[:3]
+        h = theta[3:]
         prior = -0.5 * mu**2 - jnp.logaddexp(0.0, logit) - jnp.logaddexp(0.0, -logit)
         prior += log_sigma - 0.5 * jnp.exp(2.0 * log_sigma) / 0.25
         return prior - 0.5 * (h + returns**2 * jnp.exp(-h)).sum()
 
     def innovations(theta: Any) -> Any:
-        mu, phi, h = theta[0], jax.nn.sigmoid(theta[1]), theta[3:]
+        mu, h = theta[0], theta[3:]
+        phi = jax.nn.sigmoid(theta[1])
         first = (h[:1] - mu) * jnp.sqrt(1.0 - phi**2)
         later = h[1:] - mu - phi * (h[:-1] - mu)
         return jnp.append(first, later) * jnp.exp(-theta[2])
@@ -210,8 +214,9 @@ def volatility(seed: int, n: int = 30) -> Hard:
         return shared(theta) + volume - 0.5 * (innovations(theta) ** 2).sum()
 
     def easy(z: Any) -> Any:
-        mu, phi, sigma = z[0], jax.nn.sigmoid(z[1]), jnp.exp(z[2])
-        e = sigma * z[3:]
+        mu = z[0]
+        phi = jax.nn.sigmoid(z[1])
+        e = jnp.exp(z[2]) * z[3:]
         first = e[0] / jnp.sqrt(1.0 - phi**2)
 
         def day(before: Any, e_t: Any) -> Any:

@@ -37,7 +37,8 @@ from asyncqn.checks.mixing import ess, rhat
 from benchmarks.studies.posteriors.hard import CHOSEN_ON, JUDGED_ON, Array, Hard
 
 TABLE = Path(__file__).parents[3] / "docs" / "results" / "hard-posteriors.csv"
-CHAINS, WARM_UP, DRAWS = 8, 500, 500
+CHAINS = 8
+WARM_UP = DRAWS = 500
 FIELDS = (
     "target", "method", "seed", "mean", "sd", "ess", "rhat", "gradients", "warm_up_gradients", "divergent", "warned",
     "error", "seconds",
@@ -197,8 +198,9 @@ def gist(case: Case, seed: int, budget: int) -> dict[str, Any]:
     tuned, moved = case.compiled["gist"]
     first, key = jax.random.split(jax.random.key(seed))
     states, parameters, tuning = tuned(jax.random.split(first, CHAINS))
-    spent, parts, divergent = int(tuning.sum()), [], 0
-    warm_up = spent
+    spent = warm_up = int(tuning.sum())
+    parts = []
+    divergent = 0
     while spent < budget or not parts:
         key, now = jax.random.split(key)
         keys = jax.random.split(now, (CHAINS, 100))

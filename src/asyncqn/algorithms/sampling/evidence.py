@@ -1,4 +1,4 @@
-"""Whether the end of a search is a mode with mass, by the evidence along the path of the search.
+"""Evidence that the end of a search is a mode with mass, by the evidence along the path of the search.
 
 Hierarchical posteriors have necks: U falls without end towards a place of no mass, and a search for a mode runs
 there.  Laplace's estimate at such an end does not reveal it, for it agrees with the density nearby.  The path
@@ -6,7 +6,7 @@ does: on the way to the neck it passed places whose surroundings hold far more m
 believed only if the path offers nothing better; otherwise the chain begins at the best place of the path, as
 Pathfinder does (Zhang, Carpenter, Gelman, Vehtari, JMLR 2022).
 
-The evidence of a place x, with H = |U''(x)|^-1 = F F' and fixed antithetic points z with |z|^2 = d, is
+The evidence of a place x, with H = |U''(x)|^-1 = F F' and fixed points z, in opposite pairs, with |z|^2 = d, is
 
     -median U(x +- F z) + d/2 + log det(H)/2,
 
@@ -31,7 +31,7 @@ MARGIN = 3.0
 _LOOKS = 4
 """Places on the path that are compared with the end."""
 _PAIRS = 4
-"""Antithetic pairs of points at which U is computed around a place."""
+"""Opposite pairs of points at which U is computed around a place."""
 
 
 class Place(NamedTuple):

@@ -72,7 +72,7 @@ Secants = deque[tuple[Array, Array]]
 
 
 class Start(NamedTuple):
-    """Where a chain begins: the point, its log evidence (up to a constant), and the metric there."""
+    """Start of a chain: the point, its log evidence (up to a constant), and the metric there."""
 
     x: Array
     evidence: float
@@ -82,7 +82,7 @@ class Start(NamedTuple):
 
     @property
     def at_mode(self) -> bool:
-        """Whether the point is a mode: a believed end at which the gradient is small."""
+        """Return whether the point is a mode: a believed end at which the gradient is small."""
         return self.believed and self.evidence > -_LARGEST_EVIDENCE
 
 

@@ -369,7 +369,8 @@ class SharedMetricHMC(Checked):
         if rng.random() < SHORT_SHARE:
             h *= SHORTEST ** rng.random()
         z = task.stream.normals(np.empty(Shape(*metric.shape).normals))
-        x, g, value = local.x[i], local.g[i], float(local.value[i])
+        x, g = local.x[i], local.g[i]
+        value = float(local.value[i])
         chart = Charted(target, view.chart, x) if has_edges(view.chart) else None
         if stage == 0 or chart is None:
             end = trajectory(target, x, g, value, metric, h, n, z)
