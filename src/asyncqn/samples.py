@@ -530,6 +530,6 @@ def failed(run: Run) -> BadInput | None:
         return BadInput(
             f"{reason}: a chain reached a point where U or its gradient is NaN or infinite; correct the "
             "problem or its data there, or bound its parameters (`Constrained`); where U falls without end, "
-            "give it a proper prior, or reparametrise (non-centred hierarchies)."
+            "the posterior may be improper: give it a proper prior, or reparametrise (non-centred hierarchies)."
         )
     return BadInput(f"the chains ran away ({reason}): {IMPROPER}.")

@@ -53,7 +53,7 @@ def place_at(target: Target, x: Array) -> Place:
         away = draw(metric, z * math.sqrt(dim / float((z**2).sum())))
         values += [finite_value(target, x + away), finite_value(target, x - away)]
     evidence = 0.5 * (dim + log_determinant) - float(np.median(values))
-    return Place(x, metric, evidence)
+    return Place(x, metric, -math.inf if math.isnan(evidence) else evidence)
 
 
 def finite_value(target: Target, x: Array) -> float:
