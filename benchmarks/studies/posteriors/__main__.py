@@ -48,8 +48,7 @@ def main() -> None:
                 (posterior, method, workers, seed)
                 for method, workers in tier
                 for seed in asked.seeds
-                if method in asked.methods
-                and workers in asked.workers
+                if method in asked.methods and workers in asked.workers
             ]
             missing = [cell for cell in cells if cell not in done]
             case = Case.read(database, posterior) if missing else None
