@@ -9,11 +9,12 @@ from .algorithms.exact.exact_lbfgs import ExactLBFGS
 from .algorithms.paper.as_lbfgs import ASLBFGS
 from .algorithms.paper.async_sgd import AsyncSGD
 from .algorithms.paper.mb_lbfgs import MBLBFGS
-from .algorithms.quasi_newton.table_lbfgs import TableLBFGS, table_algorithm
 from .algorithms.rivals.async_saga import AsyncSAGA
 from .algorithms.rivals.sgd_family import SGD, DelayAdaptiveSGD, Rennala, Ringmaster
 from .algorithms.sampling.sgld import SGLD
 from .algorithms.sampling.shared_metric_hmc import SharedMetricHMC
+from .algorithms.table.choice import table_algorithm
+from .algorithms.table.table_lbfgs import TableLBFGS
 from .checks.testing import check_algorithm, check_problem
 from .cluster import laws as times
 from .cluster.cluster import Cluster

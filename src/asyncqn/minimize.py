@@ -126,7 +126,7 @@ def minimize(
     stop: StoppingRule | None = None,
     progress: bool | None = None,
     verbose: bool = False,
-    waits: bool = True,
+    waits: bool | None = None,
 ) -> Run:
     """Minimise `problem` with `algorithm` on `engine`, until it has converged or made `commits` commits.
 
@@ -186,11 +186,11 @@ def minimize(
         second of work.
     verbose : bool, default False
         Whether to write plain lines to stderr, at most one per second.
-    waits : bool, default True
-        Whether the default method may wait for slow workers. True: most default methods wait at the end of
-        every exact pass, while idle workers help the slow ones; `TableLBFGS`, which never waits, is chosen
-        where gradients are expensive beside messages. False: always `TableLBFGS`. The cost of a message, as
-        the cluster states it or a real engine measures it, sets its number of parts.
+    waits : bool, optional
+        Whether the default method may wait for slow workers. By default `TableLBFGS`, which never waits, is
+        chosen where the problem has rows enough and no metric of its own; other methods wait at the end of
+        every exact pass, while idle workers help the slow ones. False: always `TableLBFGS`. True: never.
+        Costs of messages, as the cluster states or a real engine measures them, set its number of parts.
 
     Returns
     -------
@@ -232,7 +232,7 @@ def minimize(
             problem, engine, theta0, seed, waits, check
         )
     require(
-        waits or not any(stage.waits for stage in algorithm.stages),
+        waits is not False or not any(stage.waits for stage in algorithm.stages),
         f"waits=False, but {type(algorithm).__name__} waits for slow workers: leave one of the two out.",
     )
     # Stored in the manifest: a resumed run then knows that its number of commits is a bound, not a wish.
@@ -320,7 +320,7 @@ def choose_algorithm(
     engine: Engine,
     theta0: RealArray | None = None,
     seed: int = 0,
-    waits: bool = True,
+    waits: bool | None = None,
     check: bool = True,
 ) -> Choice:
     """Choose the default algorithm for a problem on an engine, whose messages and commits have their costs.

@@ -131,21 +131,22 @@ def test_the_table_is_chosen_where_its_parts_are_worth_their_messages_and_commit
         n_data = 100_000
 
     many = Many(np.eye(50), np.zeros(50))
-    # 100,000 rows in parts of four messages: 2500 of 40 rows, 64 of 1562, and 63 of 1587.
+    # 100,000 rows in parts of four messages are 2500; in parts of half a message 64, and 63.
     assert default_algorithm(many, 4) == aq.table_algorithm(many, 4)
-    assert default_algorithm(many, 4, message=100_000 / 64 / 4.0) == TableLBFGS(64, 4)
-    assert isinstance(
-        default_algorithm(many, 4, message=100_000 / 63 / 4.0), ExactLBFGS
-    )
+    assert default_algorithm(many, 4, message=100_000 / 64 * 2.0) == TableLBFGS(64, 4)
+    dear = 100_000 / 63 * 2.0
+    assert isinstance(default_algorithm(many, 4, message=dear), ExactLBFGS)
+    assert isinstance(default_algorithm(many, 4, waits=True), ExactLBFGS)
+    assert isinstance(default_algorithm(many, 4, message=dear, waits=False), TableLBFGS)
     # The master needs 100 rows' time for an update: 40 workers may send one in 4000.
     assert isinstance(default_algorithm(many, 40, master=100.0), ExactLBFGS)
-    # Four parts per worker, however many these are.
-    assert isinstance(default_algorithm(many, 625, master=0.0), TableLBFGS)
-    assert not isinstance(default_algorithm(many, 626, master=0.0), TableLBFGS)
+    # Four parts of eight rows per worker.
+    assert isinstance(default_algorithm(many, 3125, master=0.0), TableLBFGS)
+    assert not isinstance(default_algorithm(many, 3126, master=0.0), TableLBFGS)
 
     # A large table is not chosen unless it is asked for.
     class Wide(Many):
-        dim = 50_000
+        dim = 500_000
 
     wide = Wide(np.eye(50), np.zeros(50))
     assert not isinstance(default_algorithm(wide, 4), TableLBFGS)

@@ -1,7 +1,7 @@
 """One algorithm per file, and their names in files and on the command line.
 
 Reading order: `paper/async_sgd` (the shortest algorithm), `pair_memory` with
-`paper/as_lbfgs` (curvature pairs), `safeguard` with `exact/`, `quasi_newton/`, `sampling/`, and
+`paper/as_lbfgs` (curvature pairs), `safeguard` with `exact/`, `table/`, `sampling/`, and
 `rivals/`; `defaults` chooses one of them for a problem.
 
 May import: errors, types, parameters, kernels, storage, registry, published, and of core what knows no run
@@ -39,7 +39,7 @@ ALGORITHMS = Registry(
         "sgd": "asyncqn.algorithms.rivals.sgd_family:SGD",
         "sgld": "asyncqn.algorithms.sampling.sgld:SGLD",
         "exact-lbfgs": "asyncqn.algorithms.exact.exact_lbfgs:ExactLBFGS",
-        "table-lbfgs": "asyncqn.algorithms.quasi_newton.table_lbfgs:TableLBFGS",
+        "table-lbfgs": "asyncqn.algorithms.table.table_lbfgs:TableLBFGS",
         "shared-metric-hmc": "asyncqn.algorithms.sampling.shared_metric_hmc:SharedMetricHMC",
     },
     group="asyncqn.algorithms",

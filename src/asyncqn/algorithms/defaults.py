@@ -2,15 +2,12 @@
 
 The first line that applies decides:
 
-- If no worker may wait: `TableLBFGS`.
-- If the problem has a metric of samples: `ExactLBFGS`, growing samples in that metric.
-- If the problem names an algorithm of its own, by `default_algorithm(workers)`: that one.
-- If the rows make 64 parts, four per worker, each worth a message and a commit: `TableLBFGS`.
+- If the problem has a metric of samples, or names an algorithm of its own: that one, which may wait.
+- If its rows make 64 parts, four per worker, each worth half a message: `TableLBFGS`, which never waits.
 - Otherwise: `ExactLBFGS`, all rows if they are few, or samples that grow to all rows (`exact.choice`).
 
-All but `TableLBFGS` wait for slow workers, whom idle ones help.
-
-All methods end in exact gradients with a safeguard, and none has a step size, so nothing is left to set.
+`waits=False` asks for `TableLBFGS`, `waits=True` for a method that may wait.  None has a step size, so nothing
+is left to set.
 """
 
 from __future__ import annotations
@@ -18,12 +15,12 @@ from __future__ import annotations
 from asyncqn.algorithms.exact.choice import exact_algorithm
 from asyncqn.algorithms.exact.metric import METRIC_EXTRAS
 from asyncqn.algorithms.fit import offers
-from asyncqn.algorithms.quasi_newton.table_lbfgs import (
+from asyncqn.algorithms.table.choice import (
     MasterCost,
     MessageCost,
     enough_parts,
+    most_parts,
     table_algorithm,
-    worthwhile_parts,
 )
 from asyncqn.core.stages import Stages
 from asyncqn.parameters import Workers, checked
@@ -34,16 +31,13 @@ TOLERANCE = 1e-8
 MAX_PASSES = 10_000
 """Default number of passes after which a run that has not converged ends."""
 
-MAX_DEFAULT_TABLE = 2**28
-"""Largest table in bytes that is chosen without being asked for (`waits=False`)."""
-
 
 @checked
 def default_algorithm(
     problem: Problem,
     workers: Workers,
     *,
-    waits: bool = True,
+    waits: bool | None = None,
     message: MessageCost = 10.0,
     master: MasterCost = 0.1,
 ) -> Algorithm:
@@ -55,8 +49,9 @@ def default_algorithm(
         The problem: its number of rows, its dimension and the metric that it offers decide.
     workers : int
         Number of workers, W.
-    waits : bool, default True
-        Whether the method may wait for slow workers; False returns `TableLBFGS`, which never does.
+    waits : bool, optional
+        Whether the method may wait for slow workers: False returns `TableLBFGS`, which never does, and True
+        a method that may. By default the problem decides.
     message : float, default 10.0
         Time of a message to the master and back, in units of one row's gradient.
     master : float, default 0.1
@@ -73,21 +68,16 @@ def default_algorithm(
     >>> aq.default_algorithm(aq.LinearGaussian.random(dim=10, n_data=300), workers=2)
     ExactLBFGS(blocks=2, pieces=4, samples=0, inverse='pairs', memory=100, curvature=0)
     """
-    if not waits:
-        return table_algorithm(problem, workers, message, master)
-    if offers(problem, METRIC_EXTRAS):
-        return exact_algorithm(problem, workers)
+    table = table_algorithm(problem, workers, message, master)
+    if waits is False:
+        return table
     own = extra(problem, "default_algorithm")
-    if own is not None:
+    if own is not None and not offers(problem, METRIC_EXTRAS):
         algorithm: Algorithm = own(workers)
         return algorithm
-    dim, n_data = problem.dim, problem.n_data
-    table = table_algorithm(problem, workers, message, master)
-    worthwhile = min(table.parts, worthwhile_parts(n_data, workers, message, master))
-    if (
-        enough_parts(worthwhile, workers)
-        and 16 * table.parts * dim <= MAX_DEFAULT_TABLE
-    ):
+    most = min(table.parts, most_parts(problem.n_data, workers, message, master))
+    metric = offers(problem, METRIC_EXTRAS)
+    if not (waits or metric) and enough_parts(most, workers):
         return table
     return exact_algorithm(problem, workers)
 

@@ -6,70 +6,77 @@ import numpy as np
 
 from asyncqn.kernels.jit import kernel, reducing_kernel
 
-(
-    SEEN,
-    VALUE,
-    MOVED,
-    RISE,
-    SQUARES,
-    SLOPES,
-    BEND,
-    CHANGES,
-    RESPONSES,
-    UNPAIRED,
-    UPDATES,
-) = range(11)
-"""Places in the tally of a table, which `centred_table.Tally` explains."""
+SEEN, VALUE, SIZES, MOVED, RISE, SQUARES, CHANGES, RESPONSES, REFUSED = range(9)
+"""Places in the tally of a table, which `algorithms.table.entries.Tally` explains."""
 
 
 @kernel
-def replace_entry(entries, values, versions, sums, tally, part, g, z, value, version):
-    """Replace a part's entry by (g, z, value, version); update the sums of the table and its tally.
+def replace_entry(
+    entries, values, versions, sums, tally, scales, part, g, z, value, version, slack
+):
+    """Replace a part's entry by (g, z, value, version) unless it is refused; return whether it was replaced.
 
     entries: shape (2, P, d), gradients and points.  A version of -1 says that the part has no entry yet.
-    sums: shape (4, d), of g, of z, and of the changes of z and g.  The rise of a part is that of its value
-    or, where there is none, that by the trapezoidal rule.
+    sums: shape (4, d), of g, of z, and of the changes of z and g.
+    scales: shape (d,), the mean of g_j^2, in whose root curvatures are measured; 0 where nothing is scaled.
 
-    Returns the number of parts that have moved in this window, and of those that have an entry.
+    Refused is an update whose value exceeds that of the tangent of the entry by more than G |s| and `slack`,
+    with G the larger one of |g_i| and its root mean square over all parts.  A negative slack refuses nothing.
+    The rise of a part is that of its value or, where there is none, that by the trapezoidal rule.
     """
     old_g, old_z = entries[0, part], entries[1, part]
-    g_sum, z_sum, S, Y = sums[0], sums[1], sums[2], sums[3]
     first = versions[part] < 0
-    slope, ss, yy = 0.0, 0.0, 0.0
+    slope, bend, gg, ss = 0.0, 0.0, 0.0, 0.0
+    if not first:
+        for j in range(g.size):
+            # In float64: differences of float32 gradients lose digits.
+            before = np.float64(old_g[j])
+            s = np.float64(z[j]) - np.float64(old_z[j])
+            slope += before * s
+            bend += 0.5 * s * (np.float64(g[j]) - before)
+            gg += before * before
+            ss += s * s
+    rise = slope + bend
+    # A problem offers values always or never, so the old value is a number wherever the new one is.
+    if not first and not np.isnan(value):
+        rise = value - values[part]
+        bend = rise - slope
+    # Negated, so that a bend that is not a number is refused.
+    largest = max(gg, tally[SIZES] / max(tally[SEEN], 1.0))
+    if slack >= 0.0 and not bend <= np.sqrt(largest * ss) + slack:
+        tally[REFUSED] += 1.0
+        return False
+    g_sum, z_sum, S, Y = sums[0], sums[1], sums[2], sums[3]
+    changes, responses, size = 0.0, 0.0, 0.0
     for j in range(g.size):
         new_g, new_z = np.float64(g[j]), np.float64(z[j])
         if first:
             g_sum[j] += new_g
             z_sum[j] += new_z
         else:
-            # In float64: differences of float32 gradients lose digits.  (`float` would keep them in float32.)
-            before = np.float64(old_g[j])
-            y, s = new_g - before, new_z - np.float64(old_z[j])
+            y, s = new_g - np.float64(old_g[j]), new_z - np.float64(old_z[j])
             g_sum[j] += y
             z_sum[j] += s
             S[j] += s
             Y[j] += y
-            ss += s * s
-            yy += y * y
-            slope += 0.5 * s * (new_g + before)
+            scale = np.sqrt(scales[j]) if scales[j] > 0.0 else 1.0
+            changes += s * s * scale
+            responses += y * y / scale
+        size += new_g * new_g
         old_g[j], old_z[j] = g[j], z[j]
-    change = value - (0.0 if first else values[part])
+    tally[SIZES] += size - gg
+    tally[VALUE] += value - (0.0 if first else values[part])
     values[part], versions[part] = value, version
-    tally[VALUE] += change
     if first:
         tally[SEEN] += 1.0
     # A first entry cannot be compared with anything, and one with s = 0 tells neither a rise nor curvature.
     if ss != 0.0:
-        # A problem offers values always or never, so the old value is a number wherever the new one is.
-        rise = slope if np.isnan(change) else change
         tally[MOVED] += 1.0
         tally[RISE] += rise
         tally[SQUARES] += rise * rise
-        tally[SLOPES] += abs(slope)
-        tally[BEND] += abs(rise - slope)
-        tally[CHANGES] += ss
-        tally[RESPONSES] += yy
-    return tally[MOVED], tally[SEEN]
+        tally[CHANGES] += changes
+        tally[RESPONSES] += responses
+    return True
 
 
 @reducing_kernel
@@ -85,16 +92,12 @@ def table_means(g_sum, z_sum, seen, g, z):
 
 
 @kernel
-def step_from(theta, z, step, scale, start):
-    """theta = z - scale step; return the largest |theta - start| and the largest |start|, by coordinate.
-
-    The first is infinite where a coordinate is not a number.
-    """
-    away, size = 0.0, 0.0
-    for j in range(theta.size):
-        new, old = z[j] - scale * step[j], np.float64(start[j])
-        distance = abs(new - old)
-        away = max(away, distance) if distance == distance else np.inf
-        size = max(size, abs(old))
-        theta[j] = new
-    return away, size
+def note_squares(scales, g, weight, floor):
+    """scales += weight (g^2 - scales), none below `floor` times the largest."""
+    largest = 0.0
+    for j in range(g.size):
+        square = np.float64(g[j]) * np.float64(g[j])
+        scales[j] += weight * (square - scales[j])
+        largest = max(largest, scales[j])
+    for j in range(g.size):
+        scales[j] = max(scales[j], floor * largest)

@@ -17,7 +17,7 @@ import numpy as np
 from asyncqn.algorithms.defaults import default_algorithm
 from asyncqn.algorithms.exact.choice import exact_algorithm
 from asyncqn.algorithms.fit import check_fit
-from asyncqn.algorithms.quasi_newton.table_lbfgs import table_algorithm
+from asyncqn.algorithms.table.choice import table_algorithm
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.fit import with_workers
 from asyncqn.engines.simulator import Simulator

@@ -1,0 +1,1 @@
+"""The method that never waits: `table_lbfgs` is read first."""

@@ -1,0 +1,571 @@
+"""Table L-BFGS: asynchronous quasi-Newton steps on a centred table of gradients; nobody ever waits.
+
+The rows are cut into P parts.  Each update is a commit: a worker receives the active part whose newest
+update is oldest, and sends its gradient g with the point z where it took it.  The coordinator keeps the last
+(g_i, z_i) of every part and steps at once.  With means over the parts that have sent an update,
+
+    theta = mean z - min(1, radius / |H mean g|) H mean g     after every update
+    S += z - z_i,  Y += g - g_i,  (g_i, z_i) <- (g, z)        an update (g, z) of part i
+    H learns (S, Y) / count                                   when count parts have moved; then S = Y = 0
+
+Where U is a quadratic with Hessian B the error of the new point is (I - H B) times the mean error of the z_i:
+staleness does not shrink the step, for the step does not start at theta but at the points where the gradients
+are right.  The gradients of a pair are of the same rows at both ends, so it measures curvature without the
+noise of sampling.  Before the first pair H = P F^-1 with F the scatter of the updates (`exact.scatter`).
+
+radius (`pace`)
+    The updates between two pairs are a *window*.  Every part compares its own estimate of U with its last
+    one: where the mean rise exceeds three standard errors the radius becomes half the longest step, where U
+    fell four times that, and else that.  It changes at most once per round trip.
+refusal (`entries`)
+    An update whose value exceeds the tangent of its part's last entry by more than G |s|, with G the size of
+    the parts' gradients, does not enter, so mean z stays at good points; the radius is halved.
+start (`start`)
+    Where the table does not leave a plateau, stochastic steps follow.
+growth
+    `first` parts are active at the start; after `ROUNDS` updates for each of them every second update makes
+    one more active, and from a quarter of all parts on every update does.
+holding
+    To judge a point exactly theta stays until every part has sent an update taken at it.  Then the entries
+    are the exact gradient and U.  No worker waits, and the schedule does not depend on the numbers.  Only a
+    held point can say that a run has converged (docs/explanation/convergence.md).
+
+A point is held when |mean g| has become small.  Where U has fallen there the table continues from it.
+Otherwise theta returns to the last held point, and an *exact phase* begins: the safeguard's trials are held
+one after the other, until 5, 10, 20, ... of them were accepted.  After 50 updates per part without a held
+point, or 10, 20, ... after the first exact phase, one is held in any case, and exact steps follow.
+A table of fewer than `MIN_TABLE_PARTS` parts never leaves the exact phase.
+
+The idea of a centred table is that of incremental Newton methods (Rodomanov and Kropotov 2016; Mokhtari,
+Eisen and Ribeiro 2018, who keep a Hessian per part); one H from pairs of sums over parts, the growth, the
+scatter, the radius, holding and the safeguard are our own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from asyncqn.algorithms.exact.inverse import COSINE, InverseHessian
+from asyncqn.algorithms.exact.scatter import ScatterInverse, ScatterMatrix
+from asyncqn.algorithms.pair_memory import PairRule, RecursiveMemory, pair_totals
+from asyncqn.algorithms.parameters import PairedMemorySize, Parts
+from asyncqn.algorithms.parts import rows_of_parts, share_of
+from asyncqn.algorithms.safeguard import (
+    LESS,
+    ROUNDING,
+    Trial,
+    accept_as_base,
+    advance,
+    aim_from_base,
+    standing,
+)
+from asyncqn.algorithms.table import start as stochastic
+from asyncqn.algorithms.table.entries import Table, Update
+from asyncqn.algorithms.table.pace import (
+    SHRINK,
+    Pace,
+    aim,
+    close_window,
+    least_window,
+    window_is_full,
+)
+from asyncqn.algorithms.table.start import Start, State
+from asyncqn.core.stages import Growth, Order, Stages, batches
+from asyncqn.errors import require
+from asyncqn.kernels.table import MOVED, SEEN
+from asyncqn.kernels.vectors import sum_of_squares
+from asyncqn.parameters import Checked, parameter
+from asyncqn.types import Array, Commit, Counters, Problem, Rows, Standing, Task
+
+RECENT_VALUES = 5
+"""A trial may lie above the last accepted point, but not above all of the last five."""
+LARGEST_TABLE = 2**30
+"""Largest size of the table at the coordinator, in bytes; more parts than fit are refused."""
+QUICK_GROWTH_DIVISOR, ROUNDS = 4, 3
+"""Once one part in the first number is active, every update activates another one.  Updates of each part that
+is active at the start before others join: the steps need the curvature of a sample first."""
+GOLDEN_RATIO = 0.6180339887498949
+"""(sqrt 5 - 1) / 2: multiples of this share of a circle cover it about evenly, however few they are."""
+SLOPE = 1e-2
+"""A point is held where |mean g| is this share of |g| at the last point held, and of its square of the first
+|mean g|, which is that of a sample."""
+FIRST_CHECK, FIRST_PHASE = 50, 5
+"""Updates per part after which a point is held in any case and exact steps follow, and the points accepted in
+the first exact phase.  Each further one accepts twice as many, and the table before it has as many updates per
+part."""
+MIN_TABLE_PARTS = 8
+"""With fewer parts the steps are exact throughout."""
+FIRST_STEP_SHARE = 0.1
+"""Share of the parts active at the start that must have an entry before the first step is taken."""
+PartNumber = TypeVar("PartNumber", int, Rows)
+
+
+class Worker(NamedTuple):
+    """A worker remembers nothing, so that a worker that is lost loses nothing."""
+
+
+class Hold(NamedTuple):
+    """Knowledge of the point that is held, and the rule for when the next one will be."""
+
+    since: int = -1
+    """The version whose theta is held; -1: none is."""
+    arrived: int = 0
+    """Parts whose update at it has arrived."""
+    trial: bool = False
+    """Whether the point is a trial of the safeguard; else the table's steps have led to it."""
+    exact: bool = False
+    """Whether an exact phase follows in any case."""
+    judged: bool = False
+    """Whether the last commit completed a point."""
+    until: int = 0
+    """The exact phase ends when `Trial.kept` has reached this number."""
+    phases: int = 0
+    """Exact phases so far."""
+    updates: int = 0
+    """Updates since a point was last held."""
+    slope: float = math.nan
+    """A point is held where |mean g| is at most this; NaN: none was held yet."""
+
+
+class Iterate(NamedTuple):
+    """The state of the coordinator; all arrays are written in place."""
+
+    theta: Array
+    base: Array
+    """The last point that was held and accepted; the start before there is one."""
+    at_base: Array
+    """Shape (1, d): the gradient there."""
+    memory: RecursiveMemory
+    initial: ScatterMatrix
+    trial: Trial
+    """The safeguard's knowledge."""
+    begin: Array
+    """A copy of theta0, to which theta returns where the steps have led above it."""
+    table: Table
+    pace: Pace
+    start: Start
+    hold: Hold
+
+
+@dataclass(frozen=True)
+class TableLBFGS(Checked):
+    """Asynchronous L-BFGS on a centred table of gradients: no step size, and no worker ever waits.
+
+    Parameters
+    ----------
+    parts : int
+        P: number of parts into which the rows are cut. The master stores 2 P dim numbers, and an update has
+        2 dim.
+    first : int
+        Number of parts that are active at the start. Best is the number of workers, or more, so that the
+        active parts have ten rows for every number in theta.
+    memory : int, default 20
+        M: largest number of curvature pairs in the memory.
+    stochastic : bool, default False
+        Whether stochastic steps, whose size is learned, follow where the table does not leave a plateau.
+    every : int, default 1
+        Number of updates from one step of the master to the next. With many workers the master is the
+        bottleneck, and theta hardly changes from one update to the next.
+
+    Notes
+    -----
+    `table_algorithm(problem, workers)` sets all parameters, and `minimize(problem, waits=False)` uses it.
+
+    Examples
+    --------
+    >>> import asyncqn as aq
+    >>> problem = aq.LogisticRegression.random(n_data=4000, dim=5, seed=0)
+    >>> algorithm = aq.TableLBFGS(parts=80, first=8)
+    >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=4)))
+    >>> run.status
+    'converged'
+    """
+
+    parts: Parts
+    first: Annotated[int, parameter(ge=1)]
+    memory: PairedMemorySize = 20
+    stochastic: bool = False
+    every: Annotated[int, parameter(ge=1)] = 1
+
+    # Workers receive theta alone: base, pairs and table would cost many times as much to send.
+    sent = ("theta",)
+
+    @classmethod
+    def example(cls, problem: Problem) -> TableLBFGS:
+        """Small parameters that run on any problem, for tests."""
+        parts = min(8, problem.n_data)
+        return cls(
+            parts=parts,
+            first=min(3, parts),
+            memory=5,
+        )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            self.first <= self.parts,
+            f"first must be at most the {self.parts} parts, not {self.first}: all are active then.",
+        )
+
+    @property
+    def _exact_throughout(self) -> bool:
+        return self.parts < MIN_TABLE_PARTS
+
+    @cached_property
+    def stages(self) -> Stages:
+        """Batches by age; a table of few parts has all of them from the start, which is held."""
+        first = self.parts if self._exact_throughout else self.first
+        quick = max(first, self.parts // QUICK_GROWTH_DIVISOR)
+        growth = Growth(first, ROUNDS, quick=quick)
+        return (batches(self.parts, None, Order.BY_AGE, growth),)
+
+    @property
+    def evaluate_every(self) -> int:
+        """Commits between two evaluations: P commits are about a pass, which is what one costs."""
+        return max(25, self.parts)
+
+    def check(self, problem: Problem) -> None:
+        n, d = int(problem.n_data), int(problem.dim)
+        require(
+            self.parts <= n,
+            f"{n} data points cannot be cut into {self.parts} parts: use fewer.",
+        )
+        # g and z, 8 bytes a number; a table in float32 needs half of it.
+        require(
+            16 * self.parts * d <= LARGEST_TABLE,
+            f"a table of {self.parts} gradients and points of {d} numbers is too large for the master: "
+            "use fewer parts.",
+        )
+
+    # At the workers
+
+    def init_worker(self, problem: Problem, theta0: Array) -> Worker:
+        return Worker()
+
+    def step(self, view: Any, local: Worker, problem: Any, task: Task) -> Update:
+        n, part = problem.n_data, task.part
+        assert part is not None
+        place = place_of(part, self.parts)
+        # Parts differ by one row where P does not divide n.  The weight of a part is its number of rows over
+        # n / P, so that the mean over all parts is exactly the gradient.
+        first, last = place * n // self.parts, (place + 1) * n // self.parts
+        share = (last - first) * self.parts / n
+        g, value, finite = share_of(problem, view.theta, np.arange(first, last), share)
+        # An update owns its z, because the arrays of an iterate are written in place.
+        return Update(g, view.theta.copy(), value, part, finite, task.read)
+
+    # A worker has no state, so that accepted and rejected updates mean nothing to it.
+
+    def learn(self, view: Any, local: Worker, problem: Problem, task: Task) -> Worker:
+        return local
+
+    def forget(self, local: Worker) -> Worker:
+        return local
+
+    # At the coordinator
+
+    def init(self, theta0: Array) -> Iterate:
+        exact = self._exact_throughout
+        ready = self.stochastic and not exact
+        return Iterate(
+            # The iterate owns all its arrays, because the coordinator writes them in place.
+            theta=theta0.copy(),
+            base=theta0.copy(),
+            at_base=np.zeros((1, theta0.size), theta0.dtype),
+            memory=RecursiveMemory.empty(self.memory, theta0),
+            initial=ScatterMatrix.empty(theta0),
+            # -inf is never the largest, so that empty places do not count in the non-monotone rule.
+            trial=Trial((-math.inf,) * RECENT_VALUES),
+            begin=theta0.copy(),
+            table=Table.empty(self.parts, theta0),
+            pace=Pace(),
+            start=Start(State.READY) if ready else Start(),
+            hold=Hold(
+                since=0,
+                exact=True,
+            )
+            if exact
+            else Hold(),
+        )
+
+    def apply(
+        self, iterate: Iterate, updates: Sequence[Update], commit: Commit
+    ) -> Iterate:
+        """Enter the update, which is alone in its commit, and set theta, unless theta is held."""
+        for update in updates:
+            if iterate.hold.since >= 0:
+                iterate = self._take_held(iterate, update, commit)
+            else:
+                iterate = self._take(iterate, update, commit.version)
+        return iterate
+
+    def _take(self, it: Iterate, update: Update, version: int) -> Iterate:
+        """Enter an update, set theta, and see whether it is to be held."""
+        # Overtaken updates count too: `updates` is a measure of time.
+        hold = it.hold._replace(
+            updates=it.hold.updates + 1,
+            judged=False,
+        )
+        it = it._replace(hold=hold)
+        if update.read < int(it.table.read[update.part]):
+            return it
+        if it.start.state is not State.OVER:
+            it = it._replace(start=stochastic.note(it, it.start, update, version))
+        if update.finite and it.table.enter(update):
+            it.initial.note_deviation(update.g)
+            it = self._step(it, update, version)
+        else:
+            it = self._refuse(it, update, version)
+        # While parts are missing |mean g| is that of a sample, which may be small far from the minimum.
+        if it.table.whole and not it.start.walking:
+            return self._hold_if_due(it, version)
+        return it
+
+    def _step(self, it: Iterate, update: Update, version: int) -> Iterate:
+        """Close the window where it is full, and set theta."""
+        table, pace, start = it.table, it.pace, it.start
+        if start.walking:
+            if table.tally[MOVED] >= least_window(it, self.first):
+                pace, start = stochastic.learn_step(it, pace, start, version)
+            pace = stochastic.step(it, pace, start, update)
+            return it._replace(
+                pace=pace,
+                start=start,
+            )
+        if window_is_full(it, self.first):
+            start = stochastic.judge(it, pace, start)
+            pace = close_window(it, pace, version, update.read)
+        # The product with H is the dearest part of a commit; all other updates only enter the table.
+        enough = table.tally[SEEN] >= max(2.0, FIRST_STEP_SHARE * self.first)
+        if enough and not version % self.every:
+            pace = aim(it, pace)
+        return it._replace(
+            pace=pace,
+            start=start,
+        )
+
+    def _refuse(self, it: Iterate, update: Update, version: int) -> Iterate:
+        """Halve the radius, once per round trip, and return to where the table's entries are."""
+        table, pace = it.table, it.pace
+        stepped = pace.longest > 0.0 or pace.radius < math.inf
+        if update.read < pace.changed or not stepped:
+            return it
+        pace = pace.resized(SHRINK, version)
+        if it.start.walking:
+            it.theta[...] = table.sums[1] / table.tally[SEEN]
+            return it._replace(pace=pace)
+        return it._replace(pace=aim(it, pace))
+
+    def _hold_if_due(self, it: Iterate, version: int) -> Iterate:
+        """Hold theta where the slope has become small, or where the table has continued for long."""
+        hold, slope = it.hold, it.hold.slope
+        if math.isnan(slope):
+            slope = SLOPE * SLOPE * it.pace.first_norm
+        # Equal times for both kinds of steps, once exact ones were needed.
+        most = FIRST_PHASE * 2**hold.phases if hold.phases else FIRST_CHECK
+        long = hold.updates >= most * self.parts
+        if it.pace.norm > slope and not long:
+            return it
+        held = hold._replace(
+            since=version,
+            arrived=0,
+            trial=False,
+            exact=long,
+        )
+        return it._replace(hold=held)
+
+    # Points that are held
+
+    def _take_held(self, it: Iterate, update: Update, commit: Commit) -> Iterate:
+        """Count an update at the point that is held, and judge that once all parts have arrived."""
+        table, hold = it.table, it.hold._replace(judged=False)
+        # Taken before the hold, or a second update of the same part at the same point.
+        late = update.read < hold.since or int(table.read[update.part]) >= hold.since
+        if not late and update.finite:
+            if not hold.trial:
+                it.initial.note_deviation(update.g)
+            table.enter(update, judged=False)
+            hold = hold._replace(arrived=hold.arrived + 1)
+        it = it._replace(hold=hold)
+        if late or (update.finite and hold.arrived < self.parts):
+            return it
+        # One update that is not finite decides at once: the others cannot make the sum finite.
+        at, value = table.exact() if update.finite else (None, math.nan)
+        # The next point to be held is theta of this version; where the table continues, -1 replaces it.
+        hold = hold._replace(
+            judged=True,
+            since=commit.version,
+            arrived=0,
+            updates=0,
+        )
+        # A point that was judged is a better place for the table than for stochastic steps.
+        it = it._replace(
+            hold=hold,
+            start=Start(),
+        )
+        judge = self._judge_trial if hold.trial else self._judge_arrival
+        return judge(it, at, value, commit)
+
+    def _judge_trial(
+        self, it: Iterate, at: Array | None, value: float, commit: Commit
+    ) -> Iterate:
+        """Judge a trial of the safeguard; at the end of an exact phase the table continues."""
+        before, trial = it.trial.kept, advance(it, _exact(it), at, value, commit.value)
+        it = it._replace(trial=trial)
+        if not before < trial.kept >= it.hold.until or self._exact_throughout:
+            return it
+        # S and Y hold the changes between trials, of which `advance` has made its own pairs.
+        it.table.next_window()
+        pace = it.pace._replace(
+            radius=trial.stride,
+            longest=0.0,
+            norm=math.inf,
+        )
+        slope = SLOPE * _norm(it.at_base[0])
+        hold = it.hold._replace(
+            since=-1,
+            exact=False,
+            slope=slope,
+        )
+        return it._replace(
+            pace=pace,
+            hold=hold,
+        )
+
+    def _judge_arrival(
+        self, it: Iterate, at: Array | None, value: float, commit: Commit
+    ) -> Iterate:
+        """Judge the point to which the table's steps have led."""
+        # Values decide below, so U is computed where it does not come with the gradient.
+        if at is not None and math.isnan(value):
+            value = commit.value(it.theta)
+        if at is None or not math.isfinite(value):
+            at, value = None, math.inf
+        if it.trial.kept == 0:
+            first = it.trial._replace(first_norm=it.pace.first_norm)
+            it = it._replace(trial=first)
+            if at is None and it.theta.tobytes() == it.begin.tobytes():
+                # U is not finite at the start: the master ends the run.
+                it.theta[...] = math.nan
+                return it
+            if _above_start(it, value, commit):
+                # The start is held next.  It is not above itself, so exact steps follow from it.
+                it.theta[...] = it.begin
+                _exact(it).forget()
+                return it._replace(hold=it.hold._replace(exact=True))
+            gained = True
+        else:
+            gained = _gained(it, at, value)
+        if gained and at is not None:
+            it = it._replace(trial=accept_as_base(it, _exact(it), at, value))
+        if gained and not it.hold.exact:
+            return self._go_on(it, commit.version)
+        # From the point just accepted or, without gain, from the one before it, to which theta returns.
+        trial = aim_from_base(it, _exact(it))
+        until = trial.kept + FIRST_PHASE * 2**it.hold.phases
+        phases = it.hold.phases + 1
+        hold = it.hold._replace(
+            exact=True,
+            trial=True,
+            until=until,
+            phases=phases,
+        )
+        return it._replace(
+            trial=trial,
+            hold=hold,
+        )
+
+    def _go_on(self, it: Iterate, version: int) -> Iterate:
+        """Continue with the table from the point that was held, at which all entries are."""
+        pace = it.pace
+        # The window under way ends here, because every entry has now been taken at the held point.
+        if it.table.tally[MOVED] >= 2.0:
+            pace = close_window(it, pace, version, version)
+        # mean z is the base, so this is an ordinary quasi-Newton step with the exact gradient.
+        pace = aim(it, pace)
+        hold = it.hold._replace(
+            since=-1,
+            slope=SLOPE * _norm(it.at_base[0]),
+        )
+        return it._replace(
+            pace=pace,
+            hold=hold,
+        )
+
+    # What a run asks
+
+    def standing(self, iterate: Iterate) -> Standing | None:
+        """Return where the method stands after a point was judged; None between two of them."""
+        return standing(iterate) if iterate.hold.judged else None
+
+    def candidates(self, iterate: Iterate) -> tuple[Array, ...]:
+        """The last point that was held and accepted, the mean of the table's points, and the start."""
+        table = iterate.table
+        mean = table.sums[1] / max(float(table.tally[SEEN]), 1.0)
+        return iterate.base, mean.astype(iterate.theta.dtype), iterate.begin
+
+    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
+        """Return of how many rows each computation takes the gradient."""
+        places = place_of(part.astype(np.int64), self.parts)
+        return rows_of_parts(n_data, self.parts, places)
+
+    def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
+        return pair_totals([iterate.memory.ring])
+
+
+def _norm(g: Array) -> float:
+    return math.sqrt(sum_of_squares(g))
+
+
+def _exact(it: Iterate) -> InverseHessian:
+    """Return H for exact steps; where they keep failing, it may be the scatter's fault."""
+    # Without the caution and the early belief of the table's steps: the safeguard judges each step by itself.
+    scattered = it.pace.scattered
+    initial = ScatterInverse(
+        it.initial,
+        at_fault=True,
+        trusted=scattered,
+    )
+    return InverseHessian(it.memory, initial, PairRule(0.0, COSINE))
+
+
+def _above_start(it: Iterate, value: float, commit: Commit) -> bool:
+    """Return whether U is higher at theta, to which the table's steps have led, than at the start.
+
+    U at the start is evaluated only where an estimate, or the lack of one, leaves a doubt: it costs a pass.
+    """
+    at_start = it.theta.tobytes() == it.begin.tobytes()
+    # `first_value` is NaN where no values come; the comparison is then false, and U decides.
+    if at_start or value <= it.pace.first_value:
+        return False
+    return not (value < math.inf and value <= commit.value(it.begin))
+
+
+def _gained(it: Iterate, at: Array | None, value: float) -> bool:
+    """Return whether a held point is better than the one before."""
+    if at is None:
+        return False
+    # Close to a minimum U is equal within rounding, and only a smaller gradient shows a gain.
+    rounding = ROUNDING * float(np.finfo(it.theta.dtype).eps) * abs(it.trial.value)
+    flatter = _norm(at[0]) < LESS * _norm(it.at_base[0])
+    lower = it.trial.value - value
+    return lower > rounding or (lower >= -rounding and flatter)
+
+
+def place_of(part: PartNumber, parts: int) -> PartNumber:
+    """Return where the rows of a part lie.
+
+    Parts with consecutive numbers lie far apart, so that the first few are a sample of all rows even where
+    these are sorted.
+    """
+    # A stride without a common divisor with P visits every place once: the map is a permutation.
+    stride = max(1, round(GOLDEN_RATIO * parts))
+    while math.gcd(stride, parts) > 1:
+        stride += 1
+    return part * stride % parts
