@@ -1,7 +1,5 @@
 """A table of the newest gradient of every part of the data, and of the point where it was taken."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from asyncqn.kernels.jit import kernel, reducing_kernel
@@ -19,14 +17,13 @@ def replace_entry(
     entries: shape (2, P, d), gradients and points.  A version of -1 says that the part has no entry yet.
     sums: shape (4, d), of g, of z, and of the changes of z and g.
     scales: shape (d,), the mean of g_j^2, in whose root curvatures are measured; 0 where nothing is scaled.
-
     Refused is an update whose value exceeds that of the tangent of the entry by more than G |s| and `slack`,
     with G the larger one of |g_i| and its root mean square over all parts.  A negative slack refuses nothing.
     The rise of a part is that of its value or, where there is none, that by the trapezoidal rule.
     """
     old_g, old_z = entries[0, part], entries[1, part]
     first = versions[part] < 0
-    slope, bend, gg, ss = 0.0, 0.0, 0.0, 0.0
+    slope = bend = gg = ss = 0.0
     if not first:
         for j in range(g.size):
             # In float64: differences of float32 gradients lose digits.
@@ -46,8 +43,8 @@ def replace_entry(
     if slack >= 0.0 and not bend <= np.sqrt(largest * ss) + slack:
         tally[REFUSED] += 1.0
         return False
-    g_sum, z_sum, S, Y = sums[0], sums[1], sums[2], sums[3]
-    changes, responses, size = 0.0, 0.0, 0.0
+    g_sum, z_sum, S, Y = sums
+    size = changes = responses = 0.0
     for j in range(g.size):
         new_g, new_z = np.float64(g[j]), np.float64(z[j])
         if first:
@@ -67,8 +64,7 @@ def replace_entry(
     tally[SIZES] += size - gg
     tally[VALUE] += value - (0.0 if first else values[part])
     values[part], versions[part] = value, version
-    if first:
-        tally[SEEN] += 1.0
+    tally[SEEN] += first
     # A first entry cannot be compared with anything, and one with s = 0 tells neither a rise nor curvature.
     if ss != 0.0:
         tally[MOVED] += 1.0

@@ -102,7 +102,8 @@ def least_window(walk: Walk, first: int) -> float:
 
 def close_window(walk: Walk, pace: Pace, version: int, read: int) -> Pace:
     """Learn a pair, begin another window, and judge the radius by it."""
-    table, tally, known = walk.table, walk.table.counts, walk.memory.stored > 0
+    table, known = walk.table, walk.memory.stored > 0
+    tally = table.counts
     kind = walk.theta.dtype
     # A common factor of s and y changes nothing in H; means keep both within the range of float32.
     s, y = ((total / tally.moved).astype(kind) for total in table.sums[2:])
@@ -143,7 +144,8 @@ def initial_of(walk: Walk, pace: Pace) -> ScatterInverse:
 
 def aim(walk: Walk, pace: Pace) -> Pace:
     """Set theta = mean z - H mean g, the step no longer than the radius."""
-    table, memory, d = walk.table, walk.memory, walk.theta.size
+    table, memory = walk.table, walk.memory
+    d = walk.theta.size
     seen = float(table.tally[SEEN])
     # In double precision, as the sums are.
     g, z = np.empty(d), np.empty(d)

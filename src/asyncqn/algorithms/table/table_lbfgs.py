@@ -329,7 +329,8 @@ class TableLBFGS(Checked):
 
     def _step(self, it: Iterate, update: Update, version: int) -> Iterate:
         """Close the window where it is full, and set theta."""
-        table, pace, start = it.table, it.pace, it.start
+        table, pace = it.table, it.pace
+        start = it.start
         if start.walking:
             if table.tally[MOVED] >= least_window(it, self.first):
                 pace, start = stochastic.learn_step(it, pace, start, version)
