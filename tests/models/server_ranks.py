@@ -14,9 +14,7 @@ FEATURES = [f"x{j}" for j in range(6)]
 
 def main(url: str, file: str) -> None:
     problem = aq.LogisticRegression.from_server(url, label="bought", features=FEATURES)
-    # One piece per block: nobody helps, so that a rank fetches the blocks that it computes.
-    algorithm = aq.ExactLBFGS(2, inverse="metric", curvature=problem.curvature_size)
-    run = aq.minimize(problem, algorithm, engine=aq.MPI())
+    run = aq.minimize(problem, engine=aq.MPI())
     assert problem.source is not None
     fetched = MPI.COMM_WORLD.gather(problem.source.fetched)
     if run is not None:

@@ -72,7 +72,6 @@ def test_a_run_has_the_bits_of_one_on_the_file_and_fetches_every_row_once(
     near = model.from_file(file, **choice)
     far = model.from_server(url(served), **choice)
     algorithm = aq.default_algorithm(far, 3)
-    assert algorithm == aq.default_algorithm(near, 3)
     engine = aq.Simulator(aq.Cluster(3, worker_std=0.3))
     there, here = (
         aq.minimize(problem, algorithm, engine=engine, seed=1)
@@ -139,7 +138,8 @@ def test_processes_fetch_their_own_rows_and_the_master_none(
     assert run.status == "converged"
     assert problem.source is not None
     assert problem.source.fetched == 0
-    assert ROWS <= served.rows_sent - before <= 2 * ROWS
+    # Nobody helps, and every worker keeps its block.
+    assert served.rows_sent - before == ROWS
     # The curve is what the method knows.
     assert len(run.metrics["fun"]) > 3
     near = aq.LogisticRegression.from_file(file, label="bought", features=FEATURES)
@@ -155,8 +155,7 @@ def test_ranks_fetch_their_own_rows_and_rank_0_none(
     told = json.loads(done.stdout)
     assert told["status"] == "converged"
     assert told["same"]
-    assert told["fetched"][0] == 0
-    assert ROWS <= sum(told["fetched"]) <= 2 * ROWS
+    assert told["fetched"] == [0, ROWS // 2, ROWS // 2]
 
 
 def test_only_who_shows_the_token_is_served(

@@ -6,6 +6,9 @@ worker, and some rows for every number in theta.
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 from asyncqn.algorithms.exact.exact_lbfgs import ExactLBFGS
 from asyncqn.algorithms.exact.metric import METRIC_EXTRAS
 from asyncqn.algorithms.exact.samples import GROWTH
@@ -90,7 +93,11 @@ def exact_algorithm(problem: Problem, workers: Workers) -> ExactLBFGS:
         levels = growths(dim, n, workers, METRIC_ROWS_PER_NUMBER)
         samples = max(0, levels - 1) if size > 2 * dim else 0
         pieces = pieces_of_a_block(dim, n, workers)
-        return ExactLBFGS(blocks, pieces, samples, "metric", curvature=size)
+        exact = ExactLBFGS(blocks, pieces, samples, "metric", curvature=size)
+        if extra(problem, "stand_in") is None:
+            return exact
+        # Rows come to the worker that computes on them: who helps another would have to fetch its rows.
+        return replace(exact, pieces=1, backup_after=math.inf)
     samples = growths(dim, n, workers)
     # The first sample is the smallest, and all samples are cut into the same pieces.
     pieces = pieces_of_a_block(dim, n // GROWTH**samples, workers)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -35,7 +35,12 @@ from asyncqn.algorithms.exact.metric import SampledMetric
 from asyncqn.algorithms.exact.samples import Sample, timetable, wants_summary
 from asyncqn.algorithms.exact.scatter import ScatterInverse
 from asyncqn.algorithms.pair_memory import RecursiveMemory, pair_totals
-from asyncqn.algorithms.parameters import Blocks, PairedMemorySize, Pieces
+from asyncqn.algorithms.parameters import (
+    BackupAfter,
+    Blocks,
+    PairedMemorySize,
+    Pieces,
+)
 from asyncqn.algorithms.parts import rows_of_parts, share_of, whole_sum
 from asyncqn.algorithms.safeguard import Ask, Trial, advance, rebase, standing
 from asyncqn.core.stages import Stages, blocks, last_versions, stage_index
@@ -129,6 +134,9 @@ class ExactLBFGS(Checked):
     curvature : int, default 0
         With `inverse="metric"` the problem's `curvature_size`: length of the summary of curvature that
         comes with a gradient. Otherwise 0.
+    backup_after : float, optional
+        How many usual durations late a block is before idle workers compute it, too; infinity means never.
+        By default 3, and 2 where blocks are cut into pieces.
 
     Notes
     -----
@@ -156,6 +164,7 @@ class ExactLBFGS(Checked):
     inverse: Literal["pairs", "scatter", "metric"] = "pairs"
     memory: PairedMemorySize = 20
     curvature: Annotated[int, parameter(ge=0)] = 0
+    backup_after: BackupAfter | None = field(default=None, repr=False)
 
     # Workers receive theta alone: base and pairs would cost many times as much to send.
     sent = ("theta",)
@@ -191,7 +200,7 @@ class ExactLBFGS(Checked):
     @cached_property
     def stages(self) -> Stages:
         """The message pattern: blocks on one sample after the other."""
-        late = LATE[self.pieces > 1]
+        late = self.backup_after or LATE[self.pieces > 1]
         # `share` tells a simulator that a computation takes that part of the time of one on all rows.
         return tuple(
             blocks(
