@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -152,7 +152,7 @@ class TorchSum(RowSumsWithValue):
         super().__init__(n_data, sum(self._sizes), dtype, precision)
         self._copies = threading.local()
         with _one_thread(torch):
-            self._check_first_rows(parameters)
+            self._check_first_rows(self.initial(np.random.default_rng(0)))
 
     def _precisions(self, prior: dict[str, float], dtype: np.dtype[Any]) -> Array:
         """Return the precision of each number of theta; `prior` maps beginnings of names to precisions."""
@@ -215,38 +215,43 @@ class TorchSum(RowSumsWithValue):
         torch = _torch()
         total = 0.0
         with _one_thread(torch), torch.no_grad():
-            parts, module = self._split(_vector(torch, theta)), self._mine()
+            mine = self._mine()
+            mine.theta[:] = theta
             for index in self._chunks(rows):
-                total += float(self._chunk_loss(module, parts, index))
+                total += float(self._chunk_loss(mine.module, index))
         return total
 
     def losses_with_grad(self, theta: Array, rows: Rows, out: Array) -> float:
         """Return the same, and write its gradient to `out`; chunks are added in float64."""
         torch = _torch()
-        total, g = 0.0, np.zeros(self.dim)
+        total = 0.0
         with _one_thread(torch), torch.enable_grad():
-            # One leaf for all parameters: autograd then returns the gradient as one vector.
-            # A view of theta: autograd does not write to it.
-            flat, module = _vector(torch, theta).requires_grad_(), self._mine()
+            mine = self._mine()
+            mine.theta[:] = theta
+            several = np.zeros(self.dim) if len(rows) > CHUNK else None
             for index in self._chunks(rows):
-                loss = self._chunk_loss(module, self._split(flat), index)
-                g += torch.autograd.grad(loss, flat)[0].numpy()
-                total += float(loss.detach())
-        out[:] = g
+                mine.grad.fill(0.0)
+                loss = self._chunk_loss(mine.module, index)
+                loss.backward()
+                total += loss.item()
+                if several is not None:
+                    several += mine.grad
+        out[:] = mine.grad if several is None else several
         return total
 
-    def _check_first_rows(self, parts: list[Any]) -> None:
+    def _check_first_rows(self, start: Array) -> None:
         """Raise `BadInput` unless module, loss and data fit, and each row meets only its own y."""
         # Two rows, so that even a costly module is checked at once.
-        module, y = self._mine(), self._y[:2]
+        mine, y = self._mine(), self._y[:2]
+        mine.theta[:] = start
         try:
             with warnings.catch_warnings(
                 action="ignore"
             ):  # of broadcasting, refused below
-                output = self._output(module, parts, slice(0, len(y)))
-                loss = self._chunk_loss(module, parts, slice(0, len(y)))
+                output = self._output(mine.module, slice(0, len(y)))
+                loss = self._chunk_loss(mine.module, slice(0, len(y)))
                 alone = sum(
-                    float(self._chunk_loss(module, parts, slice(i, i + 1)).detach())
+                    float(self._chunk_loss(mine.module, slice(i, i + 1)).detach())
                     for i in range(len(y))
                 )
         except AsyncqnError:
@@ -275,15 +280,13 @@ class TorchSum(RowSumsWithValue):
             f"their y {tuple(y.shape)}: give both the same shape, for example with y.reshape(-1, 1).",
         )
 
-    def _output(self, module: Any, parts: list[Any], index: slice | Any) -> Any:
-        named = dict(zip(self._names, parts))
-        inputs = tuple(X[index] for X in self._inputs)
-        return _torch().func.functional_call(module, named, inputs)
+    def _output(self, module: Any, index: slice | Any) -> Any:
+        return module(*(X[index] for X in self._inputs))
 
-    def _chunk_loss(self, module: Any, parts: list[Any], index: slice | Any) -> Any:
+    def _chunk_loss(self, module: Any, index: slice | Any) -> Any:
         """Return the weighted sum of the losses of some rows."""
         weights = None if self._weights is None else self._weights[index]
-        return self._loss(self._output(module, parts, index), self._y[index], weights)
+        return self._loss(self._output(module, index), self._y[index], weights)
 
     def _split(self, flat: Any) -> list[Any]:
         """Return theta as the module's parameters."""
@@ -302,11 +305,30 @@ class TorchSum(RowSumsWithValue):
             else:
                 yield torch.from_numpy(np.array(index[first : first + CHUNK], np.int64))
 
-    def _mine(self) -> Any:
-        """Return this thread's copy of the module: a call with other parameters modifies it temporarily."""
-        if not hasattr(self._copies, "module"):
-            self._copies.module = copy.deepcopy(self.module)
-        return self._copies.module
+    def _mine(self) -> _Copy:
+        """Return this thread's copy of the module, whose parameters are computed with and overwritten."""
+        if not hasattr(self._copies, "mine"):
+            self._copies.mine = self._copy()
+        mine: _Copy = self._copies.mine
+        return mine
+
+    def _copy(self) -> _Copy:
+        module = copy.deepcopy(self.module)
+        theta, grad = np.zeros((2, self.dim), self.dtype)
+        held = [p for p in module.parameters() if p.requires_grad]
+        parts = map(self._split, map(_torch().from_numpy, (theta, grad)))
+        # Views of two vectors: autograd adds gradients in place, so nothing is gathered after a call.
+        for parameter, part, slope in zip(held, *parts):
+            parameter.data, parameter.grad = part, slope
+        return _Copy(module, theta, grad)
+
+
+class _Copy(NamedTuple):
+    """A module whose parameters and their gradients are views of two vectors."""
+
+    module: Any
+    theta: Array
+    grad: Array
 
 
 def _read_dataset(torch: Any, dataset: Any) -> tuple[Any, Any]:
@@ -360,11 +382,6 @@ def _one_thread(torch: Any) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _vector(torch: Any, theta: Array) -> Any:
-    """Return theta as a tensor, which shares its memory where torch allows it."""
-    return torch.from_numpy(theta if theta.flags.writeable else theta.copy())
 
 
 def _tensor(torch: Any, data: Any, kind: Any) -> Any:
