@@ -11,7 +11,7 @@ import pytest
 from cli.calls import call
 
 from asyncqn.errors import BadInput
-from asyncqn_recommender import Recommender, as_ratings, synthetic_ratings
+from asyncqn_recommender import Recommender, synthetic_ratings
 
 RATINGS = synthetic_ratings(60, 40, 900, seed=0)
 
@@ -27,12 +27,6 @@ def frame_of(ratings) -> pd.DataFrame:
     )
 
 
-def test_decimal_commas_are_refused_with_their_row(tmp_path: Path) -> None:
-    (tmp_path / "r.csv").write_text("user;item;rating\na;x;3.5\nb;x;4,5\n")
-    with pytest.raises(BadInput, match="row 3: the rating '4,5' is not a number"):
-        as_ratings(tmp_path / "r.csv")
-
-
 def test_columns_of_a_frame_may_have_any_names_and_are_remembered() -> None:
     frame = frame_of(RATINGS)
     odd = frame.rename(columns={"user": "reader", "item": "novel", "rating": "points"})
@@ -46,33 +40,6 @@ def test_columns_of_a_frame_may_have_any_names_and_are_remembered() -> None:
         Recommender(2).fit(odd, user="reader", item="novel", rating="stars")
     with pytest.raises(BadInput, match="rating must be a text or None, not 3"):
         Recommender(2).fit(odd, rating=3)
-
-
-def test_a_split_by_time_has_a_usual_share(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    frame_of(RATINGS).to_csv(tmp_path / "r.csv", index=False)
-    test = tmp_path / "test.csv"
-    words = [
-        "recommender",
-        "fit",
-        tmp_path / "r.csv",
-        "--rank",
-        "2",
-        "--split",
-        "time",
-        "--test-out",
-        test,
-    ]
-    code, out, err = call(capfd, *words, "--json", "-q")
-    assert code == 0, err
-    assert json.loads(out)["test_rmse"] > 0
-    held = pd.read_csv(test)
-    assert len(held) == round(0.1 * len(RATINGS))
-    assert held[held.columns[-1]].min() >= len(RATINGS) - len(held)
-    code, _, err = call(capfd, *words, "--test-fraction", "0")
-    assert (code, err.count("\n")) == (2, 1)
-    assert "--split time needs a share: leave --test-fraction out, for 0.1" in err
 
 
 def test_a_saved_model_learns_from_further_ratings(

@@ -121,8 +121,6 @@ def test_a_packed_file_with_own_columns_is_split_by_time_and_its_test_is_judged(
     split = [
         "--split",
         "time",
-        "--test-fraction",
-        "0.1",
         "--duplicates",
         "last",
         "--out",

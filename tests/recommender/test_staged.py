@@ -224,11 +224,6 @@ def test_an_update_that_is_no_number_makes_the_trial_shrink_and_not_the_run_fail
     )
 
 
-def test_commits_for_counts_batches_and_then_passes() -> None:
-    algorithm = StagedLBFGS(batches=80, warmup=80, blocks=2, curvature=10)
-    assert [algorithm.commits_for(e) for e in (0.5, 1.0, 2.0, 4.5)] == [40, 80, 81, 84]
-
-
 def test_what_does_not_fit_is_refused_in_a_sentence() -> None:
     algorithm = StagedLBFGS(batches=80, warmup=80, blocks=2, curvature=10)
     with pytest.raises(

@@ -22,6 +22,7 @@ GOOD_DAT = ["1::10::3::9", "2::10::4::9", "3::11::1::9"]
         ("4,10,good", "rating 'good' is not a number"),
         ("4,10,", "rating is missing"),
         ("4,10,nan", "not a finite number"),
+        ('4,10,"4,5"', "rating '4,5' is not a number"),
         ("4,10,-inf", "not a finite number"),
         ("4,10,1e39", "not a finite number"),
         ("4,10,1_0", "not a number"),

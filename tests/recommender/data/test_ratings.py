@@ -95,18 +95,6 @@ def test_every_form_gives_the_same_ratings():
     assert as_ratings(scipy.sparse.coo_array(matrix)).n_users == 4
 
 
-def test_entries_that_a_sparse_matrix_stores_twice_are_added_in_every_format():
-    twice = scipy.sparse.coo_array(
-        ([1.0, 2.0, 4.0], ([0, 0, 1], [1, 1, 0])), shape=(2, 2)
-    )
-    compressed = scipy.sparse.csr_array(
-        ([1.0, 2.0, 4.0], [1, 1, 0], [0, 2, 3]), shape=(2, 2)
-    )
-    assert compressed.nnz == 3
-    for matrix in (twice, compressed):
-        assert sorted(rows_of(as_ratings(matrix))) == [(0, 1, 3.0), (1, 0, 4.0)]
-
-
 def test_text_ids_come_from_pandas_and_arrow_dictionaries():
     words = ["ann", "bob", "ann"]
     frame = pd.DataFrame(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
+from asyncqn.cli.commands.share import table_in
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.models import rebuild
 from asyncqn_recommender.data import Ratings, as_ratings, load, save_ratings
@@ -100,3 +101,15 @@ def test_a_column_that_is_wide_for_its_texts_is_refused() -> None:
         pytest.raises(DamagedFile, match="far wider than its texts"),
     ):
         load(f"{running.address}/set")
+
+
+def test_the_command_reads_names_of_sets_and_files_of_ratings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASYNCQN_CACHE", str(tmp_path))
+    # An item that nobody has rated has a row of its own.
+    assert table_in("synthetic-demo").num_rows == 12_001
+    (tmp_path / "ratings.dat").write_text("1::10::3::9\n2::10::4::9\n")
+    assert table_in(str(tmp_path / "ratings.dat")).column_names[:2] == ["user", "item"]
+    with pytest.raises(BadInput, match="no stored set of that name"):
+        table_in("nothing")

