@@ -19,13 +19,15 @@ class Experiment:
     """One figure of the paper, or one set of claims.
 
     `cells(full)` returns batches: the first batch of each experiment is computed before the second batch of
-    any.  `outcomes` and `draw` receive finished cells only, and leave out what is missing.
+    any.  `outcomes` (on the map), `stated` (in the setting of the first screen, on fresh seeds) and `draw`
+    receive finished cells only, and leave out what is missing.
     """
 
     name: str
     title: str
     caption: str
-    """Two sentences."""
+    """What the picture of the map shows."""
     cells: Callable[[bool], list[list[Cell]]]
     outcomes: Callable[[Get, bool], list[Outcome]]
     draw: Callable[[Get, bool], dict[str, Any]]
+    stated: Callable[[Get, bool], list[Outcome]] | None = None

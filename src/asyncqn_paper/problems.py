@@ -134,25 +134,23 @@ STANDARD = Spectrum()
 STIFF = Spectrum(weak=0, low=1.0, high=1.2, strong=1, top=300.0)
 """One direction that all rows share, over a bulk that is little more than the prior: hard for a-SGD."""
 
-PROBLEMS: dict[str, Spectrum | AlikeRows] = {
+PROBLEMS: dict[str, Spectrum] = {
     "linear-gaussian": STANDARD,
     "linear-gaussian-stiff": STIFF,
     "five-weak-10": Spectrum(low=10.0, high=10.0),
-    "five-weak-10-draw-1": Spectrum(low=10.0, high=10.0, draw=1),
-    "five-weak-30": Spectrum(low=30.0, high=30.0),
-    "one-direction-8": Spectrum(weak=0, low=1.0, high=1.05, strong=1, top=9.0),
-    "rows-alike-8": AlikeRows(8.0),
-    "rows-alike-8-draw-1": AlikeRows(8.0, draw=1),
-    "rows-alike-2": AlikeRows(2.0),
-    "rows-alike-20": AlikeRows(20.0),
-    "rows-alike-50": AlikeRows(50.0),
-    "five-directions-8": AlikeRows(8.0, directions=5),
-    "five-directions-20": AlikeRows(20.0, directions=5),
-    "fifty-directions-8": AlikeRows(8.0, directions=50),
-    "fifty-directions-20": AlikeRows(20.0, directions=50),
-    "equal-correlations-101": Spectrum(weak=1, low=101.0, high=101.0),
     "three-weak-39": Spectrum(weak=3, low=39.0, high=39.0),
 }
+
+
+def described(name: str) -> Spectrum | AlikeRows:
+    """Return a problem by its name: one of `PROBLEMS`, or "rows-alike-8" and "five-directions-8" for any top."""
+    if name in PROBLEMS:
+        return PROBLEMS[name]
+    kind, _, top = name.rpartition("-")
+    return AlikeRows(float(top), directions=DIRECTIONS[kind])
+
+
+DIRECTIONS = {"rows-alike": 1, "five-directions": 5}
 
 
 def largest_mean_correlation(largest: float, dim: int = DIM) -> float:

@@ -73,6 +73,17 @@ PAYERS: dict[str, tuple[float, Literal["each", "tree", "free"]]] = {
 those that the master sends do (`Cluster.sending`).  Two units of ten is our own choice."""
 
 
+def paying(payer: str) -> tuple[float, Literal["each", "tree", "free"]]:
+    """Return how long a message keeps the link, and which of the master's do: a payer, as in "TREE, 5 %".
+
+    The number is the share of an exchange during which the link is busy, 20 % where none is given.
+    """
+    name, _, share = payer.partition(", ")
+    link, sending = PAYERS[name]
+    # An exchange is two messages.
+    return (MESSAGE * float(share[:-2]) / 200.0 if share else link), sending
+
+
 def cluster(
     kind: str, workers: int, variance: float, rows: float = N_OMEGA, payer: str = NOBODY
 ) -> Cluster:
@@ -82,7 +93,7 @@ def cluster(
     """
     # The table's time of a gradient is proportional to its rows.
     mean = 1000.0 * rows / N_Y + PRODUCTS.get(kind, 0.0)
-    link, sending = PAYERS[payer]
+    link, sending = paying(payer)
     # An exchange takes ten units under every payer; only who waits for it differs.
     message = MESSAGE - link * (1.0 if sending == "free" else 2.0)
     return Cluster(

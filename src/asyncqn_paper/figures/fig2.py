@@ -1,4 +1,9 @@
-"""Figure 2: time to epsilon against sigma_w^2 at W = 40, over what the paper leaves open."""
+"""Figure 2: time to epsilon against sigma_w^2 at W = 40, with the table's numbers.
+
+The map has two axes: lambda_max of the posterior precision, of rows that are nearly alike, and the share of
+an exchange of messages during which it keeps the master's link busy.  It is computed on tuning seeds.
+`STATED` is the setting that `rules.strongest` finds on it, and is measured on fresh seeds and fresh draws.
+"""
 
 from __future__ import annotations
 
@@ -8,226 +13,148 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from asyncqn.lab import delay_limit
 from asyncqn_paper.cells import Cell
-from asyncqn_paper.drawing import ALGORITHM_STYLES, band, few_decades, panels
+from asyncqn_paper.drawing import ALGORITHM_STYLES, band, panels
 from asyncqn_paper.experiment import Experiment, Get
-from asyncqn_paper.figures.gaussian import (
-    TARGETS,
-    Curve,
-    scale_below_limit,
-    seeds_and_draws,
-)
-from asyncqn_paper.figures.verdicts import TITLES, verdict_bars
+from asyncqn_paper.figures.gaussian import FRESH, Curve, seeds_and_draws
 from asyncqn_paper.records import Record
 from asyncqn_paper.rules import (
     CLAIMS,
-    UNDECIDED,
+    GREY,
+    HOLDS,
     Estimate,
     Outcome,
     above,
     all_of,
     times_apart,
 )
-from asyncqn_paper.settings import EVERYONE, NAMES, NOBODY, PAPER, PAYERS, given
-from asyncqn_paper.tuning import tuned
+from asyncqn_paper.settings import MASTER, NAMES, NOBODY, PAPER, TREE, given
 
 # In the order of `settings.NAMES`.
 SGD, MB, AS = NAMES
 # The paper's text names one value of sigma_w^2, 200 (Fig. 3); the others are our own choice.
 VARIANCES = (0.0, 25.0, 50.0, 100.0, 200.0, 400.0, 600.0, 900.0)
+FEW_VARIANCES = (0.0, 200.0, 900.0)
+NAMED = 200.0
 # Units of simulated time; some 3,000 commits of as-L-BFGS on 40 workers.
 LIMIT = 6000.0
-GRID = (
-    "rows-alike-2",
-    "rows-alike-8",
-    "five-directions-8",
-    "five-weak-10",
-    "three-weak-39",
-)
-"""Problems of the grid, from weakly to strongly correlated; the last is the most correlated that the table
-allows (mean |correlation| 0.26), and violates the noise floor of a-SGD."""
-TUNED_ON = ("rows-alike-8", "five-weak-10", "linear-gaussian", "linear-gaussian-stiff")
-PROBLEM = "problem"
+TARGET = "time 0.05"
+TOPS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 45.0)
+"""lambda_max of A'A / sigma_x^2, to which the prior adds 1."""
+SHARES = (0.0, 5.0, 10.0, 20.0, 40.0)
+"""Percent of an exchange during which the link is busy; nobody pays at 0."""
+WORKERS = 40
+ARRIVE = 0.9
+"""Share of a method's runs that arrive where its numbers in the table are said to arrive."""
+LAMBDA = "λ_max"
 PAYS = "who pays for messages"
 INTEGRATOR = "integrator"
-H0 = "H₀"
-NUMBERS = "numbers"
-QUORUM = "quorum"
-REUSE = "overlap reused by mb"
-START = "start"
-TARGET = "target"
-CAUTIOUS = "cautious constant"
-BY_PAIRS = "by pairs"
-ORACLE = "√(0.8/λ) I for as-L-BFGS alone"
-BOTH = "√(0.8/λ) I for both"
 EVERY_PAIR = 1e-4
 SOME_PAIRS = 1.2
 """The cautious constant: up to 1 it admits every pair of these models, since gradients contain the prior."""
-BASE = {
-    PROBLEM: "rows-alike-8",
-    PAYS: NOBODY,
-    INTEGRATOR: "explicit",
-    H0: BY_PAIRS,
-    NUMBERS: "the table's",
-    QUORUM: "1",
-    REUSE: "no",
-    START: "prior",
-    CAUTIOUS: "as H₀ says",
-}
+PROBLEM = "problem"
+START = "start"
+QUORUM = "quorum"
+SEEDS = 100
+TUNING_SEEDS = 20
 
 
 class Setting(NamedTuple):
-    """One combination of choices, but for the target: all targets come from the same runs."""
+    """A problem with rows alike, and who pays for messages; the rest is the table's."""
 
-    choices: dict[str, str]
+    top: float
+    payer: str
+    integrator: str = "explicit"
 
-    def parameters(self, kind: str) -> dict[str, Any]:
-        """Return the parameters of a method."""
-        chosen = self.choices
-        if chosen[NUMBERS] == "tuned":
-            return tuned(f"{kind}-{chosen[PROBLEM]}")
-        found = dict(PAPER[kind])
-        # A fixed H0 uses the curvature of the problem, which no method knows: it is an oracle, and the axis
-        # says who gets it.
-        fixed = chosen[H0] == BOTH or (chosen[H0] == ORACLE and kind == AS)
+    @property
+    def choices(self) -> dict[str, str]:
+        """Return the setting in words."""
+        return {LAMBDA: f"λ_max = {self.top + 1.0:g}", PAYS: self.payer}
+
+    def parameters(self, kind: str, pairs: bool = True) -> dict[str, Any]:
+        """Return the table's parameters; H0 by pairs, quorum 1 and no overlap reused are our reading."""
+        own = dict(PAPER[kind])
         if kind != SGD:
-            found["initial_scale"] = (
-                scale_below_limit(chosen[PROBLEM]) if fixed else "pair"
-            )
+            own["initial_scale"] = "pair"
         if kind == MB:
-            found |= {
-                "quorum": float(chosen[QUORUM]),
-                "reuse_overlap": chosen[REUSE] == "yes",
-            }
+            own |= {"quorum": 1.0, "reuse_overlap": False}
         if kind == AS:
-            # By pairs every pair counts; with a fixed H0 only pairs above the prior's curvature bring news.
-            own = chosen[CAUTIOUS] if chosen[CAUTIOUS] != BASE[CAUTIOUS] else ""
-            found["epsilon"] = (
-                float(own) if own else SOME_PAIRS if fixed else EVERY_PAIR
-            )
-            found["integrator"] = chosen[INTEGRATOR]
-        return found
+            own["integrator"] = self.integrator
+            # Without pairs the cautious constant has no meaning.
+            own |= {"epsilon": EVERY_PAIR} if pairs else {"memory": 0}
+        return own
 
     def curve(
-        self, kind: str, variance: float, seeds: int, *, pairs: bool = True
+        self, kind: str, variance: float, seeds: range, *, pairs: bool = True
     ) -> Curve:
         """Return the cell of one point."""
-        own = self.parameters(kind)
-        if not pairs:
-            # Without pairs these two have no meaning.
-            own = {
-                name: v
-                for name, v in own.items()
-                if name not in ("epsilon", "cosine_floor")
-            }
-            own["memory"] = 0
-        chosen = self.choices
         return Curve(
-            chosen[PROBLEM],
+            f"rows-alike-{self.top:g}",
             kind,
-            given(own),
+            given(self.parameters(kind, pairs)),
             variance,
-            seeds,
-            payer=chosen[PAYS],
-            start=chosen[START],
+            len(seeds),
+            seeds.start,
+            payer=self.payer,
             limit=LIMIT,
         )
 
 
-def settings() -> list[list[Setting]]:
-    """Return every setting, in batches: those that decide most first."""
-    grid = [
-        Setting({**BASE, PROBLEM: problem, PAYS: payer, INTEGRATOR: integrator, H0: h0})
-        for integrator in ("explicit", "modified")
-        for payer in PAYERS
-        for h0 in (BY_PAIRS, ORACLE, BOTH)
-        for problem in GRID
-    ]
-
-    def chosen(
-        *problems: str, payers: tuple[str, ...] = tuple(PAYERS), **more: str
-    ) -> list[Setting]:
-        told = {"integrator": "explicit", **more}
-        return [
-            s
-            for s in grid
-            if s.choices[PROBLEM] in problems
-            and s.choices[PAYS] in payers
-            and s.choices[INTEGRATOR] == told["integrator"]
-            and s.choices[H0] == told.get("h0", s.choices[H0])
-        ]
-
-    # Batches: the base case, then the neighbours that the headline depends on, then the grid, then single
-    # axes around the base case.
-    near = GRID[:2]
-    few = (NOBODY, EVERYONE)
-    first = chosen(BASE[PROBLEM], payers=(NOBODY,), h0=BY_PAIRS)
-    second = [
-        *chosen(*near, payers=few, h0=BY_PAIRS),
-        *chosen(*near, payers=few, h0=BY_PAIRS, integrator="modified"),
-        *chosen(*near, payers=few),
-    ]
-    third = [*chosen(*GRID[:3]), *chosen(*GRID[:3], integrator="modified")]
-    around = [
-        Setting({**BASE, PROBLEM: problem, PAYS: payer, axis: value})
-        for axis, values in (
-            (QUORUM, ("0.5", "0.75")),
-            (REUSE, ("yes",)),
-            (START, ("zero", "far")),
-            (CAUTIOUS, ("1.2", "100")),
-        )
-        for value in values
-        for problem in ("rows-alike-2", "rows-alike-8")
-        for payer in (NOBODY, EVERYONE)
-    ]
-    # Tuned parameters include H0, so that this axis has a value of its own.
-    searched = [
-        Setting({**BASE, PROBLEM: problem, NUMBERS: "tuned", H0: "tuned"})
-        for problem in TUNED_ON
-    ]
-    batches = []
-    seen = set[str]()
-    for batch in (first, second, third, [*searched, *around, *grid]):
-        # By text, because a setting holds a dictionary, which cannot be hashed.
-        batches.append(
-            [s for s in {str(s): s for s in batch}.values() if str(s) not in seen]
-        )
-        seen |= {str(s) for s in batch}
-    return batches
+def payer_of(share: float, name: str = TREE) -> str:
+    """Return who pays, for a share of an exchange in percent."""
+    return f"{name}, {share:g} %" if share else NOBODY
 
 
-def _size(full: bool) -> tuple[list[list[Setting]], tuple[float, ...], int]:
-    """Return the settings, the values of sigma_w^2 and the repetitions."""
+STATED = Setting(1.0, payer_of(20.0))
+
+
+class Size(NamedTuple):
+    """The points of the map and its seeds, and the values of sigma_w^2 and the seeds of the stated setting."""
+
+    settings: list[Setting]
+    tuning: range
+    variances: tuple[float, ...]
+    fresh: range
+
+
+def size(full: bool) -> Size:
+    """Return what is computed in the full and in the quick size."""
     if full:
-        return settings(), VARIANCES, 100
-    return (
-        [[Setting({**BASE, PAYS: payer}) for payer in (NOBODY, EVERYONE)]],
-        (0.0, 200.0, 900.0),
-        10,
-    )
+        points = [Setting(top, payer_of(share)) for top in TOPS for share in SHARES]
+        fresh = range(FRESH, FRESH + SEEDS)
+        return Size(points, range(TUNING_SEEDS), VARIANCES, fresh)
+    points = [Setting(top, payer_of(share)) for top in (1.0, 8.0) for share in (0, 20)]
+    return Size(points, range(5), FEW_VARIANCES, range(FRESH, FRESH + 10))
+
+
+def stated_cells(
+    setting: Setting, variances: Sequence[float], seeds: range
+) -> list[Cell]:
+    """Return the cells of one setting, with as-L-BFGS without pairs at one sigma_w^2."""
+    return [
+        *(setting.curve(kind, v, seeds) for kind in NAMES for v in variances),
+        setting.curve(AS, NAMED, seeds, pairs=False),
+    ]
 
 
 def cells(full: bool) -> list[list[Cell]]:
-    """Return the cells of all settings, with as-L-BFGS without pairs at one sigma_w^2."""
-    batches, variances, seeds = _size(full)
-    return [
-        [
-            cell
-            for setting in batch
-            for cell in (
-                *(setting.curve(kind, v, seeds) for kind in NAMES for v in variances),
-                setting.curve(AS, 200.0, seeds, pairs=False),
-            )
-        ]
-        for batch in batches
+    """Return the cells of the map, then those of the stated setting."""
+    chosen = size(full)
+    points = [
+        setting.curve(kind, v, chosen.tuning)
+        for setting in chosen.settings
+        for kind in NAMES
+        for v in FEW_VARIANCES
     ]
+    return [[*points], stated_cells(STATED, chosen.variances, chosen.fresh)]
 
 
 Points = dict[float, list[Record]]
 
 
-def _rows(
-    get: Get, setting: Setting, variances: Sequence[float], seeds: int
+def rows_of(
+    get: Get, setting: Setting, variances: Sequence[float], seeds: range
 ) -> dict[str, Points] | None:
     """Return the records of all points of a setting; None where one is missing."""
     rows: dict[str, Points] = {kind: {} for kind in NAMES}
@@ -240,223 +167,233 @@ def _rows(
     return rows
 
 
-def outcomes(get: Get, full: bool) -> list[Outcome]:
-    """Return the outcome of every claim in every finished setting, for every target."""
-    found = []
-    batches, variances, seeds = _size(full)
-    for setting in (setting for batch in batches for setting in batch):
-        rows = _rows(get, setting, variances, seeds)
-        if rows is not None:
-            # The control is a claim of its own and may be missing while the others are judged.
-            control = get(setting.curve(AS, 200.0, seeds, pairs=False))
-            for words, name in TARGETS.items():
-                found += _judge(
-                    rows, control, f"time {name}", {**setting.choices, TARGET: words}
-                )
-    return found
+def arrives(points: Points) -> bool:
+    """Return whether nearly all runs of a method arrive, at each sigma_w^2."""
+    return all(
+        np.mean([record[TARGET] is not None for record in records]) >= ARRIVE
+        for records in points.values()
+    )
 
 
-def _judge(
-    rows: dict[str, Points],
-    control: list[Record] | None,
-    name: str,
-    choices: dict[str, str],
-) -> list[Outcome]:
+def judge(rows: dict[str, Points], choices: dict[str, str]) -> list[Outcome]:
     """Return the outcomes of the claims of Fig. 2 in one setting."""
+    parts = CLAIMS["fig2"].parts
+    if not arrives(rows[AS]) or not arrives(rows[SGD]):
+        # The authors cannot have been where their own parameters do not arrive.
+        because = "the table's parameters do not arrive"
+        return [
+            Outcome(claim, choices, GREY, because=because) for claim in (*parts, "fig2")
+        ]
 
     def ratio(slow: tuple[str, float], quick: tuple[str, float]) -> Estimate | str:
         a, b = (rows[kind][v] for kind, v in (slow, quick))
-        return times_apart(
-            [r[name] for r in a], [r[name] for r in b], seeds_and_draws(a), LIMIT
+        times = ([record[TARGET] for record in records] for records in (a, b))
+        return times_apart(*times, seeds_and_draws(a), LIMIT)
+
+    def joint(
+        claim: str, pairs: list[tuple[tuple[str, float], tuple[str, float]]]
+    ) -> Outcome:
+        return all_of(
+            claim, choices, [above(claim, choices, ratio(*pair)) for pair in pairs]
         )
 
-    def part(claim: str, found: Estimate | str) -> Outcome:
-        if isinstance(found, str):
-            return Outcome(claim, choices, UNDECIDED, because=found)
-        return above(claim, choices, found)
-
-    def joint(claim: str, parts: list[Outcome]) -> Outcome:
-        return all_of(claim, choices, parts)
-
-    # The smallest and the largest sigma_w^2.
     low, *_, high = rows[AS]
     similar = ratio((MB, low), (AS, low))
     if not isinstance(similar, str):
-        # "Similar" has two sides: the distance from equal times must stay below the margin.
+        # "Similarly" has two sides: the distance from equal times must stay below the margin.
         similar = similar._replace(value=-abs(similar.value))
-    told = {
-        "fig2-sgd": joint(
-            "fig2-sgd",
-            [part("fig2-sgd", ratio((SGD, low), (k, low))) for k in (MB, AS)],
-        ),
-        "fig2-alike": part("fig2-alike", similar),
-        "fig2-mb": part("fig2-mb", ratio((MB, high), (MB, low))),
-        "fig2-robust": joint(
-            "fig2-robust",
-            [part("fig2-robust", ratio((k, low), (k, high))) for k in (SGD, AS)],
-        ),
-        "fig2-best": joint(
-            "fig2-best",
-            [part("fig2-best", ratio((SGD, v), (AS, v))) for v in rows[AS]]
-            # With workers nearly alike both are to be similar ("fig2-alike"), so mb-L-BFGS counts from 200
-            # on.
-            + [
-                part("fig2-best", ratio((MB, v), (AS, v)))
-                for v in rows[AS]
-                if v >= 200.0
-            ],
-        ),
-    }
-    # The share is taken over all sigma_w^2 of a seed; its error is that between draws.
-    arrived = [
-        [float(r[name] is not None) for r in records] for records in rows[AS].values()
+    # Where workers are alike as-L-BFGS and mb-L-BFGS are to be similar, so mb counts from 200 on.
+    late = [v for v in rows[AS] if v >= NAMED]
+    rivals = [((SGD, v), (AS, v)) for v in rows[AS]]
+    rivals += [((MB, v), (AS, v)) for v in late]
+    found = [
+        joint("fig2-sgd", [((SGD, low), (kind, low)) for kind in (MB, AS)]),
+        above("fig2-alike", choices, similar),
+        joint("fig2-mb", [((MB, high), (MB, low))]),
+        joint("fig2-robust", [((kind, low), (kind, high)) for kind in (SGD, AS)]),
+        joint("fig2-best", rivals),
     ]
-    shares = np.mean(arrived, axis=0) - 0.9
-    draws = seeds_and_draws(rows[AS][low])
-    means = [float(shares[np.asarray(draws) == d].mean()) for d in sorted(set(draws))]
-    spread = (
-        float(np.std(means, ddof=1)) / math.sqrt(len(means))
-        if len(means) > 1
-        else math.inf
+    return [*found, all_of("fig2", choices, found)]
+
+
+def outcomes(get: Get, full: bool) -> list[Outcome]:
+    """Return the outcome of every claim at every finished point of the map."""
+    found = []
+    chosen = size(full)
+    for setting in chosen.settings:
+        rows = rows_of(get, setting, FEW_VARIANCES, chosen.tuning)
+        if rows is not None:
+            found += judge(rows, setting.choices)
+    return found
+
+
+def stated(get: Get, full: bool) -> list[Outcome]:
+    """Return the outcomes in the stated setting, on fresh seeds."""
+    chosen = size(full)
+    rows = rows_of(get, STATED, chosen.variances, chosen.fresh)
+    control = get(STATED.curve(AS, NAMED, chosen.fresh, pairs=False))
+    if rows is None or control is None:
+        return []
+    mine = rows[AS][NAMED]
+    pairs = times_apart(
+        [record[TARGET] for record in control],
+        [record[TARGET] for record in mine],
+        seeds_and_draws(mine),
+        LIMIT,
     )
-    told["table"] = above(
-        "table", choices, Estimate(float(np.mean(means)), spread, len(shares))
-    )
-    if control is not None and 200.0 in rows[AS]:
-        mine = rows[AS][200.0]
-        found = times_apart(
-            [r[name] for r in control], [r[name] for r in mine], draws, LIMIT
+    return [*judge(rows, STATED.choices), above("pairs", STATED.choices, pairs)]
+
+
+def draw_setting(rows: dict[str, Points]) -> Any:
+    """Draw the paper's figure: mean times over sigma_w^2 with shades of three standard deviations."""
+    figure, axes = panels(1, 1, width=3.6, height=2.7)
+    axis = axes[0][0]
+    for kind, points in rows.items():
+        times = np.array(
+            [
+                [LIMIT if r[TARGET] is None else r[TARGET] for r in records]
+                for records in points.values()
+            ]
         )
-        told["pairs"] = part("pairs", found)
-    whole = joint("fig2", [told[name] for name in CLAIMS["fig2"].parts])
-    return [*told.values(), whole]
+        mean = times.mean(axis=1)
+        wide = 3.0 * times.std(axis=1)
+        low = np.maximum(mean - wide, 0.0)
+        look = ALGORITHM_STYLES[kind]
+        band(axis, list(points), mean, low, mean + wide, NAMES[kind], look)
+    axis.set(xlabel=r"$\sigma_w^2$", ylabel=r"time to $\varepsilon$ = 0.05", ylim=0.0)
+    axis.legend(fontsize=7)
+    return figure
 
 
-SHOWN = [(problem, payer) for problem in GRID[:2] for payer in (NOBODY, EVERYONE)]
-"""The columns of the figure: two problems that disagree, each without and with messages that are paid."""
+# How fast U falls, per unit of time, without any noise: two lines of the map.
+def pace_of_sgd(share: float) -> float:
+    """Return the rate of a-SGD in its softest direction, of curvature 1, where its link is busy `share`."""
+    commits = WORKERS / (10.0 + 10.0)
+    if share:
+        # An exchange keeps the link for this share of ten units.
+        commits = min(commits, 1.0 / (0.1 * share))
+    return 2.0 * float(PAPER[SGD]["h"]) * commits
+
+
+def pace_of_mb(share: float) -> float:
+    """Return the rate of mb-L-BFGS with the exact Newton H, sigma_w = 0: at most -2 log(1 - h) per round."""
+    # A round: message, gradient, message, master; all answers pass the link, the first of them at once.
+    answers = (WORKERS - 1) * 0.05 * share
+    unit = 10.0 + 10.0 + MASTER[MB] + answers
+    return -2.0 * math.log1p(-float(PAPER[MB]["h"])) / unit
+
+
+def delay_limit_of_sgd() -> float:
+    """Return the largest curvature at which the table's step of a-SGD is stable with staleness W - 1."""
+    return float(delay_limit(WORKERS - 1)) / float(PAPER[SGD]["h"])
+
+
+COLOURS = {SGD: "#e8a33d", MB: "#4a9d6e", AS: "#3f82c4"}
+
+
+def draw_map(get: Get, full: bool) -> Any:
+    """Draw who wins at sigma_w^2 = 200 over lambda_max and the share of the link, with both boundaries."""
+    chosen = size(full)
+    tops = list(dict.fromkeys(setting.top for setting in chosen.settings))
+    payers = list(dict.fromkeys(setting.payer for setting in chosen.settings))
+    shares = [float(p.split(", ")[1][:-2]) if p != NOBODY else 0.0 for p in payers]
+    figure, axes = panels(1, 1, width=6.2, height=3.4)
+    axis = axes[0][0]
+    for setting in chosen.settings:
+        rows = rows_of(get, setting, FEW_VARIANCES, chosen.tuning)
+        if rows is None:
+            continue
+        place = (tops.index(setting.top), payers.index(setting.payer))
+        _tile(axis, place, rows, setting)
+    # Between two tiles the boundary stands where the formula crosses, measured along the axis of shares.
+    level = _crossing(shares)
+    if level is not None:
+        axis.axhline(level, color="black", linewidth=1.2, linestyle="--")
+        words = "Newton bound: below, a-SGD beats mb with any H"
+        axis.text(-0.45, level + 0.04, words, fontsize=6.5)
+    limit = float(
+        np.interp(math.log(delay_limit_of_sgd() - 1.0), np.log(tops), range(len(tops)))
+    )
+    axis.axvline(limit, color="black", linewidth=1.2, linestyle=":")
+    axis.text(
+        limit - 0.04,
+        len(payers) - 0.47,
+        "delay limit of a-SGD",
+        fontsize=6.5,
+        ha="right",
+    )
+    axis.set_xticks(range(len(tops)), [f"{top + 1.0:g}" for top in tops])
+    axis.set_yticks(range(len(payers)), [f"{share:g} %" for share in shares])
+    axis.set(xlim=(-0.5, len(tops) - 0.5), ylim=(-0.5, len(payers) - 0.3))
+    axis.set(xlabel="$\\lambda_{max}$", ylabel="link busy, share of an exchange")
+    axis.grid(False)
+    _legend(figure)
+    return figure
+
+
+def _tile(
+    axis: Any, place: tuple[int, int], rows: dict[str, Points], setting: Setting
+) -> None:
+    """Draw one point of the map: the colour of the fastest, and a star where all of Fig. 2 holds."""
+    x, y = place
+    end = judge(rows, setting.choices)[-1].end
+    medians = {
+        kind: float(
+            np.median(
+                [LIMIT if r[TARGET] is None else r[TARGET] for r in points[NAMED]]
+            )
+        )
+        for kind, points in rows.items()
+    }
+    winner, second = sorted(medians, key=lambda kind: medians[kind])[:2]
+    colour = "#d9d9d9" if end == GREY else COLOURS[winner]
+    axis.fill_between(
+        [x - 0.48, x + 0.48], y - 0.48, y + 0.48, color=colour, linewidth=0
+    )
+    if end == GREY:
+        return
+    words = f"×{medians[second] / medians[winner]:.1f}" + (
+        "\n★" if end == HOLDS else ""
+    )
+    axis.text(x, y, words, ha="center", va="center", fontsize=7)
+
+
+def _crossing(shares: Sequence[float]) -> float | None:
+    """Return the height on the axis of shares at which a-SGD and the bound of mb-L-BFGS are equally fast."""
+    fine = np.linspace(shares[0], shares[-1], 2001)
+    behind = [pace_of_sgd(share) < pace_of_mb(share) for share in fine]
+    if True not in behind:
+        return None
+    return float(np.interp(fine[behind.index(True)], shares, range(len(shares))))
+
+
+def _legend(figure: Any) -> None:
+    from matplotlib.patches import Patch
+
+    patches = [
+        Patch(facecolor=COLOURS[kind], label=f"{NAMES[kind]} first") for kind in NAMES
+    ]
+    patches.append(
+        Patch(facecolor="#d9d9d9", label="the table's numbers do not arrive")
+    )
+    figure.legend(handles=patches, loc="outside lower center", ncols=4, fontsize=7)
 
 
 def draw(get: Get, full: bool) -> dict[str, Any]:
-    """Draw the paper's axes and shades, medians below, and the lead that the claim is about; all settings."""
-    _, variances, seeds = _size(full)
-    shown = []
-    for problem, payer in SHOWN:
-        choices = {**BASE, PROBLEM: problem, PAYS: payer}
-        if _rows(get, Setting(choices), variances, seeds) is not None:
-            shown.append(choices)
-    figure, axes = panels(
-        3, max(1, len(shown)), width=2.7, height=2.4, sharex=True, sharey="row"
-    )
-    for column, choices in zip(axes.T, shown, strict=False):
-        for integrator in ("explicit", "modified"):
-            rows = _rows(
-                get, Setting({**choices, INTEGRATOR: integrator}), variances, seeds
-            )
-            for kind, points in (rows or {}).items():
-                if kind == AS or integrator == "explicit":
-                    _lines(column, kind, integrator, points)
-            if rows is not None:
-                _leads(column[2], rows, integrator)
-        pays = (
-            "nobody pays for messages"
-            if choices[PAYS] == NOBODY
-            else "every exchange is paid"
-        )
-        column[0].set_title(
-            f"{choices[PROBLEM].replace('-', ' ')},\n{pays}", fontsize=8
-        )
-        column[2].axhline(
-            math.exp(CLAIMS["fig2-best"].margin), color="black", linewidth=0.8
-        )
-        column[2].set_xlabel(r"$\sigma_w^2$")
-    words = (
-        "time to $\\varepsilon$\n(mean, 3 std. dev.)",
-        "time to $\\varepsilon$\n(median, 10–90 %)",
-    )
-    for axis, name in zip(
-        axes[:, 0], (*words, "time over that of\nas-L-BFGS (2 errors)"), strict=True
-    ):
-        axis.set(yscale="log", ylabel=name)
-    for axis in axes[:2, 0]:
-        axis.set_ylim(100.0, 1.1 * LIMIT)  # nothing is measured beyond the limit
-    for axis in axes[:, 0]:
-        few_decades(axis)
-    figure.legend(
-        *axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4
-    )
-    claims = [
-        name for name in TITLES if name in CLAIMS and CLAIMS[name].row == "Fig. 2"
-    ]
-    return {"fig2": figure, "fig2_settings": verdict_bars(outcomes(get, full), claims)}
-
-
-def _lines(column: Any, kind: str, integrator: str, points: Points) -> None:
-    """Draw mean and three standard deviations, median and percentiles; late runs count as the limit."""
-    times = np.array(
-        [
-            [LIMIT if r["time 0.05"] is None else r["time 0.05"] for r in p]
-            for p in points.values()
-        ]
-    )
-    look = _look(kind, integrator)
-    name = NAMES[kind] + (", modified" if integrator == "modified" else "")
-    mean = times.mean(axis=1)
-    wide = 3.0 * times.std(axis=1)
-    low, high = np.quantile(times, (0.1, 0.9), axis=1)
-    # A mean less three deviations may be negative, which a logarithmic axis cannot show.
-    band(
-        column[0],
-        list(points),
-        mean,
-        np.maximum(mean - wide, 20.0),
-        mean + wide,
-        name,
-        look,
-    )
-    band(column[1], list(points), np.median(times, axis=1), low, high, name, look)
-
-
-def _look(kind: str, integrator: str) -> dict[str, Any]:
-    look = dict(ALGORITHM_STYLES[kind])
-    return look | (
-        {"linestyle": "--", "marker": "^"} if integrator == "modified" else {}
-    )
-
-
-def _leads(axis: Any, rows: dict[str, Points], integrator: str) -> None:
-    """Draw the paired time ratios of the rivals to as-L-BFGS, as the rule estimates them, with two errors."""
-    for kind in (SGD, MB):
-        points = []
-        for v, mine in rows[AS].items():
-            pair = [
-                [r["time 0.05"] for r in records] for records in (rows[kind][v], mine)
-            ]
-            found = times_apart(pair[0], pair[1], seeds_and_draws(mine), LIMIT)
-            if not isinstance(found, str):
-                points.append((v, math.exp(found.value), 2.0 * found.error))
-        if points:
-            x, y, error = np.array(points).T
-            # Errors are those of the logarithm.
-            low = y * (1.0 - np.exp(-error))
-            high = y * (np.exp(error) - 1.0)
-            look = {
-                **_look(kind, integrator),
-                "marker": "o" if integrator == "explicit" else "^",
-            }
-            look["linestyle"] = "-" if integrator == "explicit" else "--"
-            axis.errorbar(
-                x, y, yerr=(low, high), capsize=1.5, **{**look, "markersize": 3}
-            )
+    """Draw the figure in the stated setting, and the map."""
+    chosen = size(full)
+    figures = {"fig2_map": draw_map(get, full)}
+    rows = rows_of(get, STATED, chosen.variances, chosen.fresh)
+    return {"fig2": draw_setting(rows), **figures} if rows is not None else figures
 
 
 EXPERIMENT = Experiment(
     "fig2",
-    "Time to ε against the spread of the workers' speed",
-    "Simulated time until (U − U*)/U* ≤ 0.05 at W = 40 with the table's numbers and H₀ by pairs; the last "
-    "row shows by which factor a-SGD (orange) and mb-L-BFGS (green) need longer than as-L-BFGS (solid: "
-    "explicit, dashed: modified; line: the margin 1.05). The second figure counts all settings, axis by "
-    "axis.",
+    "Who wins, over λ_max and the share of the link",
+    "Simulated time to (U − U*)/U* ≤ 0.05 at W = 40 and σ_w² = 200 with the table's numbers; in each tile by "
+    "which factor the second is behind; a star where all of Fig. 2 holds.",
     cells,
     outcomes,
     draw,
+    stated,
 )

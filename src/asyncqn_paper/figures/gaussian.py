@@ -13,12 +13,14 @@ from asyncqn import Cluster, LinearGaussian, Simulator, starting_point
 from asyncqn.types import Algorithm, Progress, Request
 from asyncqn_paper.cells import Cell
 from asyncqn_paper.measuring import HOPELESS, accepted_share, commits_within
-from asyncqn_paper.problems import DIM, N_Y, NOISE, PROBLEMS, AlikeRows
+from asyncqn_paper.problems import DIM, N_Y, NOISE, AlikeRows, described
 from asyncqn_paper.records import Record
 from asyncqn_paper.settings import NOBODY, Given, algorithm, cluster
 
 DRAWS = 5
 """Draws of a random problem; seed k uses draw k mod 5."""
+FRESH = 1000
+"""The first of the seeds on which a stated setting is measured, up to twice this number."""
 CONSTANTS = 0.5 * N_Y * math.log(2.0 * math.pi * NOISE) + 0.5 * DIM * math.log(
     2.0 * math.pi
 )
@@ -34,7 +36,12 @@ STARTS = {"prior": 1.0, "zero": 0.0, "far": 3.0}
 @cache
 def model(problem: str, draw: int) -> LinearGaussian:
     """Return a draw of a problem."""
-    return replace(PROBLEMS[problem], draw=draw).model()
+    return replace(described(problem), draw=draw).model()
+
+
+def draw_of(seed: int) -> int:
+    """Return the draw of the problem that a seed uses; fresh seeds have draws of their own."""
+    return seed % DRAWS + (DRAWS if FRESH <= seed < 2 * FRESH else 0)
 
 
 @cache
@@ -46,9 +53,9 @@ def largest(problem: str) -> float:
 def scale_below_limit(problem: str) -> float:
     """c of H0 = c I with c^2 lambda_max = 0.8, rounded: the limit of stability at W = 40 is 0.96."""
     # The scale is a number of the description and not of a draw: all draws get the same parameters.
-    described = PROBLEMS[problem]
+    own = described(problem)
     # `AlikeRows.top` is an eigenvalue of A'A / sigma_x^2, to which the prior adds 1.
-    top = described.top + 1.0 if isinstance(described, AlikeRows) else described.largest
+    top = own.top + 1.0 if isinstance(own, AlikeRows) else own.largest
     return float(round((0.8 / top) ** 0.5, 2))
 
 
@@ -79,7 +86,7 @@ class Curve(Cell):
     def run(self, method: Algorithm, machines: Cluster, seed: int) -> Record:
         """Run one repetition; return times and commits of the first crossings, and how it ended."""
         # The draw belongs to the seed, so all methods see the same problem at the same seed.
-        problem = model(self.problem, seed % DRAWS)
+        problem = model(self.problem, draw_of(seed))
         theta0 = STARTS[self.start] * starting_point(problem, None, seed)
         # The schedule is simulated in advance: most runs need a small part of it, which is the same.
         for limit in dict.fromkeys((min(self.limit, SHORT * self.limit), self.limit)):
@@ -93,7 +100,7 @@ class Curve(Cell):
                     commits=commits_within(method, machines, limit),
                     # A round costs W gradients, so every one is looked at. An asynchronous commit reads six
                     # rows and a look at U all 600, so only every fifth is.
-                    evaluate=1 if method.stages[0].waits else 5,
+                    evaluate=1 if method.stages[0].waits else min(5, machines.workers),
                     callback=watch,
                 )
             )
@@ -152,7 +159,7 @@ class _Watch:
 
 def seeds_and_draws(records: list[Record]) -> list[int]:
     """Return the draw of every record."""
-    return [int(record["seed"]) % DRAWS for record in records]
+    return [draw_of(int(record["seed"])) for record in records]
 
 
 def column_of(records: list[Record], name: str) -> list[Any]:
