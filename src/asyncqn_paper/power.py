@@ -29,8 +29,8 @@ def powers(folder: Path) -> dict[str, tuple[float, float]]:
     for experiment in find([]):
         stated = experiment.stated(store.get, True) if experiment.stated else []
         # Errors of the stated setting count where there is one.
-        for claim in {o.claim for o in stated}:
-            found[claim] = [o for o in stated if o.claim == claim]
+        for name in {o.claim for o in stated}:
+            found[name] = [o for o in stated if o.claim == name]
         for outcome in experiment.outcomes(store.get, True):
             if outcome.claim not in {o.claim for o in stated}:
                 found.setdefault(outcome.claim, []).append(outcome)

@@ -62,38 +62,6 @@ class Spectrum(Problem):
     def largest(self) -> float:
         return self.top if self.strong else self.high
 
-    @property
-    def label(self) -> str:
-        bulk = (
-            f"{self.low:g}" if self.low == self.high else f"{self.low:g}–{self.high:g}"
-        )
-        strong = f"{self.strong} × {self.top:g} over " if self.strong else ""
-        return f"{strong}{bulk}" + (f", {self.weak} weak" if self.weak else "")
-
-
-@dataclass(frozen=True)
-class PowerLaw(Problem):
-    """Eigenvalues top / k, k = 1, 2, ..."""
-
-    top: float
-    draw: int = 0
-
-    def eigenvalues(self) -> npt.NDArray[np.float64]:
-        return np.asarray(self.top / np.arange(1.0, DIM + 1.0))
-
-
-@dataclass(frozen=True)
-class Autoregressive(Problem):
-    """I + A'A / sigma_x^2 in the mean, for rows with correlation r^|i-j| between coordinates."""
-
-    correlation: float
-    draw: int = 0
-
-    def eigenvalues(self) -> npt.NDArray[np.float64]:
-        lag = np.abs(np.subtract.outer(np.arange(DIM), np.arange(DIM)))
-        # E A'A = N_Y times the covariance of a row, and the prior adds 1.
-        return np.asarray(1.0 + N_Y / NOISE * np.linalg.eigvalsh(self.correlation**lag))
-
 
 @dataclass(frozen=True)
 class AlikeRows:

@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -26,7 +25,6 @@ from asyncqn.storage import to_json, write_whole
 from asyncqn.types import Array, Problem, Request
 from asyncqn_paper import movielens
 from asyncqn_paper.problems import AlikeRows
-from asyncqn_paper.records import Record
 from asyncqn_paper.settings import algorithm
 
 GAUSSIAN = "linear-gaussian"
@@ -35,8 +33,6 @@ WARM_UP = 40
 """Commits before the first run: a real clock would count the compilation of kernels as its first commit."""
 LONGEST = 600.0
 """Seconds that a launch may take."""
-BUSY = 0.5
-"""Processors that others may keep busy before a real run whose time shall count."""
 
 
 @dataclass(frozen=True)
@@ -112,34 +108,6 @@ class Real(NamedTuple):
     engine: str
     because: str
     """Why it was not MPI; empty where it was."""
-
-
-def processors_in_use(seconds: float = 1.0) -> float:
-    """Return how many processors other programs keep busy, looked at while this one sleeps.
-
-    The load average would remember what this program itself did a minute ago; it stands in where the
-    system has no /proc.
-    """
-    stat = Path("/proc/stat")
-    if not stat.is_file():
-        return os.getloadavg()[0]
-    looks = []
-    for pause in (seconds, 0.0):
-        ticks = [int(word) for word in stat.read_text().split("\n", 1)[0].split()[1:9]]
-        looks.append(
-            (sum(ticks), ticks[3] + ticks[4])
-        )  # in all; idle, or waiting for a disk
-        time.sleep(pause)
-    (total, idle), (total_after, idle_after) = looks
-    # Ticks of all processors together; the idle share of them, turned into processors.
-    passed = max(1, total_after - total)
-    return (1.0 - (idle_after - idle) / passed) * (os.cpu_count() or 1)
-
-
-def was_busy(rows: Sequence[Record]) -> bool:
-    """Return whether other programs kept the machine busy during these runs, so that their times mean
-    nothing."""
-    return any((row.get("load") or 0.0) > BUSY for row in rows)
 
 
 def run_real(jobs: Sequence[RealRun]) -> Real:

@@ -17,23 +17,10 @@ Record = dict[str, Any]
 """Plain numbers and words; a number that does not exist is None, never NaN."""
 
 
-def where(records: Iterable[Record], **values: Any) -> list[Record]:
-    """Return the records whose columns have these values."""
-    found = list(records)
-    for name, value in values.items():
-        found = [record for record in found if record.get(name) == value]
-    return found
-
-
 def column(records: Iterable[Record], name: str) -> npt.NDArray[np.float64]:
     """Return one column as numbers; None becomes NaN."""
     values = (record.get(name) for record in records)
     return np.array([np.nan if value is None else float(value) for value in values])
-
-
-def distinct(records: Iterable[Record], name: str) -> list[Any]:
-    """Return the values of a column in order of first appearance."""
-    return list(dict.fromkeys(r[name] for r in records))
 
 
 def write_table(records: Sequence[Record], stem: Path) -> None:

@@ -6,33 +6,25 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from asyncqn_paper.catalogue import find
 from asyncqn_paper.cells import Store
-from asyncqn_paper.figures.fig2 import settings
-from asyncqn_paper.page import (
-    Extent,
-    anchor,
-    claims_table,
-    every_setting,
-    first_table,
-    judged,
-    page,
-    word,
-)
+from asyncqn_paper.experiment import Experiment
+from asyncqn_paper.figures import fig2, fig3, fig4, fig5
+from asyncqn_paper.page import anchor, every_setting, judged, page
+from asyncqn_paper.power import powers
 from asyncqn_paper.records import read_table
 from asyncqn_paper.rules import (
     CLAIMS,
-    FAILS,
+    FIGURES,
     HOLDS,
-    MAIN,
-    ROWS,
-    UNDECIDED,
+    POWER,
     Outcome,
-    verdict_on,
+    strongest,
 )
-from asyncqn_paper.settings import NAMES, algorithm, cluster
+from asyncqn_paper.settings import algorithm, cluster
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "results"
 
@@ -47,16 +39,16 @@ def text() -> str:
     return (DOCS / "reproduction.md").read_text(encoding="utf-8")
 
 
+def words_of(text: str) -> list[str]:
+    return [one for one in text.split() if any(letter.isalnum() for letter in one)]
+
+
 def test_the_page_and_its_settings_are_those_of_the_published_tables(
     store: Store, text: str
 ) -> None:
     experiments = find([])
     shown = re.findall(r"figures/(\w+)\.png", text)
-    figures = {
-        one.name: [name for name in shown if name.split("_")[0] == one.name]
-        for one in experiments
-    }
-    assert text == page(experiments, store, True, figures)
+    assert text == page(experiments, store, True, shown)
     assert all((DOCS / "figures" / f"{name}.png").is_file() for name in shown)
     rows = every_setting(judged(experiments, store, True))
     # Stored numbers keep four digits.
@@ -69,93 +61,16 @@ def test_the_page_and_its_settings_are_those_of_the_published_tables(
     ]
 
 
-def words_of(text: str) -> list[str]:
-    return [one for one in text.split() if any(letter.isalnum() for letter in one)]
-
-
-def test_the_verdicts_are_on_one_screen(text: str, store: Store) -> None:
-    found = judged(find([]), store, True)
-    start = text.index("| [Fig. 1](")
-    lines = text[start:].split("\n\n", 1)[0].splitlines()
-    assert len(lines) == len(ROWS)
-    assert len(words_of(text[: text.index(lines[-1]) + len(lines[-1])])) < 250
-    for row, line in zip(ROWS, lines, strict=True):
-        assert line.startswith(f"| [{row}](#{anchor(row)})")
-        assert word(*found[MAIN[row]]) in line
-    for heading in {anchor(row) for row in ROWS}:
-        assert heading in [
-            one[3:].lower().replace(". ", "-")
-            for one in re.findall("^## .*", text, re.M)
-        ]
-
-
-def test_no_cell_of_a_table_has_more_than_thirty_words(text: str) -> None:
-    for line in text.splitlines():
-        if line.startswith("|"):
-            assert all(len(words_of(cell)) <= 30 for cell in line.split("|")), line
-
-
-def test_a_finished_page_says_nothing_of_what_is_not_run(store: Store) -> None:
-    found = judged(find([]), store, True)
-    parts, wholes = Extent(1, 5, 0.3), Extent(5000, 5000, 4.25)
-    claims = [claim for claim in CLAIMS.values() if found[claim.id][1]]
-    unfinished = "\n".join(
-        [*first_table(found, dict.fromkeys(ROWS, parts)), str(parts)]
-    )
-    assert unfinished.count("so far") == len(ROWS)
-    assert "not run" in unfinished
-    finished = [
-        *first_table(found, dict.fromkeys(ROWS, wholes)),
-        *claims_table(claims, found, True),
-    ]
-    assert not re.search("so far|not run", "\n".join([*finished, str(wholes)]))
-    assert str(wholes) == "All 5,000 cells are finished; they took 4.2 processor hours."
-
-
-def test_a_verdict_that_depends_on_an_axis_always_says_where() -> None:
-    def told(ends: dict[str, str]) -> str:
-        signs = {"+": HOLDS, "-": FAILS, "?": UNDECIDED}
-        outcomes = [
-            Outcome("fig2", {"axis": at}, signs[e])
-            for at, mine in ends.items()
-            for e in mine
-        ]
-        return word(verdict_on(outcomes), outcomes)
-
-    assert told({"a": "++", "b": "--"}) == "**depends on** axis (holds at a)"
-    assert (
-        told({"a": "++", "b": "++-", "c": "---"}) == "**depends on** axis (fails at c)"
-    )
-    assert (
-        told({"a": "+--?", "b": "---"})
-        == "**depends on** axis (holds most often at a: 1 of 3)"
-    )
-    assert (
-        told({"a": "++-", "b": "++++"})
-        == "**depends on** axis (fails most often at a: 1 of 3)"
-    )
-
-
-def test_numbers_are_in_the_units_of_a_reader() -> None:
-    def told(claim: str, value: float, error: float = 0.1, runs: int = 10) -> str:
-        return CLAIMS[claim].reading(Outcome(claim, {}, HOLDS, value, error, runs))
-
-    assert told("fig1", -math.log(1.5)) == "error or duration apart by ×1.50 ± 0.15"
-    assert told("fig1", -0.001, 0.0001) == "error or duration apart by ×1.00 ± <0.01"
-    assert told("fig2-mb", math.log(2.0)) == "time at 900 over that at 0 ×2.00 ± 0.20"
-    assert told("cost", 0.2) == "slope in M d 1.00 ± 0.10"
-    assert told("temperature", 1.0) == "slope in β −1.00 ± 0.10"
-    assert told("gamma", -math.log(1.02), runs=0) == "E U − U* changes by ×1.02"
-    assert told("momentum-limit", 15.0) == "largest difference 1.0e-15"
-    assert (
-        CLAIMS["temperature"].shown_rule()
-        == "slope of log(E U − U*) over log β below −0.9"
-    )
-    assert CLAIMS["table"].shown_rule() == "share of the runs that arrive above 0.9"
-    assert CLAIMS["fig1"].shown_rule().endswith("within a factor of 1.28")
-    for claim in CLAIMS.values():
-        if not claim.parts:
-            assert "#" not in told(claim.id, 0.5) + claim.shown_rule()
+def test_the_first_screen_is_short_and_links_to_the_maps(text: str) -> None:
+    screen = text[: text.index("\n## ")]
+    pictures = re.sub(r"!\[[^]]*\]\([^)]*\)", "", screen)
+    assert len(words_of(pictures)) < 250
+    assert len(words_of(re.sub(r"!\[[^]]*\]\([^)]*\)", "", text))) < 1500
+    headings = re.findall("^## (.*)", text, re.M)
+    addresses = [one.lower().replace(". ", "-") for one in headings]
+    for row in FIGURES.values():
+        assert f"**{row}:**" in screen
+        assert anchor(row) in addresses
 
 
 def test_every_claim_is_on_the_page(text: str) -> None:
@@ -163,16 +78,66 @@ def test_every_claim_is_on_the_page(text: str) -> None:
         assert claim.text in text, claim.id
 
 
-@pytest.mark.parametrize("kind", list(NAMES))
+def by_setting(experiment: Experiment, store: Store) -> dict[str, list[Outcome]]:
+    found: dict[str, list[Outcome]] = {}
+    for outcome in experiment.outcomes(store.get, True):
+        found.setdefault(str(dict(outcome.choices)), []).append(outcome)
+    return found
+
+
+def test_the_stated_settings_are_those_that_the_rule_finds(store: Store) -> None:
+    expected = {"fig2": fig2.STATED.choices, "fig4": fig4.STATED, "fig5": fig5.STATED}
+    for experiment in find(list(expected)):
+        found = strongest(by_setting(experiment, store), CLAIMS[experiment.name].parts)
+        assert found == str(dict(expected[experiment.name])), experiment.name
+    problems = fig3.tuning_outcomes(store.get)
+    assert strongest(problems, CLAIMS["fig3"].parts) == fig3.STATED
+
+
+def test_the_tests_of_the_first_screen_have_power(store: Store) -> None:
+    found = powers(DOCS / "tables")
+    parts = [part for claim in FIGURES for part in CLAIMS[claim].parts or (claim,)]
+    weak = {part: found[part] for part in parts if found[part][1] < POWER}
+    assert not weak
+
+
+def test_numbers_are_in_the_units_of_a_reader() -> None:
+    def reading(claim: str, value: float, error: float = 0.1, runs: int = 10) -> str:
+        return CLAIMS[claim].reading(Outcome(claim, {}, HOLDS, value, error, runs))
+
+    assert reading("fig1-error", -math.log(1.5)) == "errors apart by ×1.50 ± 0.15"
+    assert (
+        reading("fig2-mb", math.log(2.0)) == "time at 900 over that at 0 ×2.00 ± 0.20"
+    )
+    assert reading("cost", 0.2) == "slope in M d 1.00 ± 0.10"
+    assert reading("temperature", 1.0) == "slope in β −1.00 ± 0.10"
+    assert reading("law", -0.16, 0.01) == "deviation at h = 0 0.40 ± 0.01"
+    assert reading("gamma", -math.log(1.02), runs=0) == "E U − U* changes by ×1.02"
+    assert reading("momentum-limit", 15.0) == "largest difference 1.0e-15"
+    assert CLAIMS["law"].shown_rule().endswith("below 0.15")
+    for claim in CLAIMS.values():
+        if not claim.parts:
+            assert "#" not in reading(claim.id, 0.5) + claim.shown_rule()
+
+
+@pytest.mark.parametrize("kind", [fig2.SGD, fig2.MB, fig2.AS])
 def test_the_code_of_today_computes_the_published_times(
     store: Store, kind: str
 ) -> None:
-    setting = settings()[0][0]
-    curve = setting.curve(kind, 200.0, 100)
+    chosen = fig2.size(True)
+    curve = fig2.STATED.curve(kind, 200.0, chosen.fresh)
     records = store.get(curve)
-    if records is None:
-        pytest.fail(f"the first cell of {kind} is not published")
+    assert records is not None
     machines = cluster(kind, 40, 200.0, payer=curve.payer)
-    run = curve.run(algorithm(kind, curve.parameters), machines, 3)
+    run = curve.run(algorithm(kind, curve.parameters), machines, chosen.fresh[3])
     # The same bits on the processor they were made on; elsewhere chaos may move a commit or two.
     assert run["time 0.05"] == pytest.approx(records[3]["time 0.05"], rel=0.1)
+
+
+def test_the_bounds_on_the_map_are_those_of_the_table() -> None:
+    assert fig2.pace_of_sgd(0.0) == pytest.approx(0.004)
+    assert fig2.pace_of_mb(0.0) == pytest.approx(0.00205, abs=5e-6)
+    assert fig2.delay_limit_of_sgd() == pytest.approx(39.8, abs=0.1)
+    # With an exact inverse no round contracts U by more than (1 - h)^2, whatever is between the rounds.
+    assert math.exp(-50.0 * fig2.pace_of_mb(0.0)) == pytest.approx(0.95**2)
+    assert np.isclose(fig2.pace_of_sgd(20.0), 0.001)

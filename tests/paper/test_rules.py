@@ -11,31 +11,31 @@ from asyncqn_paper.figures.fig4 import closed, last, race
 from asyncqn_paper.figures.fig5 import stable
 from asyncqn_paper.rules import (
     CLAIMS,
-    DEPENDS,
     FAILS,
+    FIGURES,
+    GREY,
     HOLDS,
-    MAIN,
-    NO,
-    NOT_RUN,
-    OPEN,
-    ROWS,
     UNDECIDED,
-    YES,
     Estimate,
     Outcome,
     above,
     all_of,
     decide,
     estimate,
+    power_of,
+    strongest,
     times_apart,
-    verdict_on,
+    trend,
+    word_on,
 )
 
 
-def settings(holds: int, fails: int, undecided: int = 0) -> list[Outcome]:
-    ends = [HOLDS] * holds + [FAILS] * fails + [UNDECIDED] * undecided
+def settings(
+    holds: int, fails: int, undecided: int = 0, grey: int = 0
+) -> list[Outcome]:
+    ends = [HOLDS] * holds + [FAILS] * fails + [UNDECIDED] * undecided + [GREY] * grey
     return [
-        Outcome("fig2", {"payer": end, "problem": str(k % 3)}, end)
+        Outcome("fig2-mb", {"payer": end, "problem": str(k % 3)}, end, because="a part")
         for k, end in enumerate(ends)
     ]
 
@@ -43,23 +43,78 @@ def settings(holds: int, fails: int, undecided: int = 0) -> list[Outcome]:
 @pytest.mark.parametrize(
     ("counts", "word"),
     [
-        ((9, 1), YES),
-        ((8, 2), DEPENDS),
-        ((2, 8), DEPENDS),
-        ((1, 9), NO),
-        ((0, 1, 50), NO),
-        ((1, 0, 50), YES),
-        ((0, 0, 5), OPEN),
-        ((0, 0), NOT_RUN),
+        ((9, 1), "**reproduced**"),
+        ((9, 1, 0, 50), "**reproduced**"),
+        ((1, 0, 5), "**reproduced where**"),
+        ((2, 8), "**reproduced where** payer: holds"),
+        ((0, 5, 1), "**not reproduced:** a part"),
+        ((0, 1, 50), "**undecided**"),
+        ((0, 0, 5), "**undecided**"),
+        ((0, 0, 0, 5), "**undecided**"),
+        ((0, 0), "**not run**"),
     ],
 )
 def test_every_word_can_occur(counts, word):
-    assert verdict_on(settings(*counts)).word == word
+    assert str(word_on(settings(*counts))).startswith(word)
 
 
-def test_a_verdict_that_depends_names_the_axis_that_separates_best_and_where_it_holds():
-    verdict = verdict_on(settings(4, 4))
-    assert (verdict.axis, verdict.holds_at) == ("payer", (HOLDS,))
+def test_a_stated_setting_decides_where_it_holds():
+    at = {"payer": "a tree"}
+    holds, fails, undecided = (
+        Outcome("fig2-mb", at, end, because="a part")
+        for end in (HOLDS, FAILS, UNDECIDED)
+    )
+    assert str(word_on(settings(2, 8), holds)) == "**reproduced where** a tree"
+    assert str(word_on(settings(10, 0), holds)) == "**reproduced**"
+    assert str(word_on(settings(0, 8, 2), fails)) == "**not reproduced:** a part"
+    # "No" only if no plausible setting holds.
+    assert str(word_on(settings(1, 8, 2), fails)) == "**undecided**"
+    assert str(word_on(settings(5, 5), undecided)) == "**undecided**"
+
+
+def test_the_strongest_setting_has_the_least_weak_part_and_is_never_grey():
+    def outcomes(mb: float, best: float, end: str = HOLDS) -> list[Outcome]:
+        return [
+            Outcome("fig2-mb", {}, end, mb, 0.1, 9),
+            Outcome("fig2-best", {}, HOLDS, best, 0.1, 9),
+        ]
+
+    found = {
+        "even": outcomes(0.6, 0.6),
+        "uneven": outcomes(5.0, 0.1),
+        "grey": outcomes(9.0, 9.0, GREY),
+        "part of it": outcomes(9.0, 9.0)[:1],
+    }
+    assert strongest(found, ("fig2-mb", "fig2-best")) == "even"
+
+
+def test_a_falling_curve_passes_the_trend_test_and_a_flat_one_does_not():
+    rng = np.random.default_rng(0)
+    W = (1, 2, 3, 5, 8, 10, 15, 20, 30, 40, 60, 80, 100)
+    draws = [k % 5 for k in range(100)]
+
+    def end(slope: float) -> str:
+        noise = np.exp(0.3 * rng.standard_normal((100, len(W))))
+        times = np.array(W) ** slope * noise
+        found = trend(W, times, draws)
+        return above("fig3-time", {}, found._replace(value=-found.value)).end
+
+    # Twelve tests of single steps would pass such a curve with probability 0.03.
+    assert [end(-0.35) for _ in range(20)] == [HOLDS] * 20
+    assert [end(0.0) for _ in range(20)] == [FAILS] * 20
+
+
+def test_the_power_of_a_test_is_that_of_a_normal_estimate():
+    claim = CLAIMS["fig2-mb"]
+    assert power_of(claim, 1e-6) == pytest.approx(1.0)
+    error = (claim.truth - claim.margin) / 2.0
+    assert power_of(claim, error) == pytest.approx(0.5)
+    rng = np.random.default_rng(1)
+    values = claim.truth + 0.5 * error * rng.standard_normal(20_000)
+    share = np.mean(
+        [decide(Estimate(v, 0.5 * error, 9), claim.margin) == HOLDS for v in values]
+    )
+    assert share == pytest.approx(power_of(claim, 0.5 * error), abs=0.01)
 
 
 def test_two_errors_decide():
@@ -109,11 +164,12 @@ def test_a_claim_of_several_parts_holds_where_all_do_and_fails_where_one_does():
     assert all_of("fig2", {}, parts).value == -1.0
 
 
-def test_every_row_has_a_main_claim_and_every_claim_its_rule_and_existing_parts():
-    assert [CLAIMS[MAIN[row]].row for row in ROWS] == list(ROWS)
+def test_every_claim_has_a_rule_a_truth_beyond_its_margin_and_parts_that_exist():
+    assert set(FIGURES) <= set(CLAIMS)
     for claim in CLAIMS.values():
         assert claim.rule
         assert set(claim.parts) <= set(CLAIMS)
+        assert claim.parts or claim.truth > claim.margin
         assert len(claim.text.split()) <= 30
 
 

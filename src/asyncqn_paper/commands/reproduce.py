@@ -32,17 +32,34 @@ def reproduce(
             help="Compute what is missing, or show what is there.",
         ),
     ] = True,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="fig2 in a setting of one's own: lambda_max, pays, share, integrator, seeds.",
+        ),
+    ] = None,
 ) -> None:
     """Reproduce the paper; finished cells are not computed again, and an interrupted call continues.
 
     The full size takes hours. Stop it when you like: `--publish` then writes the page of what is finished.
     """
-    from asyncqn.errors import BadInput
+    from asyncqn.errors import BadInput, require
     from asyncqn_paper.catalogue import find
     from asyncqn_paper.cells import Store
     from asyncqn_paper.cells import compute as compute_cells
     from asyncqn_paper.page import judged, write_page
 
+    if settings:
+        from asyncqn_paper.own_setting import run_setting
+
+        require(
+            names == ["fig2"],
+            "--set belongs to fig2: asyncqn reproduce fig2 --set lambda_max=20.",
+        )
+        out.result(run_setting(settings, output, out.show))
+        return
     wanted = find(names or [])
     folder = output / "tables" if full else output / "quick" / "tables"
     store = Store(folder, any_code=full)
@@ -69,23 +86,19 @@ def reproduce(
     store.publish(
         [cell for one in everything for batch in one.cells(full) for cell in batch]
     )
-    store = Store(
-        folder, any_code=full
-    )  # the page is drawn from the tables, which round their numbers
+    # The page is drawn from the tables, which round their numbers.
+    store = Store(folder, any_code=full)
     page = folder.parent / "reproduction.md"
-    verdicts = judged(everything, store, full)
+    found = judged(everything, store, full)
     write_page(everything, store, full, page)
-    for name, (verdict, _) in verdicts.items():
-        if sum(verdict.counts):
-            out.show(
-                f"  {name}: {verdict.word} ({'/'.join(map(str, verdict.counts))} hold/fail/undecided)"
-            )
+    for name, (word, _, stated) in found.items():
+        if sum(word.counts) or stated is not None:
+            counts = "/".join(map(str, word.counts))
+            out.show(f"  {name}: {str(word).replace('*', '')} (map {counts})")
     out.show(f"the page is {page}")
     out.result(
         {
             "page": str(page),
-            "claims": {
-                name: verdict._asdict() for name, (verdict, _) in verdicts.items()
-            },
+            "claims": {name: one.word._asdict() for name, one in found.items()},
         }
     )

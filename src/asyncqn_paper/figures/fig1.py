@@ -18,11 +18,10 @@ from asyncqn import Cluster, Run, Simulator, Threads
 from asyncqn_paper.cells import Cell
 from asyncqn_paper.drawing import STYLES, few_decades, panels
 from asyncqn_paper.experiment import Experiment, Get
-from asyncqn_paper.figures.verdicts import estimates
 from asyncqn_paper.movielens import model, parameters, set_of
 from asyncqn_paper.real_runs import GAUSSIAN, WARM_UP, RealRun, run_real
 from asyncqn_paper.records import Record
-from asyncqn_paper.rules import Outcome, above, all_of, estimate
+from asyncqn_paper.rules import CLAIMS, Outcome, above, all_of, estimate
 from asyncqn_paper.settings import PAPER, cluster, given
 
 TIME_UNIT = 0.004
@@ -152,36 +151,29 @@ def _parts(get: Get, setting: str, full: bool) -> list[Outcome]:
     if len(runs) < 2:
         return []
     numbers = zip(*(apart(records) for records in runs), strict=True)
-    return [
-        above("fig1", {"setting": setting}, estimate([-v for v in values]))
-        for values in numbers
+    found = [
+        above(claim, {"setting": setting}, estimate([-v for v in values]))
+        for claim, values in zip(CLAIMS["fig1"].parts, numbers, strict=True)
     ]
+    return [*found, all_of("fig1", {"setting": setting}, found)]
 
 
 def outcomes(get: Get, full: bool) -> list[Outcome]:
     """Return the outcomes for error and duration, in every setting."""
-    parts = {setting: _parts(get, setting, full) for setting in SETTINGS}
-    return [
-        all_of("fig1", {"setting": setting}, mine)
-        for setting, mine in parts.items()
-        if mine
-    ]
+    return [found for setting in SETTINGS for found in _parts(get, setting, full)]
 
 
-EVIDENCE = {
-    PLAIN: "real times of two workers",
-    RATINGS: "real times of two workers",
-    STRETCHED: "threads sleep the simulator's own draws:\nweak evidence",
-}
-"""What a panel says about where its times come from."""
+def stated(get: Get, full: bool) -> list[Outcome]:
+    """Return the outcomes of two real workers on ratings."""
+    return _parts(get, RATINGS, full)
 
 
 def draw(get: Get, full: bool) -> dict[str, Any]:
-    """Draw the error over time, real and simulated, with the first pair emphasised; below, how far apart."""
-    figure, axes = panels(
-        2, len(SETTINGS), width=3.3, height=2.6, height_ratios=(2.4, 1.0)
-    )
-    for (axis, below), setting in zip(axes.T, SETTINGS, strict=True):
+    """Draw the error over time, real and simulated, of the stated setting; and of all three."""
+    maps, axes = panels(1, len(SETTINGS), width=2.6, height=2.4)
+    figure, single = panels(1, 1, width=3.6, height=2.7)
+    places = list(zip(SETTINGS, axes[0], strict=True))
+    for setting, axis in [(RATINGS, single[0][0]), *places]:
         for k, records in enumerate(_pairs(get, setting, full)):
             for engine, look in (("simulated", STYLES[0]), ("real", STYLES[4])):
                 mine = [r for r in records if r["engine"] == engine]
@@ -200,23 +192,22 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
             ylabel="RMSE" if setting == RATINGS else "(U − U*)/U*",
         )
         few_decades(axis)
-        axis.set_title(f"{setting}\n({EVIDENCE[setting]})", fontsize=8)
-        parts = _parts(get, setting, full)
-        estimates(below, list(zip(("error", "duration"), parts, strict=False)))
-        below.set_xlabel("apart by a factor of (mark: the margin)", fontsize=7.5)
-    figure.legend(
+    for axis, setting in zip(axes[0], SETTINGS, strict=True):
+        axis.set_title(setting, fontsize=8)
+    single[0][0].legend(fontsize=7)
+    maps.legend(
         *axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2
     )
-    return {"fig1": figure}
+    return {"fig1": figure, "fig1_map": maps}
 
 
 EXPERIMENT = Experiment(
     "fig1",
-    "Simulated against real",
-    "Ten real runs and their simulations on a cluster fitted to the record of the run; on the right 40 "
-    "threads sleep for the simulator's own draws, so only the order of messages is tested there. Below: how "
-    "far apart errors and durations are, with two standard errors.",
+    "Simulated against real, in three settings",
+    "Ten real runs (the first emphasised) and their simulations on a cluster fitted to the record of the run; "
+    "on the right 40 threads sleep for the simulator's own draws, so only the order of messages is tested.",
     cells,
     outcomes,
     draw,
+    stated,
 )

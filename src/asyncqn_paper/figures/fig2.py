@@ -34,15 +34,15 @@ from asyncqn_paper.settings import MASTER, NAMES, NOBODY, PAPER, TREE, given
 # In the order of `settings.NAMES`.
 SGD, MB, AS = NAMES
 # The paper's text names one value of sigma_w^2, 200 (Fig. 3); the others are our own choice.
-VARIANCES = (0.0, 25.0, 50.0, 100.0, 200.0, 400.0, 600.0, 900.0)
+VARIANCES = (0.0, 100.0, 200.0, 400.0, 600.0, 900.0)
 FEW_VARIANCES = (0.0, 200.0, 900.0)
 NAMED = 200.0
 # Units of simulated time; some 3,000 commits of as-L-BFGS on 40 workers.
 LIMIT = 6000.0
 TARGET = "time 0.05"
-TOPS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 45.0)
+TOPS = (1.0, 2.0, 4.0, 5.0, 6.0, 8.0, 16.0, 45.0)
 """lambda_max of A'A / sigma_x^2, to which the prior adds 1."""
-SHARES = (0.0, 5.0, 10.0, 20.0, 40.0)
+SHARES = (0.0, 5.0, 10.0, 20.0, 30.0, 40.0)
 """Percent of an exchange during which the link is busy; nobody pays at 0."""
 WORKERS = 40
 ARRIVE = 0.9
@@ -106,7 +106,7 @@ def payer_of(share: float, name: str = TREE) -> str:
     return f"{name}, {share:g} %" if share else NOBODY
 
 
-STATED = Setting(1.0, payer_of(20.0))
+STATED = Setting(5.0, payer_of(30.0))
 
 
 class Size(NamedTuple):
@@ -187,8 +187,9 @@ def judge(rows: dict[str, Points], choices: dict[str, str]) -> list[Outcome]:
 
     def ratio(slow: tuple[str, float], quick: tuple[str, float]) -> Estimate | str:
         a, b = (rows[kind][v] for kind, v in (slow, quick))
-        times = ([record[TARGET] for record in records] for records in (a, b))
-        return times_apart(*times, seeds_and_draws(a), LIMIT)
+        times_a = [record[TARGET] for record in a]
+        times_b = [record[TARGET] for record in b]
+        return times_apart(times_a, times_b, seeds_and_draws(a), LIMIT)
 
     def joint(
         claim: str, pairs: list[tuple[tuple[str, float], tuple[str, float]]]

@@ -19,7 +19,7 @@ from asyncqn_paper.settings import NOBODY, Given, algorithm, cluster
 
 DRAWS = 5
 """Draws of a random problem; seed k uses draw k mod 5."""
-FRESH = 1000
+FRESH = 10_000
 """The first of the seeds on which a stated setting is measured, up to twice this number."""
 CONSTANTS = 0.5 * N_Y * math.log(2.0 * math.pi * NOISE) + 0.5 * DIM * math.log(
     2.0 * math.pi
@@ -39,9 +39,14 @@ def model(problem: str, draw: int) -> LinearGaussian:
     return replace(described(problem), draw=draw).model()
 
 
+def is_fresh(seed: int) -> bool:
+    """Return whether a seed is one of those on which stated settings are measured."""
+    return FRESH <= seed < 2 * FRESH
+
+
 def draw_of(seed: int) -> int:
-    """Return the draw of the problem that a seed uses; fresh seeds have draws of their own."""
-    return seed % DRAWS + (DRAWS if FRESH <= seed < 2 * FRESH else 0)
+    """Return the draw of the problem that a seed uses; every fresh seed has a draw of its own."""
+    return seed if is_fresh(seed) else seed % DRAWS
 
 
 @cache
@@ -158,8 +163,9 @@ class _Watch:
 
 
 def seeds_and_draws(records: list[Record]) -> list[int]:
-    """Return the draw of every record."""
-    return [draw_of(int(record["seed"])) for record in records]
+    """Return the group of every record: its draw, or one group where every seed has a draw of its own."""
+    seeds = [int(record["seed"]) for record in records]
+    return [0 if is_fresh(seed) else draw_of(seed) for seed in seeds]
 
 
 def column_of(records: list[Record], name: str) -> list[Any]:

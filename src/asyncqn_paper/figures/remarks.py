@@ -24,7 +24,7 @@ from asyncqn_paper.figures.fig2 import (
     START,
 )
 from asyncqn_paper.figures.fig4 import along, closed
-from asyncqn_paper.figures.fig5 import share_of, stable
+from asyncqn_paper.figures.fig5 import stable
 from asyncqn_paper.figures.gaussian import Curve, largest, scale_below_limit
 from asyncqn_paper.movielens import (
     STARTS,
@@ -36,7 +36,7 @@ from asyncqn_paper.movielens import (
     start,
 )
 from asyncqn_paper.records import Record
-from asyncqn_paper.rules import Estimate, Outcome, above
+from asyncqn_paper.rules import Estimate, Outcome, above, share_of
 from asyncqn_paper.settings import MEMORY, NO_MOMENTUM, PAPER, algorithm, given
 
 PROBLEMS = ("rows-alike-8", "five-directions-8", "five-weak-10")

@@ -1,10 +1,9 @@
-"""The theory: the bound on the ergodic error, the stationary law, and what the proof leaves out.
+"""The theory: the bound on the ergodic error, the rates of the abstract, the stationary law.
 
 |E U_N - U*| = O(1/(N h) + max(1, l_max) h + 1/beta), U_N the mean of U over the first N iterates and h the
 step of the SDE: h' = h^2, gamma' = h gamma with gamma = 1 here.  Each study varies one quantity where its
-term should dominate, on a quadratic and on a non-convex U, with H = I (M = 0) and with pairs (M = 3).
-Every value of a quantity has noise of its own: the trajectories of one seed at two temperatures would be
-multiples of each other.
+term should dominate, with H = I (M = 0) and with pairs (M = 3), on a quadratic: the theorem assumes that the
+gradient is Lipschitz.  Every value of a quantity has noise of its own.
 """
 
 from __future__ import annotations
@@ -16,379 +15,316 @@ from typing import Any
 import numpy as np
 
 from asyncqn_paper.cells import Cell
-from asyncqn_paper.drawing import CONTROLS, VARIANTS, few_decades, panels
+from asyncqn_paper.drawing import CONTROLS, VARIANTS, panels
 from asyncqn_paper.experiment import Experiment, Get
 from asyncqn_paper.figures import remarks
 from asyncqn_paper.figures.fig2 import INTEGRATOR
 from asyncqn_paper.figures.theory_cells import (
-    FUNCTION,
-    FUNCTIONS,
+    BASE,
+    CROWDS,
     LAW_BETAS,
     LAW_STEPS,
+    LENGTHS,
     MEMORIES,
     PAIRS,
     STUDIES,
     Cost,
     MomentumLimit,
     chain,
-    law,
+    curvatures,
     law_chain,
+    rate_cell,
+    recursion_variances,
+    speedup_cell,
 )
-from asyncqn_paper.figures.verdicts import TITLES, estimates, verdict_bars
-from asyncqn_paper.langevin_sde import LINE, expected
-from asyncqn_paper.rules import CLAIMS, UNDECIDED, Estimate, Outcome, above, all_of
+from asyncqn_paper.langevin_sde import expected
+from asyncqn_paper.rules import Estimate, Numbers, Outcome, above, all_of, slopes, trend
+
+LAW_WORKERS = (1, 4)
 
 
-def _size(full: bool) -> tuple[int, tuple[str, ...]]:
-    return (10, FUNCTIONS) if full else (3, FUNCTIONS[:1])
+def _seeds(full: bool) -> int:
+    return 10 if full else 3
 
 
 def cells(full: bool) -> list[list[Cell]]:
-    """Return the cells of the bound and of the small claims first, then those of the law."""
-    seeds, functions = _size(full)
+    """Return the cells of the bound, the law, the rates of the abstract, and the remarks."""
+    seeds = range(_seeds(full))
     small: list[Cell] = [
         MomentumLimit("explicit"),
         MomentumLimit("modified"),
         Cost(160_000 if full else 16_000),
     ]
-
-    def bound(functions: Sequence[str], memories: Sequence[int]) -> list[Cell]:
-        return [
-            chain(study, function, memory, value, s, full)
-            for function in functions
-            for memory in memories
-            for study, (_, _, values) in STUDIES.items()
-            for value in values
-            for s in range(seeds)
-        ]
-
-    def laws(betas: Sequence[float], steps: Sequence[float]) -> list[Cell]:
-        return [
-            law_chain(function, memory, W, beta, h, s, full)
-            for function in functions
-            for memory in MEMORIES
-            for W in (1, 4)
-            for beta in betas
-            for h in steps
-            for s in range(seeds)
-        ]
-
+    bound = [
+        chain(study, memory, value, s, full)
+        for memory in MEMORIES
+        for study, (_, _, values) in STUDIES.items()
+        for value in values
+        for s in seeds
+    ]
+    laws = [
+        law_chain(memory, W, beta, h, s, full)
+        for memory in MEMORIES
+        for W in LAW_WORKERS
+        for beta in LAW_BETAS
+        for h in LAW_STEPS
+        for s in seeds
+    ]
+    rates: list[Cell] = [
+        rate_cell(m, N, s) for m in MEMORIES for N in LENGTHS for s in seeds
+    ]
+    rates += [speedup_cell(m, W, s) for m in MEMORIES for W in CROWDS for s in seeds]
     if not full:
-        return [
-            [*small, *bound(functions, (0, 3)), *laws(LAW_BETAS[:1], LAW_STEPS[:1])],
-            remarks.cells(full),
-        ]
-    # The smallest h decides the law, so it comes first; larger ones show the trend.
-    finest = LAW_STEPS[-1:]
-    return [
-        [*small, *bound(functions[:1], (3,))],
-        [*bound(functions[1:], (3,)), *laws(LAW_BETAS[:1], finest)],
-        [*bound(functions, (0,)), *laws(LAW_BETAS, finest)],
-        laws(LAW_BETAS, LAW_STEPS),
-        remarks.cells(full),
-    ]
+        return [[*small, *bound[:40]], remarks.cells(full)]
+    return [[*small, *bound], [*laws], rates, remarks.cells(full)]
 
 
-def slope(x: Any, y: Any) -> float:
-    """Slope of log y over log x by least squares."""
-    lx = np.log(np.asarray(x, float))
-    ly = np.log(np.asarray(y, float))
-    lx = lx - lx.mean()
-    return float(lx @ (ly - ly.mean()) / (lx @ lx))
+def jackknifed(value: Any, lines: Numbers) -> Estimate:
+    """Return a function of the lines (one per seed) with its jackknife error."""
+    count = len(lines)
+    rest = [value(np.delete(lines, k, 0)) for k in range(count)]
+    # The jackknife: such a number is no mean over the seeds, so that their spread is not its error.
+    spread = float(np.sum((np.array(rest) - np.mean(rest)) ** 2))
+    return Estimate(float(value(lines)), math.sqrt((count - 1) / count * spread), count)
 
 
-def jackknifed(x: Sequence[float], values: Any) -> Estimate | str:
-    """Return the slope of the mean over the seeds (first axis), with its jackknife error."""
-    values = np.asarray(values, float)
-    if not np.isfinite(values).all():
-        return "a run diverged"
-    means = [
-        values.mean(axis=0),
-        *(np.delete(values, k, 0).mean(axis=0) for k in range(len(values))),
-    ]
-    # A mean below the floor of the noise has no logarithm.
-    if min(float(mean.min()) for mean in means) <= 0.0:
-        return "the mean error is not positive"
-    all_, *rest = (slope(x, mean) for mean in means)
-    n = len(rest)
-    # The jackknife: the slope is no mean of slopes, so that its error cannot be taken from their spread.
-    return Estimate(
-        all_,
-        math.sqrt((n - 1) / n * float(np.sum((np.array(rest) - np.mean(rest)) ** 2))),
-        n,
-    )
-
-
-def _values(get: Get, study: str, function: str, memory: int, full: bool) -> Any:
-    """Errors by seed and value; None where a run is missing."""
-    seeds, _ = _size(full)
-    values = STUDIES[study][2]
+def _study(get: Get, study: str, memory: int, full: bool) -> Numbers | None:
+    """Return the mean error in the second half of every run, by seed and value; None where one is missing."""
     lines = []
-    for s in range(seeds):
+    for s in range(_seeds(full)):
         line = []
-        for k, value in enumerate(values):
-            records = get(chain(study, function, memory, value, s, full))
+        for value in STUDIES[study][2]:
+            records = get(chain(study, memory, value, s, full))
             if records is None:
                 return None
-            # The records of a chain: means until N/16, ..., N, and under 0.0 that of its second half.
-            part = (0.0625, 0.125, 0.25, 0.5, 1.0)[k] if study == "N" else 0.0
-            mine = [r["mean"] for r in records if r["part"] == part]
+            mine = [record["mean"] for record in records if record["part"] == 0.0]
             line.append(math.nan if not mine or mine[0] is None else mine[0])
         lines.append(line)
     return np.array(lines)
 
 
-def outcomes(get: Get, full: bool) -> list[Outcome]:
-    """Return the outcomes of the bound and the law in every finished setting, and of the small claims."""
-    found: list[Outcome] = remarks.outcomes(get, full)
-    for function in _size(full)[1]:
-        for memory, words in MEMORIES.items():
-            choices = {FUNCTION: function, PAIRS: words}
-            parts = {
-                study: _bound(get, study, function, memory, choices, full)
-                for study in STUDIES
-            }
-            there = {study: part for study, part in parts.items() if part is not None}
-            found += there.values()
-            if len(there) == len(STUDIES):
-                found.append(all_of("theory", choices, list(there.values())))
-            found += _laws(get, function, memory, choices, full)
-    return [*found, *_small(get, full)]
+def _slope(x: Sequence[float], lines: Numbers | None) -> Estimate | str:
+    """Return the slope of the mean over the seeds, in logarithms."""
+    if lines is None or not np.isfinite(lines).all():
+        return "not run" if lines is None else "a run diverged"
+    return jackknifed(lambda some: slopes(x, some.mean(axis=0))[0], lines)
 
 
-def _bound(
-    get: Get,
-    study: str,
-    function: str,
-    memory: int,
-    choices: dict[str, str],
-    full: bool,
-) -> Outcome | None:
-    claim, _, x = STUDIES[study]
-    values = _values(get, study, function, memory, full)
-    if values is None:
-        return None
-    fitted = jackknifed(x, values)
-    if isinstance(fitted, str):
-        return Outcome(claim, choices, UNDECIDED, because=fitted)
-    # Slopes turned so that larger is better: at least 1 in h, at most -1 in N and beta, at most 1.1 in W.
-    sign, shift = {"h": (1.0, 0.0), "W": (-1.0, 1.1)}.get(study, (-1.0, 0.0))
-    return above(claim, choices, fitted._replace(value=shift + sign * fitted.value))
-
-
-def _laws(
-    get: Get, function: str, memory: int, choices: dict[str, str], full: bool
-) -> list[Outcome]:
-    """Return the outcomes of the law: its worst direction at the smallest step, for every W and beta."""
+def averages(get: Get, cells: Sequence[Any]) -> list[tuple[Numbers, Numbers]] | None:
+    """Return n and the mean of U - U* over the first n iterates, of every run."""
     found = []
-    betas, h = (LAW_BETAS, LAW_STEPS[-1]) if full else (LAW_BETAS[:1], LAW_STEPS[0])
-    for W in (1, 4):
-        for beta in betas:
-            ratios = law_ratios(get, function, memory, W, beta, h, full)
-            setting = {**choices, "workers": f"W = {W}", "β": f"{beta:g}"}
-            if isinstance(ratios, str):
-                found.append(Outcome("law", setting, UNDECIDED, because=ratios))
-            elif ratios is not None:
-                logs = np.log(ratios.mean(axis=0))
-                errors = (
-                    ratios.std(axis=0, ddof=1)
-                    / math.sqrt(len(ratios))
-                    / ratios.mean(axis=0)
-                )
-                # A law is wrong if it is wrong in one direction.
-                worst = int(np.argmax(np.abs(logs)))
-                estimate_ = Estimate(
-                    -abs(float(logs[worst])), float(errors[worst]), len(ratios)
-                )
-                found.append(above("law", setting, estimate_))
+    for cell in cells:
+        records = get(cell)
+        if records is None:
+            return None
+        n = np.array([record["n"] for record in records], float)
+        found.append((n, np.array([record["mean"] for record in records])))
     return found
 
 
-def law_ratios(
-    get: Get, function: str, memory: int, W: int, beta: float, h: float, full: bool
-) -> Any:
-    """Variances over those of the law, by seed and direction; None where a run is missing."""
-    target = law(function, beta)
+def rate_lines(get: Get, memory: int, full: bool) -> Numbers | None:
+    """Return the ergodic error at the end of every run, by seed and N."""
     lines = []
-    for s in range(_size(full)[0]):
-        records = get(law_chain(function, memory, W, beta, h, s, full))
-        if records is None:
+    for s in range(_seeds(full)):
+        runs = averages(get, [rate_cell(memory, N, s) for N in LENGTHS])
+        if runs is None:
             return None
-        last = records[-1]
-        if last["mean"] is None:
-            return "a run diverged"
-        lines.append([last[f"variance {k}"] / v for k, v in enumerate(target)])
+        lines.append([means[-1] for _, means in runs])
     return np.array(lines)
 
 
+def needed_lines(get: Get, memory: int, full: bool) -> Numbers | None:
+    """Return N_W by seed and W: the iterations until the error that one worker has after `BASE` of them."""
+    every = []
+    for s in range(_seeds(full)):
+        runs = averages(get, [speedup_cell(memory, W, s) for W in CROWDS])
+        if runs is None:
+            return None
+        every.append(runs)
+    goal = float(np.mean([np.interp(BASE, *runs[0]) for runs in every]))
+    lines = []
+    for runs in every:
+        line = []
+        for n, means in runs:
+            below = means <= goal
+            # Means fall along the run, so that the first crossing is interpolated in logarithms.
+            k = max(1, int(below.argmax()) if below.any() else len(n) - 1)
+            ends = np.log(means[k - 1 : k + 1][::-1])
+            log_n = np.interp(math.log(goal), ends, np.log(n[k - 1 : k + 1][::-1]))
+            line.append(math.exp(log_n) if below.any() else float(n[-1]))
+        lines.append(line)
+    return np.array(lines)
+
+
+def law_ratios(
+    get: Get, memory: int, W: int, beta: float, h: float, full: bool
+) -> Numbers | None:
+    """Variances over those of the law, by seed and direction; None where a run is missing or diverged."""
+    target = 1.0 / (beta * curvatures())
+    lines = []
+    for s in range(_seeds(full)):
+        records = get(law_chain(memory, W, beta, h, s, full))
+        if records is None or records[-1]["mean"] is None:
+            return None
+        lines.append([records[-1][f"variance {k}"] / v for k, v in enumerate(target)])
+    return np.array(lines)
+
+
+def mean_square(lines: Numbers) -> float:
+    """Return the mean over the directions of the squared mean over the seeds, free of the seeds' noise."""
+    count = len(lines)
+    # The products of different seeds alone: a square of one seed contains its noise.
+    cross = lines.sum(axis=0) ** 2 - (lines**2).sum(axis=0)
+    return float(np.mean(cross / (count * (count - 1))))
+
+
+def _law(get: Get, memory: int, W: int, beta: float, full: bool) -> Estimate | str:
+    """Return minus the mean square deviation from the law, extrapolated to h = 0."""
+    ratios = [law_ratios(get, memory, W, beta, h, full) for h in LAW_STEPS]
+    found = [lines - 1.0 for lines in ratios if lines is not None]
+    if len(found) < len(ratios):
+        return "not run, or a run diverged"
+    # The intercept of a straight line through three steps is a weighted sum of the three.
+    steps = np.array(LAW_STEPS) - np.mean(LAW_STEPS)
+    weights = 1.0 / len(steps) - np.mean(LAW_STEPS) * steps / (steps @ steps)
+    intercepts = np.einsum("k,ksd->sd", weights, np.array(found))
+    squared = jackknifed(mean_square, intercepts)
+    return squared._replace(value=-squared.value)
+
+
+def outcomes(get: Get, full: bool) -> list[Outcome]:
+    """Return the outcomes of the bound, the rates and the law, and of the small claims."""
+    found: list[Outcome] = remarks.outcomes(get, full)
+    for memory, words in MEMORIES.items():
+        choices = {PAIRS: words}
+        parts = []
+        for study, (claim, _, x) in STUDIES.items():
+            slope = _slope(x, _study(get, study, memory, full))
+            if study != "h" and not isinstance(slope, str):
+                slope = slope._replace(value=-slope.value)
+            parts.append(above(claim, choices, slope))
+        rate = _slope(LENGTHS, rate_lines(get, memory, full))
+        if not isinstance(rate, str):
+            rate = rate._replace(value=-rate.value)
+        parts.append(above("rate", choices, rate))
+        needed = needed_lines(get, memory, full)
+        rise = None if needed is None else trend(CROWDS, needed)
+        if rise is not None:
+            rise = rise._replace(value=-rise.value)
+        found += [
+            *parts,
+            all_of("theory", choices, parts),
+            above("speedup", choices, rise),
+        ]
+        for W in LAW_WORKERS:
+            for beta in LAW_BETAS:
+                setting = {**choices, "workers": f"W = {W}", "β": f"{beta:g}"}
+                found.append(above("law", setting, _law(get, memory, W, beta, full)))
+    return [*found, *_small(get, full)]
+
+
 def _small(get: Get, full: bool) -> list[Outcome]:
-    """SGD with momentum as the limit, the cost of a step, and Gamma."""
+    """Return the outcomes of SGD with momentum as the limit, of the cost of a step, and of Gamma."""
     found = []
     for integrator in ("explicit", "modified"):
         records = get(MomentumLimit(integrator))
         if records:
             # Equal bits would have infinitely many digits.
             digits = -math.log10(max(records[0]["difference"], 1e-16))
-            found.append(
-                above(
-                    "momentum-limit", {INTEGRATOR: integrator}, Estimate(digits, 0.0, 1)
-                )
-            )
+            limit = Estimate(digits, 0.0, 1)
+            found.append(above("momentum-limit", {INTEGRATOR: integrator}, limit))
     records = get(Cost(160_000 if full else 16_000))
     if records:
-        x, y = (
-            [math.log(v) for v in values]
-            for values in zip(*((r["M"] * r["d"], r["time"]) for r in records))
-        )
+        x = [math.log(r["M"] * r["d"]) for r in records]
+        y = [math.log(r["time"]) for r in records]
         # The cost of calls lowers the slope at small M d, vectors that outgrow the caches raise it at
         # large.
         fit, covariance = np.polyfit(x, y, 1, cov=True)
-        error = math.sqrt(float(covariance[0, 0]))
-        found.append(
-            above(
-                "cost",
-                {"measured": "processor time"},
-                Estimate(1.2 - float(fit[0]), error, len(x)),
-            )
-        )
+        cost = Estimate(1.2 - float(fit[0]), math.sqrt(float(covariance[0, 0])), len(x))
+        found.append(above("cost", {"measured": "processor time"}, cost))
     # 500 and 1000 are the beta of the paper's Tables 1 and 3.
     for beta in (1.0, 10.0, 100.0, 500.0, 1000.0):
-        with_, without = (
-            float(expected(LINE, beta, corrected)[-1]) for corrected in (True, False)
-        )
-        value = -abs(math.log(without / with_))
-        found.append(above("gamma", {"β": f"{beta:g}"}, Estimate(value, 0.0, 0)))
+        with_, without = (expected(beta, corrected)[1] for corrected in (True, False))
+        apart = Estimate(-abs(math.log(without / with_)), 0.0, 0)
+        found.append(above("gamma", {"β": f"{beta:g}"}, apart))
     return found
 
 
 LOOKS = {0: CONTROLS[1], 3: VARIANTS[3]}
-"""By M: H = I is the control."""
 
 
 def draw(get: Get, full: bool) -> dict[str, Any]:
-    """Draw the four terms of the bound, the law against h, the cost and Gamma; then all settings."""
-    figure, axes = panels(2, 4, width=3.0, height=2.6)
-    for axis, (study, (claim, _, x)) in zip(axes[0], STUDIES.items(), strict=True):
-        _term(axis, get, study, full)
-        axis.set(
-            xscale="log", yscale="log", ylabel="mean of U − U*", title=TITLES[claim]
-        )
-        axis.set_xticks(x, [f"{value:g}" for value in x], fontsize=7)
-        axis.minorticks_off()
-    for axis, function in zip(axes[1], FUNCTIONS, strict=False):
-        _law(axis, get, function, full)
-    _cost(axes[1][2], get, full)
-    found = [
-        (f"β = {o.choices['β']}", o) for o in _small(get, full) if o.claim == "gamma"
-    ]
-    estimates(axes[1][3], found)
-    axes[1][3].set(xlabel="E U − U* without Γ over with", title="Γ in one dimension")
-    handles = {
-        label: line
-        for axis in (*axes[0], axes[1][0])
-        for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(
-        handles.values(), handles, loc="outside lower center", ncols=5, fontsize=7
-    )
-    claims = [name for name in TITLES if CLAIMS[name].row == "theory"]
-    return {
-        "theory": figure,
-        "theory_settings": verdict_bars(outcomes(get, full), claims),
-    }
-
-
-def _term(axis: Any, get: Get, study: str, full: bool) -> None:
-    """Draw the mean error of every setting against what the study varies, with two errors."""
-    missing = []
-    for function in _size(full)[1]:
+    """Draw the law over l h beside the closed form, and the two rates of the abstract."""
+    figure, axes = panels(1, 3, width=2.9, height=2.9)
+    _draw_law(axes[0][0], get, full)
+    for axis, lines_of, x in (
+        (axes[0][1], rate_lines, LENGTHS),
+        (axes[0][2], needed_lines, CROWDS),
+    ):
         for memory, look in LOOKS.items():
-            values = _values(get, study, function, memory, full)
-            label = f"{function}, pairs {MEMORIES[memory]}"
-            if values is None:
+            lines = lines_of(get, memory, full)
+            if lines is None:
                 continue
-            if not np.isfinite(values).all():
-                lost = int((~np.isfinite(values)).any(axis=1).sum())
-                missing.append(f"{label}:\n{lost} of {len(values)} seeds diverge")
-                continue
-            mean = values.mean(axis=0)
-            error = 2.0 * values.std(axis=0, ddof=1) / math.sqrt(len(values))
-            style = {**look, "linestyle": "-" if function == "quadratic" else "--"}
-            bars = np.minimum(error, 0.9 * np.abs(mean))
-            axis.errorbar(STUDIES[study][2], mean, yerr=bars, label=label, **style)
-    # A setting without a line would look as if it had not been run.
-    axis.set_xlabel("\n".join((STUDIES[study][1], *missing)), fontsize=7.5)
-
-
-def _law(axis: Any, get: Get, function: str, full: bool) -> None:
-    """Draw the variance farthest from that of the law against h, with two errors and the margin as a band."""
-    width = -CLAIMS["law"].margin
-    axis.axhspan(
-        math.exp(-width), math.exp(width), color="#2e7d4f", alpha=0.15, linewidth=0
+            mean = lines.mean(axis=0)
+            bars = 2.0 * lines.std(axis=0, ddof=1) / math.sqrt(len(lines))
+            label = f"pairs {MEMORIES[memory]}"
+            axis.errorbar(
+                x, mean, yerr=np.minimum(bars, 0.9 * mean), label=label, **look
+            )
+        axis.set(xscale="log", yscale="log")
+    start = axes[0][1].get_ylim()[1] / 1.5
+    guide = start * np.sqrt(LENGTHS[0] / np.array(LENGTHS))
+    axes[0][1].plot(LENGTHS, guide, color="black", linestyle=":", label="slope −1/2")
+    axes[0][1].set(xlabel="iterations N, h ∝ 1/√N", ylabel="ergodic error")
+    axes[0][2].axhline(BASE, color="black", linestyle=":", label="linear speedup")
+    axes[0][2].set(
+        xlabel="workers W",
+        ylabel="iterations to equal error",
+        ylim=(BASE / 3, BASE * 5),
     )
-    for beta, marker in zip(LAW_BETAS, "osd", strict=True):
-        for memory, look in LOOKS.items():
+    for axis in axes[0]:
+        axis.legend(fontsize=6.5)
+    return {"theory_map": figure}
+
+
+def _draw_law(axis: Any, get: Get, full: bool) -> None:
+    """Draw the root mean square deviation of the variances against l h, beside the recursion's own."""
+    for memory, look in LOOKS.items():
+        for W, marker in zip(LAW_WORKERS, "os", strict=True):
             points = []
             for h in LAW_STEPS:
-                ratios = law_ratios(get, function, memory, 1, beta, h, full)
-                if ratios is not None and not isinstance(ratios, str):
-                    mean = ratios.mean(axis=0)
-                    k = int(np.argmax(np.abs(np.log(mean))))
-                    error = 2.0 * ratios[:, k].std(ddof=1) / math.sqrt(len(ratios))
-                    points.append((h, mean[k], min(error, 0.9 * mean[k])))
+                for beta in LAW_BETAS:
+                    ratios = law_ratios(get, memory, W, beta, h, full)
+                    if ratios is not None:
+                        deviation = math.sqrt(max(0.0, mean_square(ratios - 1.0)))
+                        points.append((max(1, W - 1) * h, deviation))
             if points:
-                x, y, bars = np.array(points).T
-                label = f"law at β = {beta:g}, pairs {MEMORIES[memory]}"
-                style = {**look, "marker": marker, "linestyle": ":"}
-                axis.errorbar(x, y, yerr=bars, capsize=1.5, label=label, **style)
-    axis.set(
-        xscale="log", yscale="log", xlabel="step h", title=f"law, {function}, W = 1"
-    )
-    axis.set_xticks(LAW_STEPS, [f"{h:g}" for h in LAW_STEPS])
-    axis.set_ylabel("variance over the law's\n(worst direction)")
-    axis.minorticks_off()
-    few_decades(axis)
-
-
-def _cost(axis: Any, get: Get, full: bool) -> None:
-    """Draw the time of a step against M d, beside the slope 1 of the claim."""
-    records = get(Cost(160_000 if full else 16_000)) or []
-    for M, look in zip(
-        dict.fromkeys(r["M"] for r in records), VARIANTS[1:], strict=False
-    ):
-        mine = [r for r in records if r["M"] == M]
-        x = [r["M"] * r["d"] for r in mine]
+                x, y = np.array(points).T
+                style = {**look, "marker": marker, "linestyle": "none"}
+                axis.plot(x, y, label=f"pairs {MEMORIES[memory]}, W = {W}", **style)
+    for W, dash in zip(LAW_WORKERS, ("-", "--"), strict=True):
+        fine = np.geomspace(0.002, 0.025, 12)
+        closed = [
+            np.sqrt(np.mean((recursion_variances(W, h) - 1.0) ** 2)) for h in fine
+        ]
         axis.plot(
-            x,
-            [1e3 * r["time"] for r in mine],
-            label=f"M = {M}",
-            **{**look, "linestyle": "none"},
-        )
-    if records:
-        least, most = (end(r["M"] * r["d"] for r in records) for end in (min, max))
-        start = 1e3 * min(r["time"] for r in records)
-        axis.plot(
-            [least, most],
-            [start, start * most / least],
+            max(1, W - 1) * fine,
+            closed,
             color="black",
-            linewidth=0.8,
-            label="O(M d)",
+            linestyle=dash,
+            linewidth=0.9,
+            label=f"closed form, H = I, W = {W}",
         )
-        axis.legend(fontsize=7)
     axis.set(
-        xscale="log",
-        yscale="log",
-        xlabel="M d",
-        ylabel="step (ms)",
-        title="cost of a step",
+        xlabel="max(1, l) h", ylabel="deviation of the variances", xlim=0.0, ylim=0.0
     )
 
 
 EXPERIMENT = Experiment(
     "theory",
-    "Ergodic error and stationary law",
-    "as-L-BFGS on a quadratic (d = 10) and on two wells (d = 2), with H = I and with pairs, ten seeds and "
-    "two standard errors. Variances should tend to those of exp(−βU), into the green band, as h falls.",
+    "The law over l h, and the rates of the abstract",
+    "A quadratic, d = 10, ten seeds. Left: root mean square over the directions of variance/law − 1, each "
+    "point one β (1, 10, 100). Middle and right: two errors.",
     cells,
     outcomes,
     draw,

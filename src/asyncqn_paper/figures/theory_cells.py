@@ -1,4 +1,4 @@
-"""Chains of as-L-BFGS for the study of the theory, the two functions they run on, and two small measurements.
+"""Chains of as-L-BFGS on a quadratic for the study of the theory, and two small measurements.
 
 The step h of the SDE enters as h' = h^2 and gamma' = h gamma, with gamma = 1 throughout.  `theory` says which
 chains are run, and judges them.
@@ -10,7 +10,7 @@ import math
 import time
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,84 +22,59 @@ from asyncqn_paper.records import Record
 DIM = 10
 N_DATA = 100
 COLD = 1e6
-FUNCTION = "U"
 PAIRS = "curvature pairs"
-FUNCTIONS = ("quadratic", "non-convex")
 MEMORIES = {0: "off (H = I)", 3: "on (M = 3)"}
 STUDIES: dict[str, tuple[str, str, tuple[float, ...]]] = {
-    "N": ("ergodic", "iterations N", (500, 1000, 2000, 4000, 8000)),
     "h": ("bias", "step h of the SDE", (0.004, 0.008, 0.016, 0.032)),
     "W": ("staleness", "workers W", (1, 4, 16, 32)),
     "beta": ("temperature", "inverse temperature β", (1.0, 3.0, 10.0, 30.0, 100.0)),
 }
 """What is varied: the claim, its words on an axis, its values."""
+QUADRATIC = "quadratic"
+"""The name of the function in the published tables."""
+EVERY = 5
+LENGTHS = (250, 500, 1000, 2000, 4000)
+STEP = 0.7
+"""h = STEP / sqrt(N), where both terms of the bound fall as 1 / sqrt(N)."""
+BASE = 1000
+CROWDS = (1, 2, 4, 8, 16, 32)
 LAW_STEPS = (0.02, 0.01, 0.005)
 LAW_BETAS = (1.0, 10.0, 100.0)
 
 
-class TwoWells:
-    """U = 2 (x^2 - 1)^2 + x/2 + y^2 and rows that add noise of mean 0 to the gradient: a non-convex sum.
+@cache
+def problem() -> LinearGaussian:
+    """Return the quadratic: d = 10, curvatures from 1 to 4."""
+    return LinearGaussian.random(DIM, N_DATA, spectrum=np.geomspace(1.0, 4.0, DIM))
 
-    The wells are near x = -1 and x = 1; the first is deeper by about 1.
+
+def curvatures() -> Array:
+    """Return the curvatures along the axes of the law; exp(-beta U) has the variances 1 / (beta curvature)."""
+    return np.asarray(np.linalg.eigvalsh(problem().precision))
+
+
+def recursion_variances(workers: int, h: float) -> Array:
+    """Return the stationary variances of the recursion over those of the law, with H = I and W equal workers.
+
+    theta_{n+1} = theta_n + u_{n-l}, u_{n+1} = u_n - h' lambda theta_{n-l} - gamma' u_{n-l} + noise, l = W - 1:
+    the covariance of (theta_n, ..., theta_{n-l}, u_n, ..., u_{n-l}) solves a Lyapunov equation.
     """
-
-    dim = 2
-    n_data = 100
-    dtype = np.dtype(np.float64)
-
-    def __init__(self) -> None:
-        noise = np.random.Generator(np.random.Philox(key=[0, 0x2E11])).standard_normal(
-            (self.n_data, 2)
-        )
-        # Centred, so that the gradient over all rows is exact.
-        self._noise = 4.0 * (noise - noise.mean(axis=0))
-
-    def value(self, theta: Array) -> float:
-        x = float(theta[0])
-        y = float(theta[1])
-        return 2.0 * (x * x - 1.0) ** 2 + 0.5 * x + y * y
-
-    def grad(self, theta: Array, rows: Rows, out: Array) -> None:
-        x = float(theta[0])
-        y = float(theta[1])
-        out[0] = 8.0 * x * (x * x - 1.0) + 0.5
-        out[1] = 2.0 * y
-        out += self._noise[rows].mean(axis=0)
-
-
-@cache
-def problem(name: str) -> Any:
-    """Return the function by its name."""
-    if name == "quadratic":
-        return LinearGaussian.random(DIM, N_DATA, spectrum=np.geomspace(1.0, 4.0, DIM))
-    return TwoWells()
-
-
-@cache
-def _grid() -> tuple[Any, Any]:
-    x = np.linspace(-4.0, 4.0, 4001)
-    return x, 2.0 * (x * x - 1.0) ** 2 + 0.5 * x
-
-
-@cache
-def optimum(name: str) -> float:
-    """U*."""
-    return (
-        float(problem(name).optimum) if name == "quadratic" else float(_grid()[1].min())
-    )
-
-
-def law(name: str, beta: float) -> Any:
-    """Return the variances of exp(-beta U) along its axes."""
-    if name == "quadratic":
-        return 1.0 / (beta * np.linalg.eigvalsh(problem(name).precision))
-    x, U = _grid()
-    # x and y are independent under the law; y has the variance 1 / (2 beta) of a Gaussian.
-    weight = np.exp(-beta * (U - U.min()))
-    mean = (weight * x).sum() / weight.sum()
-    return np.array(
-        [(weight * (x - mean) ** 2).sum() / weight.sum(), 1.0 / (2.0 * beta)]
-    )
+    size = workers
+    found = []
+    for curvature in curvatures():
+        A = np.zeros((2 * size, 2 * size))
+        A[0, 0] = A[size, size] = 1.0
+        A[0, -1] += 1.0
+        A[size, size - 1] -= h**2 * curvature
+        A[size, -1] -= h
+        # The others move down by one.
+        for k in range(1, size):
+            A[k, k - 1] = A[size + k, size + k - 1] = 1.0
+        noise = np.zeros_like(A)
+        noise[size, size] = 2.0 * h**3
+        system = np.eye(A.size) - np.kron(A, A)
+        found.append(np.linalg.solve(system, noise.ravel())[0] * curvature)
+    return np.array(found)
 
 
 @dataclass(frozen=True)
@@ -118,7 +93,7 @@ class Chain(Cell):
 
     def measure(self) -> list[Record]:
         """Mean excess over U* until N/16, ..., N and in the second half, and variances along the axes."""
-        model = problem(self.function)
+        model = problem()
         # Exact gradients where the law or the start is measured; noisy ones where the bias in h is, which
         # is theirs.
         batch = model.n_data if self.exact else 20
@@ -128,13 +103,9 @@ class Chain(Cell):
             sampling="shuffled" if self.exact else "replacement",
         )
         rng = np.random.Generator(np.random.Philox(key=[self.seed, 7]))
-        if self.function == "quadratic":
-            # Variances are compared along the axes of the law.
-            axes = np.linalg.eigh(model.precision)[1]
-            centre = model.optimum_theta
-        else:
-            axes = np.eye(2)
-            centre = np.zeros(2)
+        # Variances are compared along the axes of the law.
+        axes = np.linalg.eigh(model.precision)[1]
+        centre = model.optimum_theta
         thetas: list[Array] = []
 
         def look(progress: Progress) -> None:
@@ -155,9 +126,7 @@ class Chain(Cell):
         if run.status == "diverged" or not np.isfinite(thetas[-1]).all():
             return [{"diverged": True, "part": 1.0, "mean": None}]
         seen = np.array(thetas[1:])
-        excess = np.array([model.value(theta) for theta in seen]) - optimum(
-            self.function
-        )
+        excess = np.array([model.value(theta) for theta in seen]) - model.optimum
         # The first half is left to the burn-in.
         half = seen[len(seen) // 2 :] - centre
         variances = ((half - half.mean(axis=0)) @ axes).var(axis=0)
@@ -180,42 +149,77 @@ class Chain(Cell):
         ]
 
 
-def chain(
-    study: str, function: str, memory: int, value: float, seed: int, full: bool
-) -> Chain:
+def chain(study: str, memory: int, value: float, seed: int, full: bool) -> Chain:
     """Return a run of a study; every value has a seed of its own."""
     size = 2 if full else 1
     # Trajectories of one seed at two temperatures would be multiples of each other.
-    own = 1000 * seed + 10 * list(STUDIES).index(study) + STUDIES[study][2].index(value)
-    # One chain gives all N: its mean until N/16, ..., N.
-    if study == "N":
-        return Chain(function, memory, 8000, 0.02, 1, COLD, True, seed)
+    number = 1 + list(STUDIES).index(study)
+    own = 1000 * seed + 10 * number + STUDIES[study][2].index(value)
     if study == "h":
-        return Chain(
-            function, memory, int(100 * size / value), value, 1, COLD, False, own
-        )
+        commits = int(100 * size / value)
+        return Chain(QUADRATIC, memory, commits, value, 1, COLD, False, own)
     if study == "W":
-        return Chain(
-            function, memory, 10_000 * size, 0.003, int(value), COLD, False, own
-        )
-    return Chain(function, memory, 8000 * size, 0.05, 1, value, True, own)
+        commits = 10_000 * size
+        return Chain(QUADRATIC, memory, commits, 0.003, int(value), COLD, False, own)
+    return Chain(QUADRATIC, memory, 8000 * size, 0.05, 1, value, True, own)
 
 
 def law_chain(
-    function: str,
-    memory: int,
-    workers: int,
-    beta: float,
-    h: float,
-    seed: int,
-    full: bool,
+    memory: int, workers: int, beta: float, h: float, seed: int, full: bool
 ) -> Chain:
     """Return a run whose law is compared with exp(-beta U)."""
     # Apart from the seeds of `chain`.
     own = 100_000 + 1000 * seed + int(beta) + int(10_000 * h)
-    return Chain(
-        function, memory, int((400 if full else 50) / h), h, workers, beta, True, own
-    )
+    commits = int((400 if full else 50) / h)
+    return Chain(QUADRATIC, memory, commits, h, workers, beta, True, own)
+
+
+@dataclass(frozen=True)
+class Average(Cell):
+    """The mean of U - U* over the first n iterates, along one run with noisy gradients and no temperature."""
+
+    table: ClassVar[str] = "averages"
+    memory: int
+    N: int
+    h: float
+    workers: int
+    seed: int
+
+    def measure(self) -> list[Record]:
+        model = problem()
+        method = ASLBFGS(*(self.h**2, self.h, COLD, self.memory, 20, 10))
+        rng = np.random.Generator(np.random.Philox(key=[self.seed, 7]))
+        excess: list[float] = []
+
+        def look(progress: Progress) -> None:
+            excess.append(float(model.value(progress.theta)) - model.optimum)
+
+        Simulator(Cluster(self.workers, 1.0, 0.3)).minimize(
+            Request(
+                model,
+                method,
+                theta0=model.optimum_theta + rng.standard_normal(model.dim),
+                commits=self.N,
+                seed=self.seed,
+                evaluate=EVERY,
+                callback=look,
+            )
+        )
+        means = np.cumsum(excess) / np.arange(1, len(excess) + 1)
+        # Two dozen lengths, evenly spaced in logarithm, up to the whole run.
+        lengths = np.unique(np.geomspace(20, len(means), 24).astype(int))
+        return [{"n": int(EVERY * k), "mean": float(means[k - 1])} for k in lengths]
+
+
+def rate_cell(memory: int, N: int, seed: int) -> Average:
+    """Return a run of N iterations with the h that minimises the bound: h = c / sqrt(N)."""
+    return Average(memory, N, float(f"{STEP / math.sqrt(N):.4g}"), 1, 5000 + seed + N)
+
+
+def speedup_cell(memory: int, workers: int, seed: int) -> Average:
+    """Return a run with W workers and the h that belongs to `BASE` iterations of one worker."""
+    h = float(f"{STEP / math.sqrt(BASE):.4g}")
+    return Average(memory, 4 * BASE, h, workers, 9000 + seed + 100 * workers)
 
 
 def _note(seen: list[Array], progress: Progress) -> None:
@@ -230,7 +234,7 @@ class MomentumLimit(Cell):
     integrator: str
 
     def measure(self) -> list[Record]:
-        model = problem("quadratic")
+        model = problem()
         # M = 0 and H0 = I; friction 0.3 keeps 0.7 of u, the momentum of the other method.
         method = ASLBFGS(
             1e-3,

@@ -84,8 +84,8 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
     overlap : int
         N_O: rows that consecutive samples share; less than `batch`.
     timeout : float, default inf
-        Time after which a round may close without every worker, on the run's clock. It counts from the
-        hand-out to the arrival of updates, messages included.
+        Time after which a round may close without every worker, on the run's clock. It counts from when
+        the broadcast reaches the workers to the arrival of updates.
     quorum : float, default 0.5
         Share of the workers that a round needs even after the timeout, in (0, 1].
     epsilon : float, default 0.0001
