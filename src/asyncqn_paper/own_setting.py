@@ -1,4 +1,4 @@
-"""Figure 2 in a setting of one's own: `asyncqn reproduce fig2 --set lambda_max=20 --set pays=tree`."""
+"""Figure 2 in a setting of your own: `asyncqn reproduce fig2 --set lambda_max=20 --set pays=tree`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from asyncqn_paper.figures.fig2 import (
     payer_of,
 )
 from asyncqn_paper.figures.gaussian import FRESH
-from asyncqn_paper.rules import CLAIMS
+from asyncqn_paper.rules import CLAIMS, GREY
 from asyncqn_paper.settings import EVERYONE, NAMES, NOBODY, TREE, UPDATES_ONLY
 
 PAYERS = {
@@ -103,7 +103,9 @@ def run_setting(
         times = [_median(records) for records in rows[kind].values()]
         show(f"  {name:10} " + " ".join(f"{time:6.0f}" for time in times))
     outcomes = judge(rows, setting.choices)
-    for found in outcomes:
+    if outcomes[-1].end == GREY:
+        show(f"  {GREY}: {outcomes[-1].because}")
+    for found in (one for one in outcomes if one.end != GREY):
         claim = CLAIMS[found.claim]
         number = "" if claim.parts or not found.runs else f" ({claim.reading(found)})"
         show(

@@ -37,7 +37,7 @@ def reproduce(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="fig2 in a setting of one's own: lambda_max, pays, share, integrator, seeds.",
+            help="fig2 in a setting of your own: lambda_max, pays, share, integrator, seeds.",
         ),
     ] = None,
 ) -> None:

@@ -22,11 +22,11 @@ from asyncqn_paper.records import Record
 from asyncqn_paper.rules import (
     CLAIMS,
     GREY,
-    HOLDS,
     Estimate,
     Outcome,
     above,
     all_of,
+    curves_apart,
     times_apart,
 )
 from asyncqn_paper.settings import MASTER, NAMES, NOBODY, PAPER, TREE, given
@@ -107,6 +107,7 @@ def payer_of(share: float, name: str = TREE) -> str:
 
 
 STATED = Setting(5.0, payer_of(30.0))
+"""Found while the lead was tested at each sigma_w^2; with its test in their mean the rule finds 40 %."""
 
 
 class Size(NamedTuple):
@@ -198,6 +199,12 @@ def judge(rows: dict[str, Points], choices: dict[str, str]) -> list[Outcome]:
             claim, choices, [above(claim, choices, ratio(*pair)) for pair in pairs]
         )
 
+    def lead(rival: str, variances: list[float]) -> Outcome:
+        slow = [[record[TARGET] for record in rows[rival][v]] for v in variances]
+        quick = [[record[TARGET] for record in rows[AS][v]] for v in variances]
+        draws = seeds_and_draws(rows[AS][variances[0]])
+        return above("fig2-best", choices, curves_apart(slow, quick, draws, LIMIT))
+
     low, *_, high = rows[AS]
     similar = ratio((MB, low), (AS, low))
     if not isinstance(similar, str):
@@ -205,14 +212,13 @@ def judge(rows: dict[str, Points], choices: dict[str, str]) -> list[Outcome]:
         similar = similar._replace(value=-abs(similar.value))
     # Where workers are alike as-L-BFGS and mb-L-BFGS are to be similar, so mb counts from 200 on.
     late = [v for v in rows[AS] if v >= NAMED]
-    rivals = [((SGD, v), (AS, v)) for v in rows[AS]]
-    rivals += [((MB, v), (AS, v)) for v in late]
+    leads = [lead(SGD, list(rows[AS])), lead(MB, late)]
     found = [
         joint("fig2-sgd", [((SGD, low), (kind, low)) for kind in (MB, AS)]),
         above("fig2-alike", choices, similar),
         joint("fig2-mb", [((MB, high), (MB, low))]),
         joint("fig2-robust", [((kind, low), (kind, high)) for kind in (SGD, AS)]),
-        joint("fig2-best", rivals),
+        all_of("fig2-best", choices, leads),
     ]
     return [*found, all_of("fig2", choices, found)]
 
@@ -242,7 +248,12 @@ def stated(get: Get, full: bool) -> list[Outcome]:
         seeds_and_draws(mine),
         LIMIT,
     )
-    return [*judge(rows, STATED.choices), above("pairs", STATED.choices, pairs)]
+    share = STATED.payer.split(", ")[-1]
+    words = {
+        LAMBDA: f"λ_max is {STATED.top + 1.0:g}",
+        PAYS: f"messages keep the link busy for {share} of an exchange",
+    }
+    return [*judge(rows, words), above("pairs", words, pairs)]
 
 
 def draw_setting(rows: dict[str, Points]) -> Any:
@@ -294,6 +305,8 @@ COLOURS = {SGD: "#e8a33d", MB: "#4a9d6e", AS: "#3f82c4"}
 
 def draw_map(get: Get, full: bool) -> Any:
     """Draw who wins at sigma_w^2 = 200 over lambda_max and the share of the link, with both boundaries."""
+    from matplotlib.patches import Rectangle
+
     chosen = size(full)
     tops = list(dict.fromkeys(setting.top for setting in chosen.settings))
     payers = list(dict.fromkeys(setting.payer for setting in chosen.settings))
@@ -310,19 +323,20 @@ def draw_map(get: Get, full: bool) -> Any:
     level = _crossing(shares)
     if level is not None:
         axis.axhline(level, color="black", linewidth=1.2, linestyle="--")
-        words = "Newton bound: below, a-SGD beats mb with any H"
-        axis.text(-0.45, level + 0.04, words, fontsize=6.5)
+        words = "below: a-SGD beats\nmb-L-BFGS with any H"
+        axis.text(len(tops) - 2.7, level - 0.1, words, fontsize=6.5, va="top")
     limit = float(
         np.interp(math.log(delay_limit_of_sgd() - 1.0), np.log(tops), range(len(tops)))
     )
     axis.axvline(limit, color="black", linewidth=1.2, linestyle=":")
+    words = "delay limit\nof a-SGD"
     axis.text(
-        limit - 0.04,
-        len(payers) - 0.47,
-        "delay limit of a-SGD",
-        fontsize=6.5,
-        ha="right",
+        limit - 0.08, len(payers) - 1.0, words, fontsize=6.5, ha="right", va="center"
     )
+    if STATED in chosen.settings:
+        corner = (tops.index(STATED.top) - 0.48, payers.index(STATED.payer) - 0.48)
+        frame = Rectangle(corner, 0.96, 0.96, fill=False, linewidth=2.0)
+        axis.add_patch(frame)
     axis.set_xticks(range(len(tops)), [f"{top + 1.0:g}" for top in tops])
     axis.set_yticks(range(len(payers)), [f"{share:g} %" for share in shares])
     axis.set(xlim=(-0.5, len(tops) - 0.5), ylim=(-0.5, len(payers) - 0.3))
@@ -335,7 +349,7 @@ def draw_map(get: Get, full: bool) -> Any:
 def _tile(
     axis: Any, place: tuple[int, int], rows: dict[str, Points], setting: Setting
 ) -> None:
-    """Draw one point of the map: the colour of the fastest, and a star where all of Fig. 2 holds."""
+    """Draw one point of the map: the colour of the fastest, and by which factor the second is slower."""
     x, y = place
     end = judge(rows, setting.choices)[-1].end
     medians = {
@@ -353,9 +367,7 @@ def _tile(
     )
     if end == GREY:
         return
-    words = f"×{medians[second] / medians[winner]:.1f}" + (
-        "\n★" if end == HOLDS else ""
-    )
+    words = f"×{medians[second] / medians[winner]:.1f}"
     axis.text(x, y, words, ha="center", va="center", fontsize=7)
 
 
@@ -391,8 +403,8 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
 EXPERIMENT = Experiment(
     "fig2",
     "Who wins, over λ_max and the share of the link",
-    "Simulated time to (U − U*)/U* ≤ 0.05 at W = 40 and σ_w² = 200 with the table's numbers; in each tile by "
-    "which factor the second is behind; a star where all of Fig. 2 holds.",
+    "Who is first to ε = 0.05 at σ_w² = 200, and by which factor. Frame: the setting of Fig. 2. Dashed: a-SGD "
+    "against mb-L-BFGS with the exact inverse as H; dotted: 2 sin(π/(4l + 2))/h.",
     cells,
     outcomes,
     draw,

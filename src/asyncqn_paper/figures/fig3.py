@@ -1,7 +1,7 @@
 """Figure 3: iterations and time to epsilon of as-L-BFGS against the number of workers, sigma_w^2 = 200.
 
 The paper uses a smaller step where there are more workers and does not say which.  Here every W, W = 1 too,
-has the same budget: 36 pairs of q = h c^2 lambda / gamma (how fast the error falls per commit) and gamma W
+has the same budget: 42 pairs of q = h c^2 lambda / gamma (how fast the error falls per commit) and gamma W
 on six tuning seeds; the fastest of those that always arrive is measured on fresh seeds and draws.  The
 stated problem is the one of three with the steadiest fall on the tuning seeds.
 """
@@ -34,7 +34,7 @@ from asyncqn_paper.figures.gaussian import (
     seeds_and_draws,
 )
 from asyncqn_paper.records import Record
-from asyncqn_paper.rules import Estimate, Outcome, above, all_of, slopes, trend
+from asyncqn_paper.rules import CLAIMS, Estimate, Outcome, above, all_of, slopes, trend
 from asyncqn_paper.rules import estimate as estimate_of
 from asyncqn_paper.settings import (
     MESSAGE,
@@ -50,7 +50,7 @@ WORKERS = (1, 2, 5, 10, 20, 40, 70, 100)
 LATE = 20
 NAMED = 200.0
 SPREADS = (0.0, 900.0)
-RATES = tuple(float(f"{rate:.3g}") for rate in np.geomspace(0.002, 0.6, 12))
+RATES = tuple(float(f"{rate:.3g}") for rate in np.geomspace(0.0005, 0.6, 14))
 FRICTIONS = (0.2, 0.5, 1.0)
 LARGEST_FRICTION = 0.3
 TUNING_SEED = 2_000_000
@@ -62,9 +62,9 @@ COMMITS = "commits 0.05"
 PROBLEMS = ("rows-alike-1", "rows-alike-8", "five-directions-8")
 SHARES = (5.0, 10.0, 20.0)
 """Percent of an exchange during which the link is busy, beside 0: such a link serves 160, 80, 40 workers."""
-STATED = "rows-alike-8"
-SEEDS = 100
-FEW_SEEDS = 40
+STATED = "five-directions-8"
+SEEDS = 40
+FEW_SEEDS = 20
 """Fresh seeds of the stated setting, and of the map and the other sigma_w^2."""
 
 
@@ -218,6 +218,11 @@ def _fall(rows: Rows, name: str = TARGET, late: int = 1) -> Estimate:
 
 def judge(rows: Rows, choices: dict[str, str]) -> list[Outcome]:
     """Return the outcomes of the claims of Fig. 3 in one setting."""
+    for W, records in rows.items():
+        if all(record[TARGET] is None for record in records):
+            because = f"no step of the budget arrives at W = {W}"
+            claims = (*CLAIMS["fig3"].parts, "fig3")
+            return [above(claim, choices, because) for claim in claims]
     rise = trend(*_table(rows, COMMITS))
     found = [
         above("fig3-iterations", choices, rise),
@@ -256,7 +261,7 @@ def stated(get: Get, full: bool) -> list[Outcome]:
     rows = fresh_rows(get, full, NOBODY)
     if rows is None:
         return []
-    choices = _words(STATED, NOBODY)
+    choices = {PROBLEM: "rows are of five kinds", PAYS: "nobody pays for messages"}
     few, many = (fresh_rows(get, full, NOBODY, v) for v in SPREADS)
     apart: Estimate | None = None
     if few is not None and many is not None:
@@ -312,7 +317,7 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
 EXPERIMENT = Experiment(
     "fig3",
     "Speedup over W, by who pays for messages",
-    "The step is tuned for every W, W = 1 too, with equal budgets on tuning seeds; 100 fresh seeds, two errors.",
+    "The step is tuned for every W, W = 1 too, with equal budgets; two errors.",
     cells,
     outcomes,
     draw,

@@ -39,14 +39,9 @@ def model(problem: str, draw: int) -> LinearGaussian:
     return replace(described(problem), draw=draw).model()
 
 
-def is_fresh(seed: int) -> bool:
-    """Return whether a seed is one of those on which stated settings are measured."""
-    return FRESH <= seed < 2 * FRESH
-
-
 def draw_of(seed: int) -> int:
     """Return the draw of the problem that a seed uses; every fresh seed has a draw of its own."""
-    return seed if is_fresh(seed) else seed % DRAWS
+    return seed if FRESH <= seed < 2 * FRESH else seed % DRAWS
 
 
 @cache
@@ -163,9 +158,9 @@ class _Watch:
 
 
 def seeds_and_draws(records: list[Record]) -> list[int]:
-    """Return the group of every record: its draw, or one group where every seed has a draw of its own."""
-    seeds = [int(record["seed"]) for record in records]
-    return [0 if is_fresh(seed) else draw_of(seed) for seed in seeds]
+    """Return the group of every record: its draw, or one group where most draws have a single seed."""
+    draws = [draw_of(int(record["seed"])) for record in records]
+    return draws if len(records) >= 2 * len(set(draws)) else [0] * len(records)
 
 
 def column_of(records: list[Record], name: str) -> list[Any]:

@@ -156,7 +156,7 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
     # Counted and not measured: a worker's second gradient on the overlap reads these rows again.
     extra = MEMORY["overlap"] / (MEMORY["batch"] + MEMORY["overlap"])
     sizes = {"sizes": f"N_Ω = {MEMORY['batch']}, N_O = {MEMORY['overlap']}"}
-    found = [above("overlap", sizes, Estimate(0.1 - extra, 0.0, 0))]
+    found = [above("overlap", sizes, Estimate(-extra, 0.0, 0))]
     for problem in PROBLEMS:
         for epsilon in (SOME_PAIRS, EVERY_PAIR):
             arrived: dict[tuple[float | None, str], list[list[float]]] = {}

@@ -225,17 +225,14 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
         rows.append((f"{problem.replace('-', ' ')}, {method}, {workers}", found))
     estimates(axes[0][0], rows)
     axes[0][0].axvline(0.0, color="black", linewidth=0.6, linestyle=":")
-    axes[0][0].set_xlabel(
-        "share of successful starts, with noise less without (mark: margin)"
-    )
+    axes[0][0].set_xlabel("successes with noise less without (mark: margin)")
     return {"title_map": figure}
 
 
 EXPERIMENT = Experiment(
     "title",
     "Non-convex problems: does noise find better minima?",
-    "200 starts, two errors; green above the margin, red below it. Each arm was tuned with twelve trials on "
-    "other starts.",
+    "200 starts, two errors. Both arms had twelve tuning trials.",
     cells,
     outcomes,
     draw,
