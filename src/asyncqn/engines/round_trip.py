@@ -55,9 +55,6 @@ class Echo:
 
     stages = ASYNCHRONOUS
 
-    def check(self, problem: Problem) -> None:
-        pass
-
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy())
 
@@ -69,21 +66,10 @@ class Echo:
     ) -> Update:
         return local
 
-    def learn(
-        self, view: Iterate, local: Update, problem: Problem, task: Task
-    ) -> Update:
-        return local
-
-    def forget(self, local: Update) -> Update:
-        return local
-
     def apply(
         self, iterate: Iterate, updates: Sequence[Update], commit: Commit
     ) -> Iterate:
         return iterate
-
-    def counters(self, iterate: Iterate, locals_: Sequence[Any]) -> dict[str, int]:
-        return {}
 
 
 def round_trip_seconds(engine: Engine, theta0: Array) -> float | None:

@@ -243,7 +243,9 @@ class Checkpoints:
         start: Saved | None = None,
         imports: bool = False,
     ) -> None:
-        self.folder, self.every, self.start = Path(folder).absolute(), every, start
+        self.folder = Path(folder).absolute()
+        self.every = every
+        self.start = start
         self.command = f"asyncqn resume {self.folder}{' --allow-imports' * imports}"
         """The command that continues the run."""
         about = start.document if start is not None else {}

@@ -26,11 +26,10 @@ def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
     """Return the `Run` of a master that has made its last commit, on any engine."""
     master, schedule, locals_, outcome, message = finished
     # A run that ended for another reason may still have an objective that is not finite at its last point.
-    if (
-        outcome is not Outcome.DIVERGED
-        and (diverged := _evaluate_the_end(master)) is not None
-    ):
-        outcome, message = Outcome.DIVERGED, str(diverged)
+    if outcome is not Outcome.DIVERGED:
+        diverged = _evaluate_the_end(master)
+        if diverged is not None:
+            outcome, message = Outcome.DIVERGED, str(diverged)
     theta, fun = best_candidate(master, outcome)
     if outcome is Outcome.COMPLETED:
         outcome, message = judge(finished, fun, manifest)
@@ -42,12 +41,8 @@ def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
             master.algorithm, master.problem, master.theta0, master.workers, locals_
         )
         message = f"{message}: {advice}"
-    if (
-        master.best is not None
-        and master.best.theta is not None
-        and master.best.commit < master.version
-    ):
-        best = master.best
+    best = master.best
+    if best is not None and best.theta is not None and best.commit < master.version:
         message += f" theta is that of commit {best.commit}, with the best {best.rule.metric}: {best.value:.6g}."
     # Before `flush` moves the last rows: the table must contain them.
     counters = extra(master.algorithm, "counters")
@@ -155,7 +150,7 @@ def _noise(master: Master) -> float:
         return 0.0
     # An annealed temperature is monotonic, so the first and the last step bound it.
     last = master.version // max(master.workers, 1)
-    highest = max(float(temperature(0)), float(temperature(last)))
+    highest = float(max(temperature(0), temperature(last)))
     return thermal_rise(master.theta0.size, highest)
 
 

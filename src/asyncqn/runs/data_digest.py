@@ -32,8 +32,10 @@ _COLUMNS = 4093
 other sums."""
 _ROWS = 4096
 """Number of rows that are read of a large array with gaps between its numbers."""
-_DEPTH, _ITEMS = 4, 256
-"""Depth to which containers are entered, and number of items of each."""
+_DEPTH = 4
+"""Depth to which containers are entered."""
+_ITEMS = 256
+"""Number of items of each that are looked at."""
 
 
 def data_digest(problem: Any) -> str:
@@ -63,9 +65,7 @@ def _arrays(
         if value.dtype.kind in "biufc" and value.size:
             yield path, value
         return
-    if depth == 0 or value is None:
-        return
-    if isinstance(value, (str, bytes, int, float, complex, type)):
+    if depth == 0 or isinstance(value, (str, type)) or np.isscalar(value):
         return
     parts: Mapping[str, Any]
     if isinstance(value, Mapping):
@@ -127,7 +127,9 @@ def _closure(function: Any) -> dict[str, Any]:
     parts: dict[str, Any] = {}
     if bound is not None:
         parts["self"] = _attributes(bound)
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+    names = function.__code__.co_freevars
+    cells = function.__closure__ or ()
+    for name, cell in zip(names, cells):
         # The enclosing function may not have assigned the name yet.
         with suppress(ValueError):
             parts[name] = cell.cell_contents

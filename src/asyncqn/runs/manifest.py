@@ -107,16 +107,11 @@ def run_manifest(
 
 def _plug_in_code(problem: Problem) -> dict[str, str]:
     """Return the digest of the package that a registered problem comes from, unless that is asyncqn."""
+    package = type(problem).__module__.partition(".")[0]
+    if package == "asyncqn" or getattr(problem, "kind", None) not in PROBLEMS:
+        return {}
     # A plug-in's code affects the numbers as asyncqn's own does.
-    package, registered = (
-        type(problem).__module__.partition(".")[0],
-        getattr(problem, "kind", None) in PROBLEMS,
-    )
-    return (
-        {"problem_code": code_digest(package)}
-        if registered and package != "asyncqn"
-        else {}
-    )
+    return {"problem_code": code_digest(package)}
 
 
 def rebuild_inputs(

@@ -137,7 +137,8 @@ def _master_state(master: Master, saved: Saved) -> dict[str, Any]:
 
 def _best(master: Master, saved: Saved) -> Best | None:
     """Return the best row of a run with patience, or None without patience."""
-    rule, row = master.stopping.patience, saved.arrays.get("best", np.empty(0))
+    rule = master.stopping.patience
+    row = saved.arrays.get("best", np.empty(0))
     if rule is None:
         return None
     theta = saved.arrays.get("best_theta")

@@ -68,27 +68,21 @@ def changed(run: Run, change: Change) -> Run:
 
 def _engine(run: Run, change: Change, cluster: Cluster | None) -> EngineManifest:
     """Return the manifest's entry for the engine: that of the run, and what was changed."""
-    asked = {
+    changes = {
         name: value
         for name, value in change._asdict().items()
         if value not in (None, False)
     }
     if change.algorithm is not None:
-        asked["algorithm"] = type(change.algorithm).__name__
-    if cluster is not None:
-        engine = {
-            "kind": "simulator",
-            "workers": cluster.workers,
-            "cluster": to_json(cluster),
-        }
-    else:
+        changes["algorithm"] = type(change.algorithm).__name__
+    if cluster is None:
+        engine = dict(run.manifest["engine"])
         # Measured times belong to the recorded run, not to this one.
-        engine = {
-            name: value
-            for name, value in run.manifest["engine"].items()
-            if name != "measured"
-        }
-    return {**engine, "what_if": to_json(asked)}
+        engine.pop("measured", None)
+    else:
+        engine = {"kind": "simulator", "workers": cluster.workers}
+        engine["cluster"] = to_json(cluster)
+    return {**engine, "what_if": to_json(changes)}
 
 
 def _schedule(
