@@ -14,6 +14,7 @@ import numpy as np
 from asyncqn.algorithms import algorithm_to_json
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.columns import Table
+from asyncqn.core.problem import is_ours
 from asyncqn.core.stopping import MaxPasses, MaxTime, Target, Tolerance
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.simulator import Simulator
@@ -22,7 +23,7 @@ from asyncqn.minimize import commits_of, showing
 from asyncqn.parameters import CheckpointEvery, Commits, Folder, checked
 from asyncqn.runs.checkpoint import Checkpoints, Saved, with_prefix
 from asyncqn.runs.checkpoint_reading import load_checkpoint
-from asyncqn.runs.data_digest import data_digest, is_reliable
+from asyncqn.runs.data_digest import data_digest
 from asyncqn.runs.manifest import (
     needs_imports,
     problem_entry,
@@ -234,7 +235,8 @@ def _differences(
         return phrases
     # The digest of a user's class may depend on scratch arrays, so only our own are compared.
     recorded = manifest.get("data")
-    if recorded and is_reliable(given) and data_digest(given) != recorded:
+    # A user's class may hold scratch arrays, with which its digest changes.
+    if recorded and is_ours(type(given)) and data_digest(given) != recorded:
         return ["the problem holds other data"]
     start = value_at_start(Table(with_prefix("metrics.", saved.arrays)))
     # U at the start is computed last and only if nothing else differs: it costs a pass over the data.

@@ -28,8 +28,7 @@ _BLOCK = 2**18
 _DIRECT_BYTES = 2**17
 """Largest number of bytes that is hashed directly."""
 _COLUMNS = 4093
-"""Number of sums into which a larger array is folded: a prime, so that rows that swap places contribute to
-other sums."""
+"""Sums into which a larger array is folded: a prime, so that rows that swap places change some of them."""
 _ROWS = 4096
 """Number of rows that are read of a large array with gaps between its numbers."""
 _DEPTH = 4
@@ -49,11 +48,6 @@ def data_digest(problem: Any) -> str:
         for block in _blocks(array):
             digest.update(block)
     return digest.hexdigest() if found else ""
-
-
-def is_reliable(problem: Any) -> bool:
-    """Return whether equal data have equal digests; a user's class may hold scratch arrays."""
-    return is_ours(type(problem))
 
 
 def _arrays(
@@ -101,7 +95,7 @@ def _attributes(value: Any) -> dict[str, Any]:
     # An object may name some of its own.
     own = getattr(value, "__dict__", {})
     computed = set(own.get("computed_on_demand", ()))
-    # A class with __slots__ has no __dict__, and its arrays would be overlooked.
+    # A class with __slots__ has no __dict__.
     names = set(own)
     # The MRO, not the class alone: a subclass keeps the lazily computed values of its bases out as well.
     for kind in type(value).__mro__:
@@ -143,9 +137,10 @@ def _blocks(array: npt.NDArray[Any]) -> Iterator[memoryview]:
         # Hashing all bytes would take ten times as long.
         folds = content.size // (8 * _COLUMNS)
         if content.size > _DIRECT_BYTES:
-            words = content[: folds * 8 * _COLUMNS].view(np.uint64)
+            end = folds * 8 * _COLUMNS
+            words = content[:end].view(np.uint64)
             yield words.reshape(folds, _COLUMNS).sum(axis=0).data
-            content = content[folds * 8 * _COLUMNS :]
+            content = content[end:]
         yield content.data
     # Blocks are read from a view: copying a large memory-mapped array would read all of it.
     elif array.flags.c_contiguous or array.flags.f_contiguous:
@@ -160,6 +155,6 @@ def _blocks(array: npt.NDArray[Any]) -> Iterator[memoryview]:
             yield _bytes(row)[:_BLOCK].data
 
 
-def _bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+def _bytes(array: npt.NDArray[Any]) -> Any:
     """Return the bytes of an array, which is copied if its numbers do not lie side by side."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
