@@ -235,7 +235,6 @@ def _differences(
         return phrases
     # The digest of a user's class may depend on scratch arrays, so only our own are compared.
     recorded = manifest.get("data")
-    # A user's class may hold scratch arrays, with which its digest changes.
     if recorded and is_ours(type(given)) and data_digest(given) != recorded:
         return ["the problem holds other data"]
     start = value_at_start(Table(with_prefix("metrics.", saved.arrays)))
