@@ -54,7 +54,8 @@ class FedBuff(aq.AsyncSGD):
         return iterate
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the method on a simulated cluster and on threads, and replay both runs."""
     problem = aq.LinearGaussian.random(dim=20, n_data=400, seed=0)
     method = FedBuff(h=5e-4, batch=20)
     cluster = aq.Cluster(workers=8, worker_std=0.5, message=0.2, link=0.02)
@@ -67,3 +68,7 @@ if __name__ == "__main__":
             f"{type(engine).__name__}: {run.nit} versions of {method.size} updates, mean staleness "
             f"{staleness:.1f}, U from {problem.value(run.theta0):.0f} to {run.fun:.0f}"
         )
+
+
+if __name__ == "__main__":
+    main()

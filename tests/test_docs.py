@@ -184,7 +184,7 @@ def test_the_tour_of_contributing_names_files_and_functions_that_exist() -> None
     asked = (
         "Algorithm 1",
         "Algorithm 2",
-        "event queue",
+        "simulated cluster",
         "cautious",
         "Fig. 2",
         "message",

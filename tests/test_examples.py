@@ -109,6 +109,7 @@ SAYS = {
     "slow_workers": r"AsyncSGD: error .*\nRennala: error ",
     "plan_cluster": r"(\s+\d+ workers: +\d+ commits/s, staleness [\d.]+\n){3}",
     "logging_callback": r'(.*"step": \d+.*\n){10}',
+    "fedbuff": r"Simulator: 100 versions of 4 updates, .*\nThreads: 100 versions",
     "kill_and_resume": r"killed, exit code -9\ncontinued from commit \d+ to 20000\nidentical: True",
 }
 ELSEWHERE = {"demo", "parameter_server", "service", "ray_workers"}

@@ -27,9 +27,11 @@ from asyncqn.types import extra
 if TYPE_CHECKING:
     from asyncqn.runs.run import Run
 
-_COMMITS = 2_000
-"""Commits, at most, of a simulation whose rate is compared with that of the run: enough for a mean within
+_COMPUTATIONS = 2_000
+"""Computations, about, of a simulation whose rate is compared with that of the run: enough for a mean within
 a few per cent, and done in milliseconds."""
+_FEWEST = 50
+"""Commits, at least, of that simulation."""
 _HALVINGS = 40
 """Bisection steps at most; the loop ends earlier, at a relative width of 1e-3."""
 
@@ -202,7 +204,9 @@ def _message(bare: Cluster, times: npt.NDArray[np.float64], stages: Stages) -> f
         times.size >= 2,
         "the run is too short for a fit: it has fewer than two commits.",
     )
-    commits = min(times.size, _COMMITS)
+    # A commit takes an update of every part, or of every worker of a round.
+    rows = bare.workers if stages[-1].listens else stages[-1].rows
+    commits = min(times.size, max(_FEWEST, _COMPUTATIONS // rows))
     wanted = float(times[-1]) / times.size
 
     def pace(message: float) -> float:

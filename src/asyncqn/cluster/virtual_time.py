@@ -10,7 +10,7 @@ What a message, a computation and a commit take is here, and who waits for whom:
   `listens`; otherwise it asks with its update, or when that is committed.
 - While the master is busy with a commit, updates that are judged on their arrival wait in a line.  Who joins
   reads the version that exists.
-- A worker computes the parts of its block without asking, until it hears of the next version.
+- A worker computes the parts of its block until it hears of the next version.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class VirtualTime:
         handlers = (
             self._is_ready,
             self._reaches,
-            self._is_received,
+            self._deliver,
             self._is_gone,
             self._dies,
             self._joins,
@@ -175,8 +175,7 @@ class VirtualTime:
 
     def _joins(self, w: int, now: float) -> None:
         worker, machine = self._all[w], self._machine
-        # A worker that has died before it joins is not there; where updates are judged one by one its first
-        # message finds out.
+        # It has died before it joins; where updates are judged one by one its first message finds out.
         if now >= worker.death and not machine.stage.at_once:
             self._come_back(w, now)
             return
@@ -205,9 +204,6 @@ class VirtualTime:
         else:
             self._deliver(w, now)
 
-    def _is_received(self, w: int, now: float) -> None:
-        self._deliver(w, now)
-
     def _is_gone(self, w: int, now: float) -> None:
         """Lose a worker in its computation."""
         self._machine.lost(w)
@@ -218,7 +214,7 @@ class VirtualTime:
         self._come_back(w, max(now, worker.received))
 
     def _dies(self, w: int, now: float) -> None:
-        """Lose a worker that computes nothing; another computation has an event of its own."""
+        """Lose a worker that computes nothing; else `_is_gone` follows."""
         worker, stage = self._all[w], self._machine.stage
         if w not in self._machine.present or worker.doomed or stage.at_once:
             return

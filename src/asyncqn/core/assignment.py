@@ -173,12 +173,14 @@ class Assignment:
 
     def settle(self, now: float) -> Orders:
         """Return the orders that follow when all events of this moment are in."""
-        rule = self.rule
+        rule, free = self.rule, self._free
+        if self.stage.at_once and not free:
+            return []
         if not self.closing and rule.complete(self.present, now):
             self.closing = True
             return [Commit(rule.waiting)]
         orders: Orders = []
-        free, self._free = self._free, []
+        self._free = []
         for i, worker in enumerate(free):
             hand = rule.assign(worker, self.version, now)
             if hand is not None:

@@ -192,9 +192,6 @@ class Stage:
         """Raise `BadInput` where the parameters have no meaning."""
 
 
-# -- each update is a commit
-
-
 @dataclass(frozen=True)
 class EachUpdate(Stage):
     """Each update is a commit.
@@ -266,7 +263,8 @@ class EachUpdateRule(Rule):
 
     def add(self, arrival: Arrival, version: int, spent: float) -> list[Arrival] | None:
         young = version - arrival.read <= self.max_delay
-        self._take_back(arrival.part, arrival.read if young else -1)
+        if self.order is not None:
+            self._take_back(arrival.part, arrival.read if young else -1)
         return [arrival] if young else None
 
     def _take_back(self, part: int | None, read: int) -> None:
@@ -280,9 +278,6 @@ class EachUpdateRule(Rule):
     def resume(self, read: np.ndarray, part: np.ndarray, kept: np.ndarray) -> None:
         if self.order is not None:
             part_order.go_on_after(self.order, read.size, part[kept], read[kept])
-
-
-# -- a number of fresh updates
 
 
 @dataclass(frozen=True)
@@ -338,9 +333,6 @@ class FreshRoundRule(Rule):
             # A worker's computations are recorded in its own order, so it waits for those before it.
             self.waiting.append(arrival._replace(update=None, counts=False))
         return self.waiting if self.missing == 0 else []
-
-
-# -- synchronous rounds
 
 
 @dataclass(frozen=True)
@@ -410,9 +402,6 @@ class RoundRule(Rule):
         # It may be back within the round.
         if worker not in self.senders:
             self.begun.discard(worker)
-
-
-# -- all parts of the data
 
 
 @dataclass(frozen=True)

@@ -123,6 +123,8 @@ class Coordinator:
         """Time that a commit takes: the engine waits until `time` before it carries out steps."""
         self.timed = self.stages[-1].waits or give_up_after < math.inf
         """Whether `tick` has anything to do."""
+        # The same for every version of one stage.
+        self._share = time_share(self.stages, 0) if len(self.stages) == 1 else None
         self._sent = sent_fields(self.algorithm, self.master.iterate)
         self._all_sent = self._sent == self.master.iterate._fields
         self.snapshots = RunFile(self, engine)
@@ -200,9 +202,7 @@ class Coordinator:
 
     def ask(self, worker: int, now: float) -> list[Step]:
         """Assign the current version to a free worker, or let it wait for the next one."""
-        member = self.members.get(worker)
-        # Late questions, and those of workers that were given up, have no effect; the engine need not filter
-        # them.
+        member = self.members.get(worker)  # late questions have no effect
         if self.done or member is None or member.read is not None or member.waiting:
             return []
         self._advance(now)
@@ -239,16 +239,16 @@ class Coordinator:
         read, member.read = member.read, None
         took, stage = self.time - member.since, self.machine.stage
         if timed:
-            share = time_share(self.stages, read)
+            share = self._share or time_share(self.stages, read)
             self.measured.computed(worker, took if spent is None else spent, share)
         # Its worker goes on, and an engine may use the arrays again.
         if stage.goes_on and not self.lasting and update is not None:
             update = copied(update)
         took *= stage.pieces
         order = self.machine.deliver(worker, read, member.part, update, took)
-        if isinstance(order, Commit):
+        if type(order) is Commit:
             self._commit(order.arrivals)
-        elif isinstance(order, Drop):
+        elif type(order) is Drop:
             self.master.count([order.arrival])
             self.recorder.dropped(worker, read, self.time, member.part)
         steps = self._settle()

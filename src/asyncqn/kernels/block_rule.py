@@ -164,7 +164,7 @@ def _choose(part, block, node, home, now, wait):
     its block.
     """
     leaves, top = node.size // 2, block[node[1]["best"]]
-    chosen, rank, since = -1, DELIVERED, np.inf
+    chosen, rank, since = np.int64(-1), np.int64(DELIVERED), np.inf
     root = leaves + home
     while True:  # the subtrees from home onward, and then the whole tree
         i = root
@@ -199,7 +199,7 @@ def _best_piece(part, block, b, now, wait, best):
     chosen, rank, since = best
     pieces = part.size // block.size
     if block[b]["rank"] < 0:
-        return b * pieces, block[b]["rank"], 0.0
+        return np.int64(b * pieces), block[b]["rank"], 0.0
     for q in range(b * pieces + pieces - 1, b * pieces - 1, -1):
         piece = part[q]
         if piece["done"] == 0 and not now < piece["handed"] + wait:

@@ -1,0 +1,250 @@
+"""The machine that assigns work, under random events, and under those of a real run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from engines.runs import PATTERNS, make_problem
+from examples import EXAMPLES
+from hypothesis import given
+from hypothesis import strategies as st
+
+import asyncqn as aq
+from asyncqn.core.assignment import Assign, Assignment, Commit, Drop
+from asyncqn.core.stages import (
+    AllParts,
+    Arrival,
+    EachUpdate,
+    FreshRound,
+    Growth,
+    Order,
+    Round,
+    Stages,
+    batches,
+    blocks,
+)
+
+STAGES: dict[str, Stages] = {
+    "each update": (EachUpdate(),),
+    "not older": (EachUpdate(max_delay=1),),
+    "by age": (batches(5, order=Order.BY_AGE, growth=Growth(2)),),
+    "fresh": (FreshRound(updates=3),),
+    "rounds": (Round(timeout=2.0, quorum=0.5),),
+    "blocks": (blocks(4, 1.0),),
+    "pieces": (blocks(3, 0.5, 3),),
+    "growing": (blocks(3, 1.0, share=0.5, commits=3), blocks(3, 1.0)),
+    "two cuts": (blocks(2, 1.0, commits=3), blocks(5, 1.0)),
+    "rounds, then each": (Round(3), EachUpdate()),
+    "batches, then blocks": (batches(3, 4), blocks(4, 1.0)),
+}
+
+
+class Chaos:
+    """Workers that compute, die and join at random; it checks every order of the machine."""
+
+    def __init__(self, stages: Stages, workers: int) -> None:
+        self.machine = Assignment(stages, seed=1)
+        self.now = 0.0
+        self.hands: dict[int, list[tuple[int, int | None]]] = {}
+        """What each worker has still to deliver, as (version, part)."""
+        self.delivered: Counter[tuple[int, int, int | None]] = Counter()
+        self.recorded: Counter[tuple[int, int, int | None]] = Counter()
+        self.next = workers
+        for worker in range(workers):
+            self.machine.join(worker)
+            self.ready(worker)
+        self.settle()
+
+    def ready(self, worker: int) -> None:
+        self.hands[worker] = []
+        order = self.machine.ready(worker, self.now)
+        if order is not None:
+            self.assigned(order)
+
+    def assigned(self, order: Assign) -> None:
+        machine = self.machine
+        worker, read, part, last = order
+        assert worker in machine.present
+        assert not machine.closing, (
+            "nothing is assigned between a commit and its answer"
+        )
+        assert read == machine.version
+        assert self.hands[worker] == [], "a worker has one assignment at a time"
+        if part is None:
+            assert machine.stage.parts is None
+            self.hands[worker] = [(read, None)]
+        else:
+            assert last is not None
+            assert machine.stage.parts is not None
+            assert 0 <= part <= last < machine.stage.parts
+            self.hands[worker] = [(read, q) for q in range(part, last + 1)]
+
+    def settle(self) -> None:
+        while orders := self.machine.settle(self.now):
+            for order in orders:
+                if isinstance(order, Commit):
+                    self.commit(order.arrivals)
+                else:
+                    assert isinstance(order, Assign)
+                    self.assigned(order)
+
+    def commit(self, arrivals: list[Arrival]) -> None:
+        machine = self.machine
+        stage, version = machine.stage, machine.version
+        counting = [arrival for arrival in arrivals if arrival.counts]
+        if isinstance(stage, AllParts):
+            assert sorted(a.part for a in counting) == list(range(stage.rows))  # type: ignore[type-var]
+        elif isinstance(stage, Round):
+            assert len({a.worker for a in counting}) == len(counting) > 0
+        else:
+            assert len(counting) == stage.rows
+        if not isinstance(stage, EachUpdate):
+            assert {arrival.read for arrival in counting} == {version}
+        elif stage.max_delay is not None:
+            assert version - counting[0].read <= stage.max_delay
+        self.recorded.update(arrival[:3] for arrival in arrivals)
+        assert machine.settle(self.now) == [], "nobody gets work before the answer"
+        assert machine.deadline == np.inf
+        machine.committed(self.now)
+        assert machine.version == version + 1
+
+    def deliver(self, worker: int) -> None:
+        read, part = self.hands[worker].pop(0)
+        self.delivered[worker, read, part] += 1
+        order = self.machine.deliver(worker, read, part, None, 1.0)
+        if isinstance(order, Drop):
+            self.recorded[order.arrival[:3]] += 1
+        elif order is not None:
+            self.commit(order.arrivals)
+        # It continues with its block unless the version is over.
+        if not self.hands[worker] or self.hands[worker][0][0] < self.machine.version:
+            self.ready(worker)
+        self.settle()
+
+    def lose(self, worker: int) -> None:
+        del self.hands[worker]
+        self.machine.lost(worker)
+        self.settle()
+
+    def join(self, worker: int) -> None:
+        self.machine.join(worker)
+        self.ready(worker)
+        self.settle()
+
+
+@pytest.mark.parametrize("name", STAGES)
+@given(workers=st.integers(1, 5), data=st.data())
+def test_random_events_lead_to_orders_that_make_sense(
+    name: str, workers: int, data: st.DataObject
+) -> None:
+    chaos = Chaos(STAGES[name], workers)
+    gone: list[int] = []
+    for kind, which in data.draw(
+        st.lists(
+            st.tuples(
+                st.sampled_from(["deliver"] * 8 + ["lose", "join", "return", "wait"]),
+                st.integers(0, 9),
+            ),
+            max_size=80,
+        )
+    ):
+        computing = [w for w, hand in sorted(chaos.hands.items()) if hand]
+        if kind == "deliver" and computing:
+            chaos.deliver(computing[which % len(computing)])
+        elif kind == "lose" and len(chaos.hands) > 1:
+            gone.append(sorted(chaos.hands)[which % len(chaos.hands)])
+            chaos.lose(gone[-1])
+        elif kind == "join":
+            chaos.join(chaos.next)
+            chaos.next += 1
+        elif kind == "return" and gone:
+            chaos.join(gone.pop(which % len(gone)))
+        elif kind == "wait":
+            chaos.now += 0.3 * which
+            chaos.settle()
+    # Every update that arrived is recorded once, or waits.
+    waiting = Counter(arrival[:3] for arrival in chaos.machine.waiting)
+    assert chaos.recorded + waiting == chaos.delivered
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_the_machine_never_stops_while_there_is_a_worker(name: str) -> None:
+    chaos = Chaos(STAGES[name], 3)
+    chaos.lose(1)
+    for _ in range(200):
+        chaos.now += 1.0
+        chaos.settle()
+        computing = [w for w, hand in sorted(chaos.hands.items()) if hand]
+        assert computing
+        chaos.deliver(computing[-1])
+    assert chaos.machine.version >= 200 // 10
+
+
+class Logged(Assignment):
+    """A machine that notes its events and what it answered."""
+
+    log: list[tuple[str, tuple[Any, ...], Any]]
+
+    def __init__(self, *arguments: Any) -> None:
+        Logged.log = [("__init__", arguments, None)]
+        super().__init__(*arguments)
+
+    def join(self, *arguments: Any) -> None:
+        self.log.append(("join", arguments, super().join(*arguments)))
+
+    def ready(self, *arguments: Any) -> Any:
+        self.log.append(("ready", arguments, super().ready(*arguments)))
+        return self.log[-1][2]
+
+    def deliver(self, *arguments: Any) -> Any:
+        worker, read, part, _, spent = arguments
+        answer = super().deliver(*arguments)
+        event = (worker, read, part, None, spent)
+        self.log.append(("deliver", event, plain(answer)))
+        return answer
+
+    def lost(self, *arguments: Any) -> None:
+        self.log.append(("lost", arguments, super().lost(*arguments)))
+
+    def settle(self, *arguments: Any) -> Any:
+        answer = super().settle(*arguments)
+        self.log.append(("settle", arguments, [plain(order) for order in answer]))
+        return answer
+
+    def committed(self, *arguments: Any) -> None:
+        self.log.append(("committed", arguments, super().committed(*arguments)))
+
+
+def plain(order: Any) -> Any:
+    """The order without the updates, and as it is now."""
+    if isinstance(order, Commit):
+        return [arrival._replace(update=None) for arrival in order.arrivals]
+    if isinstance(order, Drop):
+        return order.arrival._replace(update=None)
+    return order
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_the_log_of_a_real_run_drives_a_second_machine_to_the_same_orders(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncqn.engines.coordinator.Assignment", Logged)
+    cluster = aq.Cluster(3, worker_mean=1.0, worker_std=0.5, deaths={1: 6.0})
+    aq.minimize(
+        *(make_problem(name), EXAMPLES.get(name, PATTERNS[name])),
+        engine=aq.Threads(timing_model=cluster, time_unit=2e-3),
+        commits=12,
+        evaluate=None,
+        tol=None,
+    )
+    log = Logged.log
+    assert {"join", "ready", "deliver", "settle", "committed"} <= {e[0] for e in log}
+    machine = Assignment(*log[0][1])
+    for event, arguments, answer in log[1:]:
+        again = getattr(machine, event)(*arguments)
+        if event == "settle":
+            again = [plain(order) for order in again]
+        assert plain(again) == answer
