@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
+import polars
 import pyarrow as pa
 import pytest
 from conftest import Mpirun, child_environment
@@ -224,6 +226,19 @@ def test_another_table_at_the_same_address_is_noticed(file: Path) -> None:
     chunks = pa.concat_tables([table.slice(0, 7), table.slice(7)])
     with aq.DataServer({"t": chunks}, token="", port=port):
         problem.value(np.zeros(2))
+
+
+def test_frames_of_pandas_and_polars_are_the_same_table() -> None:
+    frame = pandas.DataFrame({"x": [0.5, 1.0, 2.0], "b": [True, False, True]})
+    frame["word"] = pandas.Categorical(["no", "yes", "no"])
+    frame["day"] = pandas.Timestamp("2024-01-01")
+    tables = {"a": frame, "b": polars.from_pandas(frame)}
+    with aq.DataServer(tables, token="") as running:
+        places = [ServedTable(f"{running.address}/{name}") for name in tables]
+        one, other = (place.describe() for place in places)
+        assert one == other
+        assert list(one.columns.values()) == ["double", "bool", "string", "string"]
+        assert places[1].classes(other.digest, "word").tolist() == ["no", "yes"]
 
 
 def test_a_job_file_names_a_table(served: aq.DataServer, tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ NUMBERS = {
 }
 """Arrow's names of the types that are served as they are; all others are served as texts."""
 _SHUTDOWN_TIMEOUT = 10.0
+_MISTAKES = (ValueError, TypeError, LookupError, RecursionError)
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _EVERYWHERE = ("0.0.0.0", "::")
 
@@ -99,11 +100,6 @@ class DataServer:
     token : str, optional
         Secret that clients must present; by default the environment variable ASYNCQN_DATA_TOKEN. Without
         one, only this machine may be served. Nothing is encrypted: use a private network.
-
-    Attributes
-    ----------
-    rows_sent : int
-        Number of rows sent so far, to all readers.
 
     Examples
     --------
@@ -342,13 +338,7 @@ def _service(tables: dict[str, _Served], location: str, token: str) -> Any:
             pass
 
         def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-            mistakes = (
-                ValueError,
-                TypeError,
-                LookupError,
-                RecursionError,
-            )
-            if isinstance(error, mistakes):
+            if isinstance(error, _MISTAKES):
                 reason = " ".join(str(error).split())[:200]
                 raise flight.FlightServerError(reason) from None
 
@@ -385,10 +375,19 @@ def bracketed(host: str) -> str:
 
 def _plain(column: Any) -> Any:
     """Return a column of numbers as it is, and any other as texts."""
-    types = _arrow().types
-    if types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return column if str(column.type) in NUMBERS else column.cast("string")
+    lib = _arrow()
+    if not lib.types.is_dictionary(column.type):
+        return column if str(column.type) in NUMBERS else column.cast("string")
+    kind = (
+        column.type.value_type if str(column.type.value_type) in NUMBERS else "string"
+    )
+    chunks = []
+    for chunk in column.chunks:
+        # The dictionary first: texts of polars can be cast, but not repeated.
+        words = chunk.dictionary.cast(kind)
+        repeated = lib.DictionaryArray.from_arrays(chunk.indices, words)
+        chunks.append(repeated.dictionary_decode())
+    return lib.chunked_array(chunks, kind)
 
 
 def _digest(table: Any, types: dict[str, str]) -> str:
