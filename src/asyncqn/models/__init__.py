@@ -2,7 +2,8 @@
 
 Reading order: `linear_model`, from which most models derive, with `feature_rows` (dense and sparse rows),
 `sampled_metric` (its curvature) and one model, such as `logistic`; then `linear_gaussian`, which stands
-alone; `from_file` and `data_file` (rows in files); `remote` and `server` (rows on a data server); and `adapters/`, the problems that users bring.
+alone; `from_file` and `data_file` (rows in files), `remote` and `server` (rows on a data server); and
+`adapters/`, the problems that users bring.
 
 May import: errors, types, parameters, kernels, storage, registry, columns, and of core what knows no run
 (streams); not algorithms.
