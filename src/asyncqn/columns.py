@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.parameters import Kind, Refused, checked
+from asyncqn.parameters.kinds import refuse_masked
 
 
 def _column(value: Any) -> npt.NDArray[Any]:
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise Refused("a masked array with masked entries: fill or remove them")
+    refuse_masked(value)
     try:
         column = np.asarray(value)
     except ValueError:

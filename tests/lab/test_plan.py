@@ -1,11 +1,10 @@
-"""plan: from short real runs to predicted times, which workers pay, and how a mistake is told."""
+"""plan: from short real runs to predicted times, which workers pay, and how a mistake is reported."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import asyncqn as aq
 from asyncqn.cli.commands.plan import counts, seconds
 from asyncqn.cli.main import main
 from asyncqn.errors import BadInput
-from asyncqn.lab.plan import Prediction, _pays, _predicted
+from asyncqn.lab.plan import Prediction, _Goal, _pays
 
 PROBLEM = aq.LinearGaussian.random(dim=6, n_data=120, seed=0)
 TARGET = PROBLEM.optimum + 1e-3 * abs(PROBLEM.optimum)
@@ -26,23 +25,18 @@ QUICK = {"record": 0.05, "seeds": 2, "recorded_workers": 1}
 
 def test_a_prediction_is_the_mean_time_to_the_target_on_the_cluster():
     cluster = aq.Cluster(3, 2.0, 0.5, message=0.3)
-    end = {"target": TARGET, "metric": "fun"}
+    goal = _Goal(PROBLEM, TARGET, "fun", commits=None)
     algorithm = BLOCKS["blocks"](PROBLEM, 3)
-    found = _predicted(
-        PROBLEM, "blocks", algorithm, cluster, range(5, 7), commits=None, **end
-    )
+    prediction = goal.predict("blocks", algorithm, cluster, range(5, 7))
     runs = [
         aq.minimize(PROBLEM, aq.ExactLBFGS(blocks=3), engine=aq.Simulator(cluster), seed=s, target=TARGET,
                     evaluate=1)
         for s in (5, 6)
     ]  # fmt: skip
-    assert found.time == pytest.approx((runs[0].time + runs[1].time) / 2)
-    assert found.low <= found.time <= found.high
-    end["target"] = PROBLEM.optimum - 1.0
-    hopeless = _predicted(
-        PROBLEM, "blocks", algorithm, cluster, range(5, 7), commits=None, **end
-    )
-    assert hopeless.time == math.inf
+    assert prediction.time == pytest.approx((runs[0].time + runs[1].time) / 2)
+    assert prediction.low <= prediction.time <= prediction.high
+    hopeless = goal._replace(target=PROBLEM.optimum - 1.0)
+    assert hopeless.predict("blocks", algorithm, cluster, range(5, 7)).time == math.inf
 
 
 def test_workers_pay_while_each_step_takes_off_a_tenth():
@@ -55,29 +49,29 @@ def test_workers_pay_while_each_step_takes_off_a_tenth():
 
 
 def test_a_plan_from_a_real_run_is_checked_for_real():
-    found = aq.plan(
+    plan = aq.plan(
         PROBLEM, target=TARGET, algorithms=BLOCKS, workers=(1, 4), check=True, **QUICK
     )
-    assert [(p.algorithm, p.workers) for p in found.predictions] == [
+    assert [(p.algorithm, p.workers) for p in plan.predictions] == [
         ("blocks", 1),
         ("blocks", 4),
     ]
-    assert found.best.time == min(p.time for p in found.predictions) < math.inf
-    assert (found.checked.algorithm, found.checked.workers) == ("blocks", 1)
-    assert found.checked.ratio == found.checked.predicted / found.checked.real > 0
+    assert plan.best.time == min(p.time for p in plan.predictions) < math.inf
+    assert (plan.checked.algorithm, plan.checked.workers) == ("blocks", 1)
+    assert plan.checked.ratio == plan.checked.predicted / plan.checked.real > 0
     # What was recorded is what is simulated: the block of one worker is all rows.
-    assert found.clusters["blocks"].rows == 120.0
+    assert plan.clusters["blocks"].rows == 120.0
 
 
 def test_a_run_made_before_is_planned_from():
     run = aq.minimize(
         PROBLEM, aq.ExactLBFGS(1), engine=aq.Threads(1), commits=20, tol=None
     )
-    found = aq.plan(
+    plan = aq.plan(
         PROBLEM, target=TARGET, recorded={"exact-lbfgs": run}, workers=(1, 2), seeds=2
     )
-    assert {p.algorithm for p in found.predictions} == {"exact-lbfgs"}
-    assert found.clusters["exact-lbfgs"] == aq.Cluster.from_run(run)
+    assert {p.algorithm for p in plan.predictions} == {"exact-lbfgs"}
+    assert plan.clusters["exact-lbfgs"] == aq.Cluster.from_run(run)
 
 
 def test_the_command_prints_the_plan(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
@@ -86,10 +80,10 @@ def test_the_command_prints_the_plan(tmp_path: Path, capfd: pytest.CaptureFixtur
     with pytest.raises(SystemExit) as end:
         main(["plan", str(job), "--record", "0.1s", "--workers", "1..2", "--algorithms", "exact-lbfgs",
               "--seeds", "2", "--json", "-q"])  # fmt: skip
-    told = json.loads(capfd.readouterr().out)
+    sentences = json.loads(capfd.readouterr().out)
     assert end.value.code == 0
-    assert [p["workers"] for p in told["predictions"]] == [1, 2]
-    assert told["checked"] is None
+    assert [p["workers"] for p in sentences["predictions"]] == [1, 2]
+    assert sentences["checked"] is None
     for wrong, words in (
         (["--algorithms", "newton"], "there is no 'newton'"),
         (["--workers", "many"], "must be like 1..256"),
@@ -110,17 +104,17 @@ def test_numbers_of_workers_and_times_are_read():
 
 
 def test_a_target_that_nobody_reaches_is_told():
-    told: list[str] = []
+    sentences: list[str] = []
     with pytest.raises(BadInput, match="is below its minimum") as caught:
         aq.plan(
             PROBLEM,
             target=PROBLEM.optimum - 1.0,
             algorithms=BLOCKS,
-            tell=told.append,
+            tell=sentences.append,
             **QUICK,
         )
     assert one_sentence(caught.value)
-    assert told == [], "nothing was recorded"
+    assert sentences == [], "nothing was recorded"
 
 
 def test_a_target_that_cannot_be_reached_is_told_before_all_numbers_of_workers_are_simulated():
@@ -134,19 +128,19 @@ def test_a_target_that_cannot_be_reached_is_told_before_all_numbers_of_workers_a
             PROBLEM.grad,
         )
 
-    told: list[str] = []
+    sentences: list[str] = []
     lowest = re.escape(f"(the lowest value seen is {PROBLEM.optimum:.6g})")
     with pytest.raises(BadInput, match=f"no algorithm reached.*{lowest}") as caught:
         aq.plan(
             Unknown(),
             target=PROBLEM.optimum - 1.0,
             algorithms=BLOCKS,
-            tell=told.append,
+            tell=sentences.append,
             **QUICK,
         )
     assert one_sentence(caught.value)
-    assert told[-1] == "checking that the target can be reached"
-    assert not [sentence for sentence in told if sentence.startswith("simulating")]
+    assert sentences[-1] == "checking that the target can be reached"
+    assert not [sentence for sentence in sentences if sentence.startswith("simulating")]
 
 
 def test_a_column_that_is_not_there_is_told():
@@ -156,13 +150,14 @@ def test_a_column_that_is_not_there_is_told():
         )
 
 
-def test_one_seed_that_misses_the_target_is_enough(monkeypatch: pytest.MonkeyPatch):
-    asked: list[int] = []
+def test_one_seed_that_misses_the_target_is_enough():
+    class Misses(_Goal):
+        def time(self, *given: Any, **more: Any) -> float:
+            seeds.append(given[2])
+            return math.inf if given[2] == 6 else 1.0
 
-    def misses(*given: Any, seed: int, **more: Any) -> float:
-        asked.append(seed)
-        return math.inf if seed == 6 else 1.0
-
-    monkeypatch.setattr(sys.modules["asyncqn.lab.plan"], "_time_to", misses)
-    found = _predicted(PROBLEM, "blocks", aq.ExactLBFGS(1), aq.Cluster(1), range(5, 9))
-    assert (found.time, asked) == (math.inf, [5, 6])
+    seeds: list[int] = []
+    goal = Misses(PROBLEM, TARGET, "fun", commits=None)
+    cluster = aq.Cluster(1)
+    prediction = goal.predict("blocks", aq.ExactLBFGS(1), cluster, range(5, 9))
+    assert (prediction.time, seeds) == (math.inf, [5, 6])

@@ -95,7 +95,9 @@ def _seconds(problem: Problem, theta0: Array, count: int) -> float:
     """Return the shortest time of a gradient on `count` rows; the first call may compile."""
     both = extra(problem, "grad_with_value")
     gradient = problem.grad if both is None else both
-    rows, out, shortest = np.arange(count), np.empty_like(theta0), math.inf
+    rows = np.arange(count)
+    out = np.empty_like(theta0)
+    shortest = math.inf
     for _ in range(1 + TIMED_CALLS):
         begin = time.perf_counter()
         gradient(theta0, rows, out)

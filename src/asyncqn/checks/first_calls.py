@@ -136,7 +136,9 @@ class _Comparison:
     def __init__(
         self, calls: ObservedCalls, theta0: Array, rng: np.random.Generator
     ) -> None:
-        self.calls, self.theta0, self.rng = calls, theta0, rng
+        self.calls = calls
+        self.theta0 = theta0
+        self.rng = rng
         self.name = calls.name
         self.n = int(calls.problem.n_data)
         self.eps = float(np.finfo(theta0.dtype).eps)
@@ -187,11 +189,10 @@ class _Comparison:
 
     def _samples(self) -> tuple[Rows, Rows]:
         """Return two small samples; the last row of the second is the first row of the first."""
-        drawn = self.rng.choice(
-            self.n, min(self.n, 2 * _ROWS_PER_SAMPLE - 1), replace=False
-        ).astype(np.int64)
-        half = (drawn.size + 1) // 2
-        return drawn[:half], np.append(drawn[half:], drawn[0])
+        count = min(self.n, 2 * _ROWS_PER_SAMPLE - 1)
+        rows = self.rng.choice(self.n, count, replace=False).astype(np.int64)
+        half = (count + 1) // 2
+        return rows[:half], np.append(rows[half:], rows[0])
 
     def _check_purity(self, A: Rows) -> None:
         self.start_value = self.calls.number("value", self.theta0)
@@ -226,7 +227,8 @@ class _Comparison:
         theta, calls = self.theta, self.calls
         both = np.concatenate([A, B])
         gA, gB, gC = (_finite(calls.grad(theta, rows)) for rows in (A, B, both))
-        a, b, c = A.size, B.size, both.size
+        a, b = A.size, B.size
+        c = both.size
         self.gradient = gC
         self.gradient_size = max(map(_norm, (gA, gB, gC)))
         # Relative to the terms and not to the difference: large terms may cancel.
@@ -268,7 +270,8 @@ class _Comparison:
     # -- value_rows and grad_with_value
 
     def _check_value_rows(self, A: Rows, B: Rows) -> None:
-        name, n, theta, calls = self.name, self.n, self.theta, self.calls
+        name, n = self.name, self.n
+        theta, calls = self.theta, self.calls
         both = np.concatenate([A, B])
         vA, vB, vC = (calls.number("value_rows", theta, rows) for rows in (A, B, both))
         if not all(map(math.isfinite, (vA, vB, vC))):
@@ -472,20 +475,21 @@ class _Comparison:
         Rows may differ wildly, so only what a mean or a sign explains is refused: samples that agree
         with each other to a third, and with `value` to a third after that correction alone.
         """
-        n, name, calls = self.n, self.name, self.calls
-        drawn = self.rng.choice(n, 5 * _ROWS_FOR_MEAN, replace=False).astype(np.int64)
+        n, name = self.n, self.name
+        sample = self.rng.choice(n, 5 * _ROWS_FOR_MEAN, replace=False).astype(np.int64)
         first, *others = (
-            _finite(calls.grad(self.theta, part)) for part in np.array_split(drawn, 5)
+            _finite(self.calls.grad(self.theta, part))
+            for part in np.array_split(sample, 5)
         )
         if not first.any():
             self._check_flat("value", None, self._whole_gradient())
             raise NothingToJudge
         direction = first * (_norm(self.reach) / _norm(first))
         slope = self._slope("value", None, np.zeros_like(first), direction)
-        said = [float(g @ slope.step) for g in others]
-        middle = sum(said) / len(said)
+        changes = [float(g @ slope.step) for g in others]
+        middle = sum(changes) / len(changes)
         # Samples that disagree among themselves cannot speak for all rows.
-        agree = all(_near(one, middle, 0.3) for one in said) and slope.wrong
+        agree = all(_near(one, middle, 0.3) for one in changes) and slope.wrong
         for factor, sentence in _factors(name, "value", n):
             require(not (agree and _near(slope.values, factor * middle, 0.3)), sentence)
 

@@ -45,13 +45,11 @@ class ObservedCalls:
         out = np.full_like(theta, fill)
         returned = self._call("grad", theta, rows, out)
         if fill == MARK and bool((out == out.dtype.type(MARK)).all()):
-            came = (
-                f" (it returns {_shown(returned)} instead)"
-                if returned is not None
-                else ""
+            hint = (
+                "" if returned is None else f" (it returns {_shown(returned)} instead)"
             )
             raise BadInput(
-                f"{self.name}.grad leaves the array out unchanged{came}: write the gradient, out[:] = ..."
+                f"{self.name}.grad leaves the array out unchanged{hint}: write the gradient, out[:] = ..."
             )
         return out.astype(np.float64)
 
@@ -72,8 +70,8 @@ class ObservedCalls:
         )
 
     def _call(self, function: str, theta: Array, rows: Rows | None, *out: Array) -> Any:
-        given = theta.copy()
-        arguments = [given] if rows is None else [given, rows.copy()]
+        point = theta.copy()
+        arguments = [point] if rows is None else [point, rows.copy()]
         try:
             result = getattr(self.problem, function)(*arguments, *out)
         except StopIteration as error:
@@ -86,7 +84,7 @@ class ObservedCalls:
         except Exception as error:
             raise NothingToJudge from error
         require(
-            given.tobytes() == theta.tobytes(),
+            point.tobytes() == theta.tobytes(),
             f"{self.name}.{function} changes theta: it must leave theta as it is.",
         )
         require(
@@ -98,10 +96,6 @@ class ObservedCalls:
 
 def _shown(value: Any) -> str:
     shape = getattr(value, "shape", None)
-    return (
-        f"an array of shape {shape}"
-        if shape
-        else f"{value!r}"
-        if value is None
-        else type(value).__name__
-    )
+    if shape:
+        return f"an array of shape {shape}"
+    return "None" if value is None else type(value).__name__

@@ -1,7 +1,7 @@
 """Public names of the command line, for commands of other packages."""
 
 from ..view.page import write_page
-from ..view.plots import convergence, darken, new_figure, render, save_picture
+from ..view.plots import convergence, new_figure, render, save_picture
 from ..view.seen import look_at
 from ..view.styles import ALGORITHM_STYLES, STYLES, styles_of
 from .main import run_commands
@@ -14,7 +14,6 @@ __all__ = [
     "Generated",
     "Output",
     "convergence",
-    "darken",
     "look_at",
     "new_figure",
     "render",

@@ -1,7 +1,10 @@
 """Sums over dense rows of a linear model, without BLAS: value, gradient and diagonal in one pass, and x x'.
 
 Four rows are processed at a time, so that theta and the sums are loaded once for all four.  theta may have
-one entry more than a row: the intercept.  `weights` of rows may be empty; then each row counts once.
+one entry more than a row: the intercept.
+
+`terms` is (loss, width, y, weights, prior): the number of a loss in `kernels.losses` and its width, the targets,
+the weights of rows (empty: each row counts once), and the precision of the prior.
 """
 
 import math
@@ -23,14 +26,17 @@ _ROWS_PER_COUNT = 255
 def _four_dots(a, b, c, e, theta, z):
     """z = (a'theta, b'theta, c'theta, e'theta)."""
     kind = theta.dtype.type
-    za, zb, zc, ze = kind(0.0), kind(0.0), kind(0.0), kind(0.0)
+    za = zb = zc = ze = kind(0.0)
     # theta is loaded once for four rows; each row has its own sum, so the loop vectorises.
     for j in range(theta.size):
         za += a[j] * theta[j]
         zb += b[j] * theta[j]
         zc += c[j] * theta[j]
         ze += e[j] * theta[j]
-    z[0], z[1], z[2], z[3] = za, zb, zc, ze
+    z[0] = za
+    z[1] = zb
+    z[2] = zc
+    z[3] = ze
 
 
 @reducing_piece
@@ -52,21 +58,29 @@ def half_square(theta):
 
 
 @reducing_kernel
-def sums(kind, width, X, y, weights, prior, theta, rows, out, diagonal, work, fine):
+def sums(X, terms, theta, rows, out, diagonal, work, fine):
     """Compute U and its gradient, estimated from `rows`: the prior once, the data n / |rows| times.
 
     If `diagonal` is not empty, it becomes the data's part of the diagonal of the Hessian, scaled in the same
     way.  `fine` (float64) and `work` (of theta's type) must be zeros, with room for out and diagonal
     together. Returns (fits, U); nothing is written where sizes do not fit or a row does not exist.
     """
-    D, d, m = theta.size, X.shape[1], rows.size
+    kind, width, y, weights, prior = terms
+    D = theta.size
+    d = X.shape[1]
+    m = rows.size
     if out.size != D or not fits(X.shape[0], d, theta, rows):
         return False, 0.0
-    slopes_of, shift = theta[:d], np.float64(theta[d]) if d < D else 0.0
-    total, g, squares, h = fine[:D], work[:D], fine[D:], work[D:]
+    slopes_of = theta[:d]
+    shift = np.float64(theta[d]) if d < D else 0.0
+    # Sums in the precision of the data, and in float64.
+    g, h = work[:D], work[D:]
+    total, squares = fine[:D], fine[D:]
     zero = theta.dtype.type(0.0)
-    z, slopes, bends = stack_array(4, 0.0), stack_array(4, zero), stack_array(4, zero)
-    loss, all_slopes, all_bends = 0.0, 0.0, 0.0
+    z = stack_array(4, 0.0)
+    slopes = stack_array(4, zero)
+    bends = stack_array(4, zero)
+    loss = all_slopes = all_bends = 0.0
     for r in range(0, m, 4):
         # The last group may have fewer than four rows: it repeats the last row, with slope 0.
         a, b = X[rows[r]], X[rows[min(r + 1, m - 1)]]
@@ -80,7 +94,9 @@ def sums(kind, width, X, y, weights, prior, theta, rows, out, diagonal, work, fi
                 share = 1.0
                 if weights.size:
                     share = weights[row]
-                    one, two, slope = share * one, share * two, share * slope
+                    one *= share
+                    two *= share
+                    slope *= share
                 # Two terms, because adding them first could lose a small one or overflow.
                 loss += one
                 loss += two
@@ -89,11 +105,13 @@ def sums(kind, width, X, y, weights, prior, theta, rows, out, diagonal, work, fi
                 if diagonal.size:
                     bends[i] = share * weight_of(kind, width, y[row], z[i] + shift)
                     all_bends += bends[i]
-        sa, sb, sc, se = slopes[0], slopes[1], slopes[2], slopes[3]
+        sa, sb = slopes[0], slopes[1]
+        sc, se = slopes[2], slopes[3]
         for j in range(d):
             g[j] += sa * a[j] + sb * b[j] + sc * c[j] + se * e[j]
         if diagonal.size:
-            ha, hb, hc, he = bends[0], bends[1], bends[2], bends[3]
+            ha, hb = bends[0], bends[1]
+            hc, he = bends[2], bends[3]
             for j in range(d):
                 h[j] += (
                     ha * a[j] * a[j]
@@ -125,13 +143,17 @@ def sums(kind, width, X, y, weights, prior, theta, rows, out, diagonal, work, fi
 
 
 @reducing_kernel
-def second_moments(kind, width, X, y, weights, theta, rows, S, x):
+def second_moments(X, terms, theta, rows, S, x):
     """Add the sum over rows of weight x x' to the upper triangle of S, with ones for an intercept.
 
     `x` must have room for CHUNK columns like theta.
     """
-    D, d, m = theta.size, X.shape[1], rows.size
-    slopes_of, shift = theta[:d], np.float64(theta[d]) if d < D else 0.0
+    kind, width, y, weights, _ = terms
+    D = theta.size
+    d = X.shape[1]
+    m = rows.size
+    slopes_of = theta[:d]
+    shift = np.float64(theta[d]) if d < D else 0.0
     z, roots = stack_array(4, 0.0), stack_array(4, theta.dtype.type(0.0))
     for first in range(0, m, CHUNK):
         for r in range(0, CHUNK, 4):
@@ -148,16 +170,16 @@ def second_moments(kind, width, X, y, weights, theta, rows, S, x):
                     w = weight_of(kind, width, y[row], z[i] + shift)
                     # The root of the weight on both factors keeps the product symmetric in every bit.
                     roots[i] = math.sqrt(w * (weights[row] if weights.size else 1.0))
-            ra, rb, rc, re = roots[0], roots[1], roots[2], roots[3]
+            ra, rb = roots[0], roots[1]
+            rc, re = roots[2], roots[3]
             for j in range(d):
-                x[j, r], x[j, r + 1], x[j, r + 2], x[j, r + 3] = (
-                    ra * a[j],
-                    rb * b[j],
-                    rc * c[j],
-                    re * e[j],
-                )
+                x[j, r] = ra * a[j]
+                x[j, r + 1] = rb * b[j]
+                x[j, r + 2] = rc * c[j]
+                x[j, r + 3] = re * e[j]
             if d < D:
-                x[d, r], x[d, r + 1], x[d, r + 2], x[d, r + 3] = ra, rb, rc, re
+                for i in range(4):
+                    x[d, r + i] = roots[i]
         add_gram(x, x, S)
 
 
@@ -166,11 +188,12 @@ def column_squares(X, weights, columns, stride, out, counts):
 
     It is called once per problem, so it is not compiled.
     """
-    total, seen = np.zeros(len(columns)), np.zeros(len(columns))
+    total, nonzero = np.zeros((2, len(columns)))
     for first in range(0, len(X), _ROWS_PER_COUNT * stride):
         some = slice(first, first + _ROWS_PER_COUNT * stride, stride)
         x = X[some] if len(columns) == X.shape[1] else X[some][:, columns]
         weighted = x * weights[some, None] if weights.size else x
         total += np.einsum("ij,ij->j", x, weighted, dtype=np.float64)
-        seen += np.add.reduce((x != 0.0).view(np.uint8), axis=0, dtype=np.uint8)
-    out[columns], counts[columns] = total, seen
+        nonzero += np.add.reduce((x != 0.0).view(np.uint8), axis=0, dtype=np.uint8)
+    out[columns] = total
+    counts[columns] = nonzero

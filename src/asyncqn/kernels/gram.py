@@ -27,7 +27,7 @@ def add_gram(a, b, S):
             for j in range(top, min(top + _BLOCK, right), 4):
                 # Tiles on the diagonal also write entries below it, which no caller reads.
                 for k in range(max(j, left), right, 2):
-                    _tile(a[j], a[j + 1], a[j + 2], a[j + 3], b[k], b[k + 1], S, j, k)
+                    _tile(a, b, S, j, k)
     # The columns that fill no tile.
     for k in range(full, D):
         for j in range(k + 1):
@@ -38,14 +38,17 @@ def add_gram(a, b, S):
 
 
 @reducing_piece
-def _tile(a0, a1, a2, a3, b0, b1, S, j, k):
+def _tile(a, b, S, j, k):
     """Add the eight products of a tile to S[j : j + 4, k : k + 2]; more sums would not fit the registers."""
-    zero = a0.dtype.type(0.0)
+    a0, a1 = a[j], a[j + 1]
+    a2, a3 = a[j + 2], a[j + 3]
+    b0, b1 = b[k], b[k + 1]
     # In the precision of the data: CHUNK rows are few enough for float32, and S adds up the chunks.
-    s00, s01, s10, s11 = zero, zero, zero, zero
-    s20, s21, s30, s31 = zero, zero, zero, zero
+    s00 = s01 = s10 = s11 = a0.dtype.type(0.0)
+    s20 = s21 = s30 = s31 = a0.dtype.type(0.0)
     for r in range(a0.size):
-        x0, x1, x2, x3 = a0[r], a1[r], a2[r], a3[r]
+        x0, x1 = a0[r], a1[r]
+        x2, x3 = a2[r], a3[r]
         y0, y1 = b0[r], b1[r]
         s00 += x0 * y0
         s01 += x0 * y1

@@ -26,7 +26,6 @@ REDUCTION_FLAGS = {"reassoc", "contract", "nsz", "arcp"}
 """These flags let sums be vectorised.  Flags that assume away NaN and infinity are excluded: we test for
 both."""
 
-
 # Threads compute side by side without the GIL; a division by zero gives an infinity or NaN, as in NumPy,
 # which the engines test for, and not an exception in the midst of a kernel.
 _COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -41,7 +40,6 @@ _ALLOCATES = {
     "zeros_like",
 }
 """Functions that allocate an array; a kernel that calls one needs reference counting."""
-_PIECE: dict[str, Any] = {**_COMMON, "forceinline": True}
 
 
 def _counting(function: Callable[..., Any]) -> dict[str, Any]:
@@ -49,18 +47,14 @@ def _counting(function: Callable[..., Any]) -> dict[str, Any]:
     return UNCOUNTED if _ALLOCATES.isdisjoint(function.__code__.co_names) else {}
 
 
-def _kernel(function: F, **options: Any) -> F:
-    return cast(F, njit(cache=True, **_COMMON, **options)(function))
-
-
 def _piece(function: F, **options: Any) -> F:
-    options = {**_PIECE, **_counting(function), **options}
+    options = {**_COMMON, "forceinline": True, **_counting(function), **options}
     return cast(F, njit(**options)(function))
 
 
 def kernel(function: F) -> F:
     """Compile with strict IEEE arithmetic: the same bits on every machine."""
-    return _kernel(function, **_counting(function))
+    return cast(F, njit(cache=True, **_COMMON, **_counting(function))(function))
 
 
 def reducing_kernel(function: F) -> F:
@@ -68,9 +62,9 @@ def reducing_kernel(function: F) -> F:
 
     An array that is written must not overlap another, and none may be allocated: see `ReducingCompiler`.
     """
-    return _kernel(
-        function, pipeline_class=ReducingCompiler, fastmath=REDUCTION_FLAGS, **UNCOUNTED
-    )
+    options: dict[str, Any] = {**_COMMON, **UNCOUNTED, "fastmath": REDUCTION_FLAGS}
+    compiler = njit(cache=True, pipeline_class=ReducingCompiler, **options)
+    return cast(F, compiler(function))
 
 
 def strict_piece(function: F) -> F:
@@ -117,13 +111,10 @@ def drop_stale_cache(folder: Path, cache: Path) -> bool:
     stamp = cache / "sources"
     try:
         sources = sorted({*folder.glob("*.py"), *Path(__file__).parent.glob("*.py")})
-        state = (
-            # Time and size suffice: a checkout or an installation writes new files.
-            "".join(
-                f"{p.name} {p.stat().st_mtime_ns} {p.stat().st_size}\n" for p in sources
-            )
-            + "plain" * PLAIN
-        )
+        # Time and size suffice: a checkout or an installation writes new files.
+        stats = [(path.name, path.stat()) for path in sources]
+        lines = [f"{name} {stat.st_mtime_ns} {stat.st_size}\n" for name, stat in stats]
+        state = "".join(lines) + "plain" * PLAIN
         if stamp.exists() and stamp.read_text() == state:
             return False
         cache.mkdir(parents=True, exist_ok=True)

@@ -117,7 +117,8 @@ def row_products(A, B, out):
     """out = A B'."""
     for i in range(A.shape[0]):
         for j in range(B.shape[0]):
-            a, b, total = A[i], B[j], 0.0
+            a, b = A[i], B[j]
+            total = 0.0
             for k in range(a.size):
                 total += a[k] * b[k]
             out[i, j] = total
@@ -135,7 +136,7 @@ def orthogonal_rows(B, V, tolerance):
     for p in range(B.shape[0] - 1):
         for q in range(p + 1, B.shape[0]):
             x, y = B[p], B[q]
-            xx, yy, xy = 0.0, 0.0, 0.0
+            xx = yy = xy = 0.0
             for k in range(x.size):
                 xx += x[k] * x[k]
                 yy += y[k] * y[k]

@@ -1,13 +1,13 @@
 """Sums over rows of a softmax model, dense or sparse: value, gradient and diagonal in one pass, and x x'.
 
-theta is (K, D): one row for each of K classes, with D columns of X, or one more for the intercept.  `y` holds
-class numbers 0 to K - 1; `weights` of rows may be empty.  With p the probabilities of the classes in a row,
+theta is (K, D): one row for each of K classes, with D columns of X, or one more for the intercept.  `terms` is
+(y, weights, prior): class numbers 0 to K - 1, the weights of rows, which may be empty, and the precision of the
+prior.  With p the probabilities of the classes in a row,
 class k has the curvature p_k (1 - p_k) K / (K - 1), which is exact if all classes are equally likely; the
 rest of the Hessian couples the classes.  `moments` adds the mean of these over the classes times x x'.
 
-Sparse rows are (indptr, indices, data, columns); theta and the sums are transposed while they are in use, so
-that the K numbers of a column are contiguous.  Scratch space comes last: `z` and `p` have one number per
-class.
+Sparse rows are (indptr, indices, data, d); theta and the sums are transposed while they are in use, so that the
+K numbers of a column are contiguous.  `room` is scratch space, which ends with z and p, of one number per class.
 """
 
 import numpy as np
@@ -35,7 +35,8 @@ def _fits(n, d, y, theta, rows):
 @reducing_piece
 def _chances(z, label, p):
     """Write softmax(z) to p, and return the loss of the label in two terms."""
-    K, top = z.size, z[0]
+    K = z.size
+    top = z[0]
     # Subtracting the maximum keeps the exponentials from overflowing.
     for k in range(1, K):
         top = max(top, z[k])
@@ -73,46 +74,58 @@ def _finish(weight, prior, theta, d, g, h, out, diagonal):
                 diagonal[k, j] = weight * h[k, j]
 
 
+@reducing_piece
+def _dense_scores(x, theta, d, z):
+    """Write the scores of the classes in one row to z."""
+    for k in range(z.size):
+        own = theta[k]
+        part = theta.dtype.type(0.0)
+        for j in range(d):
+            part += x[j] * own[j]
+        z[k] = np.float64(part) + (np.float64(own[d]) if d < own.size else 0.0)
+
+
 @reducing_kernel
-def dense_sums(X, y, weights, prior, theta, rows, out, diagonal, g, h, z, p):
+def dense_sums(X, terms, theta, rows, out, diagonal, room):
     """Compute U, its gradient and, where there is room, the diagonal, as `dense_rows.sums` does.
 
-    With an empty `out` only U is computed.  `g` and `h` must be zeros like theta; `h` may be empty without a
-    diagonal.
+    With an empty `out` only U is computed.  `room` is (g, h, z, p): g and h must be zeros like theta, and h may
+    be empty without a diagonal.
     """
-    (n, d), (K, D), m = X.shape, theta.shape, rows.size
+    y, weights, prior = terms
+    g, h, z, p = room
+    n, d = X.shape
+    K, D = theta.shape
     if not _fits(n, d, y, theta, rows):
         return False, 0.0
     loss = 0.0
-    for r in range(m):
-        x, label = X[rows[r]], int(y[rows[r]])
-        share = weights[rows[r]] if weights.size else 1.0
-        for k in range(K):
-            own = theta[k]
-            part = theta.dtype.type(0.0)
-            for j in range(d):
-                part += x[j] * own[j]
-            z[k] = np.float64(part) + (np.float64(own[d]) if d < D else 0.0)
+    for row in rows:
+        x = X[row]
+        label = int(y[row])
+        share = weights[row] if weights.size else 1.0
+        _dense_scores(x, theta, d, z)
         one, two = _chances(z, label, p)
         loss += share * (one + two)
         if out.size == 0:
             continue
         for k in range(K):
-            slope, own = share * (p[k] - (1.0 if k == label else 0.0)), g[k]
+            slope = share * (p[k] - (1.0 if k == label else 0.0))
+            own = g[k]
             for j in range(d):
                 own[j] += slope * x[j]
             if d < D:
                 own[d] += slope
         if diagonal.size:
             for k in range(K):
-                bend, own = share * p[k] * (1.0 - p[k]) * K / (K - 1.0), h[k]
+                bend = share * p[k] * (1.0 - p[k]) * K / (K - 1.0)
+                own = h[k]
                 for j in range(d):
                     own[j] += bend * x[j] * x[j]
                 if d < D:
                     own[d] += bend
     if out.size:
-        _finish(n / m, prior, theta, d, g, h, out, diagonal)
-    return True, _prior(prior, theta, d) + n / m * loss
+        _finish(n / rows.size, prior, theta, d, g, h, out, diagonal)
+    return True, _prior(prior, theta, d) + n / rows.size * loss
 
 
 @reducing_piece
@@ -122,7 +135,8 @@ def _sparse_scores(indices, data, first, last, columns, d, z):
     for k in range(K):
         z[k] = columns[d, k] if d < columns.shape[0] else 0.0
     for q in range(first, last):
-        entry, own = np.float64(data[q]), columns[indices[q]]
+        entry = np.float64(data[q])
+        own = columns[indices[q]]
         for k in range(K):
             z[k] += entry * own[k]
 
@@ -136,33 +150,20 @@ def _transpose(theta, columns):
 
 
 @reducing_kernel
-def sparse_sums(
-    indptr,
-    indices,
-    data,
-    d,
-    y,
-    weights,
-    prior,
-    theta,
-    rows,
-    out,
-    diagonal,
-    columns,
-    g,
-    h,
-    z,
-    p,
-):
-    """Compute the same as `dense_sums` over sparse rows; `columns`, `g` and `h` are transposed."""
-    n, (K, D), m = indptr.size - 1, theta.shape, rows.size
+def sparse_sums(X, terms, theta, rows, out, diagonal, columns, room):
+    """Compute the same as `dense_sums` over sparse rows; `columns` and g and h of `room` are transposed."""
+    indptr, indices, data, d = X
+    y, weights, prior = terms
+    g, h, z, p = room
+    n = indptr.size - 1
+    K, D = theta.shape
     if not _fits(n, d, y, theta, rows):
         return False, 0.0
     _transpose(theta, columns)
     loss = 0.0
-    for r in range(m):
-        row = rows[r]
-        first, last, label = indptr[row], indptr[row + 1], int(y[row])
+    for row in rows:
+        first, last = indptr[row], indptr[row + 1]
+        label = int(y[row])
         share = weights[row] if weights.size else 1.0
         _sparse_scores(indices, data, first, last, columns, d, z)
         one, two = _chances(z, label, p)
@@ -173,7 +174,8 @@ def sparse_sums(
             # The scores are no longer needed: z takes the slopes, and below the curvatures.
             z[k] = share * (p[k] - (1.0 if k == label else 0.0))
         for q in range(first, last):
-            entry, own = np.float64(data[q]), g[indices[q]]
+            entry = np.float64(data[q])
+            own = g[indices[q]]
             for k in range(K):
                 own[k] += entry * z[k]
         if d < D:
@@ -183,15 +185,16 @@ def sparse_sums(
             for k in range(K):
                 z[k] = share * p[k] * (1.0 - p[k]) * K / (K - 1.0)
             for q in range(first, last):
-                square, own = np.float64(data[q]) * data[q], h[indices[q]]
+                square = np.float64(data[q]) * data[q]
+                own = h[indices[q]]
                 for k in range(K):
                     own[k] += square * z[k]
             if d < D:
                 for k in range(K):
                     h[d, k] += z[k]
     if out.size:
-        _finish(n / m, prior, theta, d, g.T, h.T, out, diagonal)
-    return True, _prior(prior, theta, d) + n / m * loss
+        _finish(n / rows.size, prior, theta, d, g.T, h.T, out, diagonal)
+    return True, _prior(prior, theta, d) + n / rows.size * loss
 
 
 @reducing_piece
@@ -205,27 +208,27 @@ def _mean_bend(p):
 
 
 @reducing_kernel
-def dense_moments(X, y, weights, theta, rows, S, x, wx, z, p):
+def dense_moments(X, terms, theta, rows, S, x, wx, room):
     """Add the sum over rows of the mean curvature times x x' to the upper triangle of S, (D, D).
 
-    `x` and `wx` must have room for CHUNK columns like a row of theta.
+    `x` and `wx` must have room for CHUNK columns like a row of theta; `room` is (z, p).
     """
-    d, (K, D) = X.shape[1], theta.shape
+    weights = terms[1]
+    z, p = room
+    d = X.shape[1]
+    D = theta.shape[1]
     for first in range(0, rows.size, CHUNK):
         count = min(CHUNK, rows.size - first)
         for r in range(count):
             row = rows[first + r]
-            for k in range(K):
-                part = theta.dtype.type(0.0)
-                for j in range(d):
-                    part += X[row, j] * theta[k, j]
-                z[k] = np.float64(part) + (np.float64(theta[k, d]) if d < D else 0.0)
+            _dense_scores(X[row], theta, d, z)
             # Only p is needed here, so any label will do.
             _chances(z, 0, p)
             w = _mean_bend(p) * (weights[row] if weights.size else 1.0)
             for j in range(D):
                 entry = X[row, j] if j < d else theta.dtype.type(1.0)
-                x[j, r], wx[j, r] = entry, w * entry
+                x[j, r] = entry
+                wx[j, r] = w * entry
         for j in range(D):
             # The last chunk may be short; zeros add nothing to the product.
             x[j, count:] = 0.0
@@ -234,18 +237,21 @@ def dense_moments(X, y, weights, theta, rows, S, x, wx, z, p):
 
 
 @reducing_kernel
-def sparse_moments(indptr, indices, data, d, y, weights, theta, rows, S, columns, z, p):
+def sparse_moments(X, terms, theta, rows, S, columns, room):
     """Compute the same as `dense_moments` over sparse rows; `columns` has room for theta, transposed."""
+    indptr, indices, data, d = X
+    weights = terms[1]
+    z, p = room
     D = theta.shape[1]
     _transpose(theta, columns)
-    for r in range(rows.size):
-        row = rows[r]
+    for row in rows:
         first, last = indptr[row], indptr[row + 1]
         _sparse_scores(indices, data, first, last, columns, d, z)
         _chances(z, 0, p)
         w = _mean_bend(p) * (weights[row] if weights.size else 1.0)
         for a in range(first, last):
-            part, j = w * data[a], indices[a]
+            part = w * data[a]
+            j = indices[a]
             for b in range(first, last):
                 if indices[b] >= j:
                     S[j, indices[b]] += part * data[b]

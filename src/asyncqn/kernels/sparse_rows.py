@@ -1,8 +1,8 @@
 """Sums over sparse rows of a linear model: value, gradient and diagonal in one pass, and x x'.
 
-Row i has the entries data[indptr[i] : indptr[i + 1]] in the columns `indices` at the same positions; there
-are d columns.  theta may have one entry more: the intercept.  `weights` of rows may be empty; then each row
-counts once.
+X is (indptr, indices, data, d): row i has the entries data[indptr[i] : indptr[i + 1]] in the columns `indices`
+at the same positions, and there are d columns.  theta may have one entry more: the intercept.  `terms` is that
+of `dense_rows`.
 """
 
 import numpy as np
@@ -22,32 +22,18 @@ def _dot(indices, data, first, last, theta, shift):
 
 
 @reducing_kernel
-def sums(
-    kind,
-    width,
-    indptr,
-    indices,
-    data,
-    d,
-    y,
-    weights,
-    prior,
-    theta,
-    rows,
-    out,
-    diagonal,
-    fine,
-):
+def sums(X, terms, theta, rows, out, diagonal, fine):
     """Compute U, its gradient and, where there is room, the diagonal, as `dense_rows.sums` does."""
-    n, D, m = indptr.size - 1, theta.size, rows.size
+    indptr, indices, data, d = X
+    kind, width, y, weights, prior = terms
+    n, D = indptr.size - 1, theta.size
     if out.size != D or not fits(n, d, theta, rows):
         return False, 0.0
     shift = np.float64(theta[d]) if d < D else 0.0
     # float64 sums: entries of a column arrive one by one, in no tile that could be summed in float32.
     g, h = fine[:D], fine[D:]
     loss = 0.0
-    for r in range(m):
-        row = rows[r]
+    for row in rows:
         first, last = indptr[row], indptr[row + 1]
         share = weights[row] if weights.size else 1.0
         z = _dot(indices, data, first, last, theta, shift)
@@ -65,7 +51,7 @@ def sums(
                 h[indices[p]] += bend * data[p] * data[p]
             if d < D:
                 h[d] += bend
-    weight = n / m
+    weight = n / rows.size
     for j in range(D):
         out[j] = (prior * theta[j] if j < d else 0.0) + weight * g[j]
     for j in range(diagonal.size):
@@ -74,33 +60,33 @@ def sums(
 
 
 @reducing_kernel
-def value(kind, width, indptr, indices, data, d, y, weights, prior, theta, rows):
+def value(X, terms, theta, rows):
     """Return (fits, U), estimated from `rows` as in `sums`."""
-    n, D, m = indptr.size - 1, theta.size, rows.size
+    indptr, indices, data, d = X
+    kind, width, y, weights, prior = terms
+    n = indptr.size - 1
     if not fits(n, d, theta, rows):
         return False, 0.0
-    shift = np.float64(theta[d]) if d < D else 0.0
+    shift = np.float64(theta[d]) if d < theta.size else 0.0
     loss = 0.0
-    for r in range(m):
-        row = rows[r]
+    for row in rows:
         z = _dot(indices, data, indptr[row], indptr[row + 1], theta, shift)
         one, two, _ = loss_and_slope(kind, width, y[row], z)
         loss += (weights[row] if weights.size else 1.0) * (one + two)
-    return True, prior * half_square(theta[:d]) + n / m * loss
+    return True, prior * half_square(theta[:d]) + n / rows.size * loss
 
 
 @reducing_kernel
-def second_moments(
-    kind, width, indptr, indices, data, d, y, weights, theta, rows, places, S, at, x
-):
+def second_moments(X, terms, theta, rows, places, S, at, x):
     """Add the sum over rows of weight x x' to the upper triangle of S, with ones for an intercept at the end.
 
     Column j of the data is column places[j] of S, and is left out if that is negative.  `at` and `x` must
     have room for d + 1 entries.
     """
+    indptr, indices, data, d = X
+    kind, width, y, weights, _ = terms
     shift = np.float64(theta[d]) if theta.size > d else 0.0
-    for r in range(rows.size):
-        row = rows[r]
+    for row in rows:
         first, last = indptr[row], indptr[row + 1]
         z = _dot(indices, data, first, last, theta, shift)
         w = weight_of(kind, width, y[row], z) * (weights[row] if weights.size else 1.0)
@@ -123,8 +109,9 @@ def second_moments(
 
 
 @reducing_kernel
-def column_squares(indptr, indices, data, weights, out, counts):
+def column_squares(X, weights, out, counts):
     """Compute sums over all rows of weight x_j^2, and counts of x_j != 0."""
+    indptr, indices, data, _ = X
     out[:] = 0.0
     counts[:] = 0.0
     for i in range(indptr.size - 1):

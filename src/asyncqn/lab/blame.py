@@ -106,26 +106,31 @@ def blame(
     for worker in _removable(run) if workers is None else workers:
         changes[f"worker {worker}"] = {"without_worker": worker}
     # The unchanged run is computed as well, because another seed gives another run.
-    table = np.empty((seeds, 1 + len(changes)))
+    columns = [{}, *changes.values()]
+    table = np.empty((seeds, len(columns)))
     for i, j in np.ndindex(table.shape):
         # Seeds wrap around at 2^63, the largest that Philox takes.
         seed = (int(run.manifest["seed"]) + i) % 2**63
-        again = run.what_if(seed=seed, **[{}, *changes.values()][j])
+        again = run.what_if(seed=seed, **columns[j])
         table[i, j] = again.metrics[metric][-1]
         if tell is not None:
-            tell(i * table.shape[1] + j + 1, table.size)
+            count = i * len(columns) + j + 1
+            tell(count, table.size)
     differences = table[:, 1:] - table[:, :1]
     effects = map(_effect, changes, differences.T)
-    return Blame(metric, float(table[:, 0].mean()), tuple(effects), seeds)
+    unchanged = float(table[:, 0].mean())
+    return Blame(metric, unchanged, tuple(effects), seeds)
 
 
 def _removable(run: Run) -> list[int]:
     """Return the workers that can be removed from the schedule."""
     stages = run.algorithm.stages if run.algorithm is not None else ()
-    cut = len(stages) != 1 or isinstance(stages[0], AllParts)
-    if cut or run.schedule.workers == 1:
+    if len(stages) != 1 or isinstance(stages[0], AllParts):
         return []
-    return [int(w) for w in np.unique(run.schedule.worker)]
+    if run.schedule.workers == 1:
+        return []
+    workers = np.unique(run.schedule.worker)
+    return [int(worker) for worker in workers]
 
 
 def _effect(what: str, differences: np.ndarray) -> Effect:
@@ -138,15 +143,15 @@ def _effect(what: str, differences: np.ndarray) -> Effect:
 
 def student(degrees: int) -> float:
     """Return the 97.5 % quantile of Student's t: where the integral of the density from 0 is 0.475."""
-    log_scale = (
-        math.lgamma((degrees + 1) / 2)
-        - math.lgamma(degrees / 2)
-        - 0.5 * math.log(degrees * math.pi)
-    )
+    # Gamma functions as logarithms: they overflow at a few hundred degrees.
+    half = degrees / 2
+    log_scale = math.lgamma(half + 0.5) - math.lgamma(half)
+    scale = math.exp(log_scale) / math.sqrt(math.pi)
     # With t = tan(a) sqrt(degrees) the density becomes cos(a)^(degrees - 1), smooth on a bounded interval.
     a = np.linspace(0.0, math.pi / 2, 20_001)
-    density = math.exp(log_scale) * math.sqrt(degrees) * np.cos(a) ** (degrees - 1)
-    below = np.concatenate(
-        [[0.0], np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(a))]
-    )
-    return float(math.sqrt(degrees) * math.tan(np.interp(0.475, below, a)))
+    density = scale * np.cos(a) ** (degrees - 1)
+    means = (density[1:] + density[:-1]) / 2
+    below = np.zeros_like(a)
+    below[1:] = np.cumsum(means * np.diff(a))
+    quantile = np.interp(0.475, below, a)
+    return math.sqrt(degrees) * math.tan(quantile)

@@ -1,8 +1,7 @@
 """plan: short real runs, clusters fitted to them, and simulated runs that predict how many workers pay.
 
 Read `plan` first.  It records each algorithm once, fits a cluster, and simulates every number of workers on
-it; `_check_optimum` and `_check_reach` refuse targets that cannot be reached before many simulations are
-made.
+it; targets that cannot be reached are refused before many simulations are made.
 """
 
 from __future__ import annotations
@@ -41,6 +40,7 @@ MAX_TIME_RATIO = 0.9
 choice."""
 
 
+WORKERS = tuple(2**k for k in range(9))
 CANDIDATES: dict[str, Make] = {
     "default": default_algorithm,
     "exact-lbfgs": exact_algorithm,
@@ -61,7 +61,7 @@ class Prediction(NamedTuple):
     """Ends of the 95 % interval of the expected time, assuming that the cluster is right."""
 
 
-class Checked(NamedTuple):
+class Measurement(NamedTuple):
     """A prediction and the measured time."""
 
     algorithm: str
@@ -87,7 +87,7 @@ class Plan(NamedTuple):
     pays: int
     """The largest number of workers that pays with the best algorithm: each step up to it saves at least a
     tenth."""
-    checked: Checked | None = None
+    checked: Measurement | None = None
 
 
 @checked
@@ -96,16 +96,13 @@ def plan(
     *,
     target: Annotated[float, parameter()],
     metric: str = "fun",
-    workers: Sequence[Workers] = (
-        *(1, 2, 4, 8, 16),
-        *(32, 64, 128, 256),
-    ),
+    workers: Sequence[Workers] = WORKERS,
     algorithms: Mapping[str, Make | Algorithm] | None = None,
     record: Annotated[float, parameter(unit="s", gt=0.0)] = 30.0,
     engine: Callable[[int], Engine] = Threads,
     recorded: Mapping[str, Run] | None = None,
     recorded_workers: Workers | None = None,
-    seeds: Annotated[int, parameter(ge=1, le=1_000_000)] = 3,
+    seeds: Annotated[int, parameter(ge=2, le=1_000_000)] = 3,
     seed: Seed = 0,
     commits: Annotated[int | None, parameter(ge=1)] = None,
     check: bool = False,
@@ -163,139 +160,176 @@ def plan(
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=400, seed=0)
     >>> target = problem.optimum + 1e-3 * abs(problem.optimum)
-    >>> found = aq.plan(problem, target=target, workers=(1, 4), record=0.2, seeds=2, recorded_workers=1)
-    >>> sorted({(p.algorithm, p.workers) for p in found.predictions if p.algorithm == "default"})
+    >>> plan = aq.plan(problem, target=target, workers=(1, 4), record=0.2, seeds=2, recorded_workers=1)
+    >>> sorted({(p.algorithm, p.workers) for p in plan.predictions if p.algorithm == "default"})
     [('default', 1), ('default', 4)]
-    >>> found.best.time < 60.0
+    >>> plan.best.time < 60.0
     True
     """
-    _check(seeds, workers, record)
+    require(len(workers) > 0, "workers is empty: name at least one number of workers.")
     say = tell or (lambda sentence: None)
     # More workers than processors would slow each other down, which the fitted cluster could not know.
     many = recorded_workers or min(os.cpu_count() or 1, max(workers))
-    if recorded and algorithms is None:
-        algorithms = {name: planned(name, run) for name, run in recorded.items()}
+    runs = dict(recorded or {})
+    if runs and algorithms is None:
+        algorithms = {}
+        for name, run in runs.items():
+            algorithms[name] = planned(name, run)
     # Our candidates that do not fit the problem are dropped; a user's own raise an error.
     makers = _makers(problem, algorithms or CANDIDATES, many)
-    end: dict[str, Any] = {"target": target, "metric": metric}
+    goal = _Goal(problem, target, metric, commits)
     # Cheap checks before expensive ones: recording takes `record` seconds, and simulations take minutes.
-    _check_optimum(problem, target, metric)
-    clusters: dict[str, Cluster] = {}
-    lowest = math.inf
+    goal.check_optimum()
     for name, make in makers.items():
-        run = (recorded or {}).get(name)
-        if run is None:
+        if name not in runs:
             say(f"recording {name} on {counted(many)}")
-            run = _recorded(
-                problem, make(problem, many), engine(many), seed, record / len(makers)
+            algorithm = make(problem, many)
+            runs[name] = _recorded(
+                problem, algorithm, engine(many), seed, record / len(makers)
             )
-        # One cluster per algorithm: their computations have different numbers of rows.
-        clusters[name] = Cluster.from_run(run)
-        lowest = min(lowest, _lowest(run, name, metric))
+    # One cluster per algorithm: their computations have different numbers of rows.
+    clusters = {name: Cluster.from_run(runs[name]) for name in makers}
+    lows = [goal.lowest(runs[name], name) for name in makers]
+    lowest = min(lows)
     # A recorded run that has reached the target proves that it can be reached.
     if lowest > target:
         say("checking that the target can be reached")
-        _check_reach(
-            problem, makers, clusters, many, lowest, seed=seed, commits=commits, **end
-        )
+        lowest = goal.check_reach(makers, clusters, many, seed, lowest)
     predictions = []
     for name, make in makers.items():
         for count in sorted({*workers, many} if check else set(workers)):
             say(f"simulating {name} on {counted(count)}")
-            # Methods such as Block L-BFGS depend on the number of workers, so they are made anew.
-            algorithm, cluster = (
-                make(problem, count),
-                with_workers(clusters[name], count),
-            )
-            different = range(seed, seed + seeds)
-            found = _predicted(
-                problem, name, algorithm, cluster, different, commits=commits, **end
-            )
-            predictions.append(found)
-    # With `check`, the recorded number of workers was simulated as well, but was perhaps not asked for.
-    asked = [p for p in predictions if p.workers in workers]
-    best = min(asked, key=lambda p: (p.time, p.workers))
-    require(best.time < math.inf, _unreached(target, metric, lowest))
-    checked = None
+            # Methods such as exact L-BFGS depend on the number of workers, so they are made anew.
+            algorithm = make(problem, count)
+            cluster = with_workers(clusters[name], count)
+            seeds_here = range(seed, seed + seeds)
+            predictions.append(goal.predict(name, algorithm, cluster, seeds_here))
+    # With `check`, the recorded number of workers was simulated as well, but perhaps not requested.
+    requested = [p for p in predictions if p.workers in workers]
+    # Of equal times, the fewest workers.
+    by_workers = sorted(requested, key=lambda p: p.workers)
+    best = min(by_workers, key=lambda p: p.time)
+    require(best.time < math.inf, goal.unreached(lowest))
+    measurement = None
     if check:
         say("checking the best for real")
         # The check runs on the machine that was recorded, so it needs the same number of workers.
-        mine = min((p for p in predictions if p.workers == many), key=lambda p: p.time)
+        recorded_here = [p for p in predictions if p.workers == many]
+        mine = min(recorded_here, key=lambda p: p.time)
         algorithm = makers[mine.algorithm](problem, many)
         # A seed that no simulation used, so the check is not on data that the prediction has seen.
-        real = _time_to(
-            problem, algorithm, engine(many), seed=seed + seeds, commits=commits, **end
+        real = goal.time(algorithm, engine(many), seed + seeds)
+        measurement = Measurement(mine.algorithm, many, mine.time, real)
+    return Plan(
+        clusters,
+        tuple(requested),
+        best,
+        pays=_pays(requested, best.algorithm),
+        checked=measurement,
+    )
+
+
+class _Goal(NamedTuple):
+    """A target of one problem, and the runs to it."""
+
+    problem: Problem
+    target: float
+    metric: str
+    commits: int | None
+
+    def check_optimum(self) -> None:
+        """Raise `BadInput`, before anything is recorded, for a target below the known minimum."""
+        optimum = extra(self.problem, "optimum")
+        # `error` is the distance of U from the optimum, relative to it (`core.master`).  For other metrics
+        # nothing is known about their minimum.
+        least = {"fun": optimum, "error": 0.0}.get(self.metric)
+        require(
+            optimum is None or least is None or self.target >= least,
+            f"the target {self.target:g} of {self.metric} is below its minimum, {least}: give one that can be "
+            "reached.",
         )
-        checked = Checked(mine.algorithm, many, mine.time, real)
-    return Plan(clusters, tuple(asked), best, _pays(asked, best.algorithm), checked)
 
+    def check_reach(
+        self,
+        makers: Mapping[str, Make],
+        clusters: Mapping[str, Cluster],
+        workers: int,
+        seed: int,
+        lowest: float,
+    ) -> float:
+        """Return the lowest value; `BadInput` if no algorithm reaches the target in one simulated run."""
+        for name, make in makers.items():
+            engine = Simulator(with_workers(clusters[name], workers))
+            run = self.run(make(self.problem, workers), engine, seed)
+            lowest = min(lowest, self.lowest(run, name))
+            if lowest <= self.target:
+                return lowest
+        raise BadInput(self.unreached(lowest))
 
-def _check(seeds: int, workers: Sequence[int], record: float) -> None:
-    require(
-        seeds >= 2,
-        f"seeds must be at least 2, not {seeds!r}: intervals come from their scatter.",
-    )
-    sound = len(workers) > 0 and min(workers) >= 1
-    require(sound, f"workers must be numbers of at least 1, not {workers!r}.")
-    require(
-        0.0 < record < math.inf,
-        f"record must be a positive number of seconds, not {record!r}.",
-    )
-
-
-def _check_optimum(problem: Problem, target: float, metric: str) -> None:
-    """Raise `BadInput`, before anything is recorded, for a target below the known minimum."""
-    optimum = extra(problem, "optimum")
-    # For other metrics nothing is known about their minimum.
-    # `error` is the distance of U from the optimum, relative to it (`core.master`).
-    least = {"fun": optimum, "error": 0.0}.get(metric) if optimum is not None else None
-    require(
-        least is None or target >= least,
-        f"the target {target:g} of {metric} is below its minimum, {least}: give one that can be reached.",
-    )
-
-
-def _check_reach(
-    problem: Problem,
-    makers: Mapping[str, Make],
-    clusters: Mapping[str, Cluster],
-    workers: int,
-    lowest: float,
-    *,
-    target: float,
-    metric: str,
-    **options: Any,
-) -> None:
-    """Raise `BadInput` if no algorithm reaches the target in one simulated run on the recorded workers."""
-    for name, make in makers.items():
-        algorithm, engine = (
-            make(problem, workers),
-            Simulator(with_workers(clusters[name], workers)),
+    def unreached(self, lowest: float) -> str:
+        """Return the sentence about a target that nothing reached."""
+        return (
+            f"no algorithm reached the target {self.target:g} of {self.metric}: give one that can be reached "
+            f"(the lowest value seen is {lowest:.6g})."
         )
-        run = _run_to(
-            problem, algorithm, engine, target=target, metric=metric, **options
+
+    def lowest(self, run: Run, name: str) -> float:
+        """Return the lowest value of the metric in a run."""
+        columns = ", ".join(run.metrics.columns)
+        require(
+            self.metric in run.metrics,
+            f"{name} has no column '{self.metric}' to plan for; it has {columns}.",
         )
-        lowest = min(lowest, _lowest(run, name, metric))
-        if lowest <= target:
-            return
-    raise BadInput(_unreached(target, metric, lowest))
+        values = run.metrics[self.metric]
+        return float(np.nanmin(values, initial=math.inf))
 
+    def run(
+        self, algorithm: Algorithm, engine: Engine, seed: int, check: bool = True
+    ) -> Run:
+        """Run to the target; a stochastic method misses it after `DEFAULT_COMMIT_LIMIT` commits."""
+        commits = self.commits
+        # An exact method without a limit ends by convergence.
+        if commits is None and extra(algorithm, "standing") is None:
+            commits = DEFAULT_COMMIT_LIMIT
+        return minimize(
+            self.problem,
+            algorithm,
+            engine=engine,
+            seed=seed,
+            target=self.target,
+            metric=self.metric,
+            commits=commits,
+            evaluate=_evaluate(algorithm),
+            check=check,
+            progress=False,
+        )
 
-def _unreached(target: float, metric: str, lowest: float) -> str:
-    return (
-        f"no algorithm reached the target {target:g} of {metric}: give one that can be reached (the lowest "
-        f"value seen is {lowest:.6g})."
-    )
+    def time(
+        self, algorithm: Algorithm, engine: Engine, seed: int, check: bool = True
+    ) -> float:
+        """Return the time at which a run reaches the target, or infinity if it ends before."""
+        run = self.run(algorithm, engine, seed, check)
+        last = run.metrics[self.metric][-1]
+        return run.time if last <= self.target else math.inf
 
-
-def _lowest(run: Run, name: str, metric: str) -> float:
-    """Return the lowest value of the metric in a run."""
-    columns = ", ".join(run.metrics.columns)
-    require(
-        metric in run.metrics,
-        f"{name} has no column '{metric}' to plan for; it has {columns}.",
-    )
-    return float(np.nanmin(run.metrics[metric], initial=math.inf))
+    def predict(
+        self, name: str, algorithm: Algorithm, cluster: Cluster, seeds: range
+    ) -> Prediction:
+        """Return the mean time over the seeds, with its interval."""
+        times: list[float] = []
+        for seed in seeds:
+            time = self.time(algorithm, Simulator(cluster), seed, check=False)
+            times.append(time)
+            # The mean is infinite whatever the other seeds give.
+            if time == math.inf:
+                return Prediction(name, cluster.workers, *[math.inf] * 3)
+        mean = float(np.mean(times))
+        # The interval covers the scatter over seeds, not an error of the fitted cluster.
+        deviation = float(np.std(times, ddof=1))
+        error = deviation / math.sqrt(len(times))
+        wide = student(len(times) - 1) * error
+        low = max(0.0, mean - wide)
+        return Prediction(name, cluster.workers, mean, low, mean + wide)
 
 
 def counted(workers: int) -> str:
@@ -305,12 +339,12 @@ def counted(workers: int) -> str:
 
 def planned(name: str, run: Run) -> Make | Algorithm:
     """Return the candidate of this name, or else the algorithm of the run."""
-    made: Make | Algorithm | None = CANDIDATES.get(name, run.algorithm)
-    if made is None:
+    candidate: Make | Algorithm | None = CANDIDATES.get(name, run.algorithm)
+    if candidate is None:
         raise BadInput(
             "the run's algorithm is unknown: pass it to load_run(algorithm=...)."
         )
-    return made
+    return candidate
 
 
 def _recorded(
@@ -321,45 +355,48 @@ def _recorded(
     Metrics are evaluated as often as in a run to a target.  The clock excludes evaluations, but they fill the
     processor's caches with other rows, which slows the small samples that follow.
     """
-    evaluate = _evaluate(algorithm)
-    options: dict[str, Any] = {
-        "engine": engine,
-        "seed": seed,
-        "tol": None,
-        "evaluate": evaluate,
-        "progress": False,
-    }
-    # `tol=None`: a run that converges early would have too few computations to fit.
-    run = minimize(
-        problem, algorithm, commits=DEFAULT_COMMIT_LIMIT, max_time=seconds, **options
-    )
-    return (
-        run
-        if run.nit >= MIN_RECORDED_COMMITS
-        else minimize(problem, algorithm, commits=MIN_RECORDED_COMMITS, **options)
-    )
+    for commits, limit in (
+        (DEFAULT_COMMIT_LIMIT, seconds),
+        (MIN_RECORDED_COMMITS, None),
+    ):
+        run = minimize(
+            problem,
+            algorithm,
+            engine=engine,
+            seed=seed,
+            commits=commits,
+            max_time=limit,
+            # A run that converges early would have too few computations to fit.
+            tol=None,
+            evaluate=_evaluate(algorithm),
+            progress=False,
+        )
+        if run.nit >= MIN_RECORDED_COMMITS:
+            break
+    return run
 
 
 def _makers(
-    problem: Problem, given: Mapping[str, Make | Algorithm], workers: int
+    problem: Problem, algorithms: Mapping[str, Make | Algorithm], workers: int
 ) -> dict[str, Make]:
     """Return each algorithm as a function of the workers; our own candidates only if they fit the problem."""
 
     def fixed(algorithm: Any) -> Make:
         return lambda problem, workers: algorithm
 
-    # An algorithm may be callable itself; only algorithms have `stages`.
-    makers = {
-        n: a if callable(a) and not hasattr(a, "stages") else fixed(a)
-        for n, a in given.items()
-    }
-    for name in list(makers):
+    makers: dict[str, Make] = {}
+    for name, candidate in algorithms.items():
+        make: Any = candidate
+        # An algorithm may be callable itself; only algorithms have `stages`.
+        if not callable(candidate) or hasattr(candidate, "stages"):
+            make = fixed(candidate)
         try:
-            check_fit(makers[name](problem, workers), problem, workers)
+            check_fit(make(problem, workers), problem, workers)
         except BadInput:
-            if given is not CANDIDATES:
+            if algorithms is not CANDIDATES:
                 raise
-            del makers[name]
+        else:
+            makers[name] = make
     return makers
 
 
@@ -369,74 +406,17 @@ def _evaluate(algorithm: Algorithm) -> int | None:
     if extra(algorithm, "standing") is None:
         return None
     first = algorithm.stages[0]
-    return 1 if first.waits else max(1, (first.blocks or 1) // 20)
-
-
-def _time_to(
-    problem: Problem,
-    algorithm: Algorithm,
-    engine: Engine,
-    *,
-    commits: int | None,
-    **options: Any,
-) -> float:
-    """Return the time at which a run reaches its target, or infinity if it ends before."""
-    run = _run_to(problem, algorithm, engine, commits=commits, **options)
-    return (
-        run.time
-        if run.metrics[options["metric"]][-1] <= options["target"]
-        else math.inf
-    )
-
-
-def _run_to(
-    problem: Problem,
-    algorithm: Algorithm,
-    engine: Engine,
-    *,
-    commits: int | None,
-    **options: Any,
-) -> Run:
-    """Run to a target; a stochastic method misses it after `DEFAULT_COMMIT_LIMIT` commits."""
-    if commits is None and extra(algorithm, "standing") is None:
-        commits = DEFAULT_COMMIT_LIMIT
-    evaluate = _evaluate(algorithm)
-    # An exact method without a limit ends by convergence.
-    options |= {"commits": commits, "evaluate": evaluate, "progress": False}
-    return minimize(problem, algorithm, engine=engine, **options)
-
-
-def _predicted(
-    problem: Problem,
-    name: str,
-    algorithm: Algorithm,
-    cluster: Cluster,
-    seeds: range,
-    **options: Any,
-) -> Prediction:
-    engine, times = Simulator(cluster), []
-    for seed in seeds:
-        times.append(
-            _time_to(problem, algorithm, engine, seed=seed, check=False, **options)
-        )
-        if times[-1] == math.inf:  # the mean is infinite whatever the other seeds give
-            return Prediction(name, cluster.workers, math.inf, math.inf, math.inf)
-    mean = float(np.mean(times))
-    # The interval covers the scatter over seeds, not an error of the fitted cluster.
-    wide = (
-        student(len(times) - 1) * float(np.std(times, ddof=1)) / math.sqrt(len(times))
-    )
-    return Prediction(name, cluster.workers, mean, max(0.0, mean - wide), mean + wide)
+    if first.waits:
+        return 1
+    return max(1, (first.blocks or 1) // 20)
 
 
 def _pays(predictions: Sequence[Prediction], algorithm: str) -> int:
     """Return the largest number of workers up to which each step of the list saves at least a tenth."""
-    mine = sorted(
-        (p for p in predictions if p.algorithm == algorithm), key=lambda p: p.workers
-    )
-    most, time = mine[0].workers, mine[0].time
-    for prediction in mine[1:]:
-        if not prediction.time <= MAX_TIME_RATIO * time:
+    mine = [p for p in predictions if p.algorithm == algorithm]
+    best, *more = sorted(mine, key=lambda p: p.workers)
+    for prediction in more:
+        if not prediction.time <= MAX_TIME_RATIO * best.time:
             break
-        most, time = prediction.workers, prediction.time
-    return most
+        best = prediction
+    return best.workers

@@ -20,6 +20,8 @@ from asyncqn.types import Array, Rows
 Loss: TypeAlias = tuple[int, float]
 """The number of a loss in `kernels.losses`, and its width."""
 Vector: TypeAlias = npt.NDArray[np.float64]
+Terms: TypeAlias = tuple[int, float, Vector, Vector, float]
+"""Loss and width, y, the weights of the rows, and the precision of the prior, as kernels take them."""
 
 _ROWS_EXAMINED = (4096, 65_536)
 """Rows from which the mean square of a column is taken, before all of them are: the first number costs
@@ -50,9 +52,8 @@ class DenseRows:
         return DenseRows(self.X[rows])
 
     def sums(
-        self, loss: Loss, y: Vector, weights: Vector, prior: float, theta: Array, rows: Rows, out: Array,
-        diagonal: Vector,
-    ) -> tuple[bool, float]:  # fmt: skip
+        self, terms: Terms, theta: Array, rows: Rows, out: Array, diagonal: Vector
+    ) -> tuple[bool, float]:
         """Call `kernels.dense_rows.sums`; with an empty `out` only U is needed.
 
         The gradient costs less than compiling a kernel without it.  At theta = 0, where most runs start, U
@@ -66,17 +67,15 @@ class DenseRows:
             out = np.empty_like(theta)
         # Scratch space for the gradient and, if it is wanted, the diagonal.
         room = theta.size + diagonal.size
-        found: tuple[bool, float] = dense_rows.sums(
-            *loss, X, y, weights, prior, theta, rows, out, diagonal,
-            np.zeros(room, theta.dtype), np.zeros(room),
-        )  # fmt: skip
-        return found
+        work, fine = np.zeros(room, theta.dtype), np.zeros(room)
+        result: tuple[bool, float] = dense_rows.sums(
+            X, terms, theta, rows, out, diagonal, work, fine
+        )
+        return result
 
     def second_moments(
         self,
-        loss: Loss,
-        y: Vector,
-        weights: Vector,
+        terms: Terms,
         theta: Array,
         rows: Rows,
         block: Rows,
@@ -85,7 +84,7 @@ class DenseRows:
         """Call `kernels.dense_rows.second_moments`; the block must be all columns."""
         dtype = np.float32 if theta.size > _FLOAT32_COLUMNS else theta.dtype
         x = np.empty((theta.size, gram.CHUNK), dtype)
-        dense_rows.second_moments(*loss, self.X, y, weights, theta, rows, S, x)
+        dense_rows.second_moments(self.X, terms, theta, rows, S, x)
 
     def column_squares(self, weights: Vector) -> tuple[Vector, Vector]:
         """Return sums of weight x_j^2 and counts of x_j != 0, from as many rows as are necessary."""
@@ -135,29 +134,26 @@ class SparseRows:
 
     @property
     def arrays(self) -> tuple[Any, Any, Array, int]:
-        """The arguments of kernels."""
+        """The matrix as kernels take it."""
         return self.indptr, self.indices, self.data, self.columns
 
     def sums(
-        self, loss: Loss, y: Vector, weights: Vector, prior: float, theta: Array, rows: Rows, out: Array,
-        diagonal: Vector,
-    ) -> tuple[bool, float]:  # fmt: skip
+        self, terms: Terms, theta: Array, rows: Rows, out: Array, diagonal: Vector
+    ) -> tuple[bool, float]:
         """Call `kernels.sparse_rows.sums`; with an empty `out` only U is computed."""
-        given = (*loss, *self.arrays, y, weights, prior, theta, rows)
-        found: tuple[bool, float]
+        result: tuple[bool, float]
         if out.size:
-            found = sparse_rows.sums(
-                *given, out, diagonal, np.zeros(theta.size + diagonal.size)
+            fine = np.zeros(theta.size + diagonal.size)
+            result = sparse_rows.sums(
+                self.arrays, terms, theta, rows, out, diagonal, fine
             )
         else:
-            found = sparse_rows.value(*given)
-        return found
+            result = sparse_rows.value(self.arrays, terms, theta, rows)
+        return result
 
     def second_moments(
         self,
-        loss: Loss,
-        y: Vector,
-        weights: Vector,
+        terms: Terms,
         theta: Array,
         rows: Rows,
         block: Rows,
@@ -170,16 +166,12 @@ class SparseRows:
         # Position of each column in the block; -1 leaves a column out.
         places[own] = np.arange(len(own))
         room = np.empty(self.columns + 1, np.int64), np.empty(self.columns + 1)
-        sparse_rows.second_moments(
-            *loss, *self.arrays, y, weights, theta, rows, places, S, *room
-        )
+        sparse_rows.second_moments(self.arrays, terms, theta, rows, places, S, *room)
 
     def column_squares(self, weights: Vector) -> tuple[Vector, Vector]:
         """Return sums of weight x_j^2, and counts of x_j != 0."""
         out = np.zeros((2, self.columns))
-        sparse_rows.column_squares(
-            self.indptr, self.indices, self.data, weights, out[0], out[1]
-        )
+        sparse_rows.column_squares(self.arrays, weights, out[0], out[1])
         return out[0], out[1]
 
 

@@ -27,6 +27,7 @@ from asyncqn.models.feature_rows import (
     DenseRows,
     Loss,
     SparseRows,
+    Terms,
     Vector,
     feature_rows,
     one_number_per_row,
@@ -366,15 +367,15 @@ class LinearModel(NamedCoefficients, FromFile, FromServer, Checked):
         self, theta: Array, rows: Rows, out: Array, diagonal: Vector
     ) -> tuple[bool, float]:
         """Return whether sizes fit, and U; write its gradient and the diagonal where there is room."""
-        return self._rows.sums(
-            self._loss, self._y, self._weights, self.prior, theta, rows, out, diagonal
-        )
+        return self._rows.sums(self._terms, theta, rows, out, diagonal)
 
     def _second_moments(self, theta: Array, rows: Rows, S: Vector) -> None:
         """Add the sum of loss'' x x' to the upper triangle of S, over the columns of the block."""
-        self._rows.second_moments(
-            self._loss, self._y, self._weights, theta, rows, self._block, S
-        )
+        self._rows.second_moments(self._terms, theta, rows, self._block, S)
+
+    @property
+    def _terms(self) -> Terms:
+        return *self._loss, self._y, self._weights, self.prior
 
     # -- curvature
 

@@ -87,36 +87,41 @@ class SoftmaxRegression(LinearModel):
     def _kernel_sums(
         self, theta: Array, rows: Rows, out: Array, diagonal: Vector
     ) -> tuple[bool, float]:
-        found: tuple[bool, float]
-        (K, D), data = (self._outputs, self._columns), self._rows
+        result: tuple[bool, float]
+        K, D = self._outputs, self._columns
+        data = self._rows
         # Views, so that the kernel writes into the caller's arrays; an empty `out` stays empty.
-        written = out.reshape(-1, D), diagonal.reshape(-1, D)
-        sums = (self.y, self._weights, self.prior, self.by_class(theta), rows, *written)
+        outputs = out.reshape(-1, D), diagonal.reshape(-1, D)
+        sums = (
+            (self.y, self._weights, self.prior),
+            self.by_class(theta),
+            rows,
+            *outputs,
+        )
         # Without a diagonal its scratch space is empty.
         classes = K if diagonal.size else 0
         if isinstance(data, DenseRows):
             room = np.zeros((K, D)), np.zeros((classes, D)), *self._chances()
-            found = softmax_rows.dense_sums(data.X, *sums, *room)
+            result = softmax_rows.dense_sums(data.X, *sums, room)
         else:
             room = np.zeros((D, K)), np.zeros((D, classes)), *self._chances()
-            found = softmax_rows.sparse_sums(
-                *data.arrays, *sums, np.empty((D, K)), *room
-            )
-        return found
+            columns = np.empty((D, K))
+            result = softmax_rows.sparse_sums(data.arrays, *sums, columns, room)
+        return result
 
     def _chances(self) -> tuple[Vector, Vector]:
         """Return scratch space for a score and a probability of each class."""
         return np.empty(self._outputs), np.empty(self._outputs)
 
     def _second_moments(self, theta: Array, rows: Rows, S: Vector) -> None:
-        data, sums = self._rows, (self.y, self._weights, self.by_class(theta), rows, S)
-        D = self._columns
+        data, D = self._rows, self._columns
+        sums = (self.y, self._weights, self.prior), self.by_class(theta), rows, S
         if isinstance(data, DenseRows):
             x, wx = np.empty((2, D, gram.CHUNK), theta.dtype)
-            softmax_rows.dense_moments(data.X, *sums, x, wx, *self._chances())
+            softmax_rows.dense_moments(data.X, *sums, x, wx, self._chances())
         else:
             columns = np.empty((D, self._outputs))
-            softmax_rows.sparse_moments(*data.arrays, *sums, columns, *self._chances())
+            softmax_rows.sparse_moments(data.arrays, *sums, columns, self._chances())
 
     @classmethod
     def _drawn(cls, z: Vector, rng: np.random.Generator) -> npt.NDArray[Any]:

@@ -11,8 +11,7 @@ parameter means stands in the docstring alone, where help texts read it, too (`p
 A bool is not a number.  NumPy scalars are converted to the Python numbers that they hold.  Integers have 64
 bits.  A number with `parameter(...)` is finite unless that says otherwise, and never NaN.
 
-Read `parameter`, `Checked` and `checked` first: they are what other modules use.  `kind_of` turns an
-annotation into a `Kind`, which converts or refuses a value (`parameters.kinds`).
+Other modules use `parameter`, `Checked` and `checked`; `kind_of` turns an annotation into a `Kind`.
 
 May import: errors.
 """
@@ -126,7 +125,8 @@ class Checked:
     def __post_init__(self) -> None:
         for name, about in fields_of(type(self)).items():  # type: ignore[arg-type]
             # Frozen dataclasses allow no plain assignment.
-            object.__setattr__(self, name, about.checked(name, getattr(self, name)))
+            value = about.checked(name, getattr(self, name))
+            object.__setattr__(self, name, value)
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
@@ -134,18 +134,19 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     signature = inspect.signature(function)
 
     @wraps(function)
-    def called(*given: P.args, **named: P.kwargs) -> R:
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            bound = signature.bind(*given, **named)
+            bound = signature.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{function.__name__}() {error}") from None
         # At the first call and not at import: annotations may refer to names that are defined later.
-        described = parameters_of(function)
-        for name in bound.arguments.keys() & described.keys():
-            bound.arguments[name] = described[name].checked(name, bound.arguments[name])
+        parameters = parameters_of(function)
+        for name in bound.arguments.keys() & parameters.keys():
+            argument = bound.arguments[name]
+            bound.arguments[name] = parameters[name].checked(name, argument)
         return function(*bound.args, **bound.kwargs)
 
-    return called
+    return call
 
 
 def from_json(make: Callable[..., Any], data: Mapping[str, Any], what: str) -> Any:
@@ -157,10 +158,8 @@ def from_json(make: Callable[..., Any], data: Mapping[str, Any], what: str) -> A
         for name, about in parameters_of(make).items()
         if about.needed and name not in data
     ]
-    if missing:
-        raise BadInput(
-            f"{what} lacks the parameter{'s' * (len(missing) > 1)} {', '.join(missing)}."
-        )
+    names = f"parameter{'s' * (len(missing) > 1)} {', '.join(missing)}"
+    require(not missing, f"{what} lacks the {names}.")
     try:
         return make(**values)
     except TypeError as error:
@@ -171,32 +170,38 @@ def arguments_from_json(
     make: Callable[..., Any], data: Mapping[str, Any], what: str
 ) -> dict[str, Any]:
     """Return JSON data as arguments of `make`, which may be incomplete."""
-    known, values = parameters_of(make), {}
+    parameters = parameters_of(make)
+    values: dict[str, Any] = {}
     for name, value in data.items():
-        if name not in known:
-            raise BadInput(
-                f"{what} has no parameter '{name}'; {suggestion(name, known)}."
-            )
-        said = _with_infinities(value)
+        if name not in parameters:
+            near = suggestion(name, parameters)
+            raise BadInput(f"{what} has no parameter '{name}'; {near}.")
+        about = parameters[name]
+        values[name] = _with_infinities(value)
         # Where no type can describe the value in a file, `make` itself must interpret it.
-        if known[name].kind.in_files is not None:
-            said = known[name].checked(f"{what}: {name}", said)
-        values[name] = said
+        if about.kind.in_files is not None:
+            values[name] = about.checked(f"{what}: {name}", values[name])
     return values
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return a hint: the known name that was probably meant, or all known names."""
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f"perhaps '{near[0]}' is meant" if near else f"it knows {', '.join(known)}"
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """Return a hint: the one of these names that was probably meant, or all of them."""
+    near = difflib.get_close_matches(name, list(names), 1)
+    if near:
+        return f"perhaps '{near[0]}' is meant"
+    return f"it knows {', '.join(names)}"
 
 
 @cache
 def fields_of(cls: type[Any]) -> dict[str, Parameter]:
     """Return the fields that the constructor of a dataclass takes, by name."""
-    # Fields that the class computes itself need no check.
-    names = [field.name for field in dataclasses.fields(cls) if field.init]
-    return {name: Parameter(kind_of(_hint(cls.__mro__, name)), None) for name in names}
+    parameters = {}
+    for field in dataclasses.fields(cls):
+        # Fields that the class computes itself need no check.
+        if field.init:
+            kind = kind_of(_hint(cls.__mro__, field.name))
+            parameters[field.name] = Parameter(kind, None)
+    return parameters
 
 
 @cache
@@ -207,9 +212,12 @@ def parameters_of(make: Callable[..., Any]) -> dict[str, Parameter]:
     owners: Iterable[Any] = [inspect.unwrap(call)]
     if isinstance(function, type) and dataclasses.is_dataclass(function):
         owners = [*function.__mro__, *owners]
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    found = [p for p in inspect.signature(make).parameters.values() if p.kind in kinds]
-    return {p.name: Parameter(kind_of(_hint(owners, p.name)), p.default) for p in found}
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {
+        name: Parameter(kind_of(_hint(owners, name)), p.default)
+        for name, p in inspect.signature(make).parameters.items()
+        if p.kind not in several
+    }
 
 
 @cache
@@ -221,13 +229,13 @@ def file_type(make: Callable[..., Any], kind: str | None = None) -> Any:
         hint = Any if about.kind.in_files is None else about.kind.in_files
         if name in descriptions:
             hint = Annotated[hint, msgspec.Meta(description=descriptions[name])]
-        endless = isinstance(about.default, float) and not math.isfinite(
-            about.default
-        )  # absent from JSON
+        default = about.default
+        # JSON has no infinity.
+        infinite = isinstance(default, float) and not math.isfinite(default)
         if about.needed:
             fields.append((name, hint))
-        elif isinstance(about.default, int | float | str | None) and not endless:
-            fields.append((name, hint, about.default))
+        elif isinstance(default, int | float | str | None) and not infinite:
+            fields.append((name, hint, default))
         else:
             fields.append((name, hint | msgspec.UnsetType, msgspec.UNSET))
     return msgspec.defstruct(
@@ -251,12 +259,10 @@ def _hint(owners: Iterable[Any], name: str) -> Any:
         if name in own:
             # Resolved in the module of the class that declares it: annotations are texts, and a subclass may
             # live elsewhere.
-            one, space = (
-                SimpleNamespace(__annotations__={name: own[name]}),
-                vars(sys.modules[owner.__module__]),
-            )
+            alone = SimpleNamespace(__annotations__={name: own[name]})
+            module = vars(sys.modules[owner.__module__])
             try:
-                return typing.get_type_hints(one, space, include_extras=True)[name]
+                return typing.get_type_hints(alone, module, include_extras=True)[name]
             except (NameError, TypeError, AttributeError):
                 return Any
     return Any
@@ -271,22 +277,19 @@ def kind_of(hint: Any) -> Kind:
     # An explicit kind replaces what the type alone would give.
     own = [meta for meta in metas if isinstance(meta, Kind)]
     notes = [meta for meta in metas if isinstance(meta, msgspec.Meta)]
-    if not own and typing.get_origin(hint) in (
-        typing.Union,
-        UnionType,
-    ):  # limits apply to its numbers
-        # Limits of `int | None` apply to the int.
-        numbers = [part in (int, float) and bool(notes) for part in parts]
-        kind = kinds.union(
-            [
-                kind_of(Annotated[part, *notes] if yes else part)
-                for part, yes in zip(parts, numbers)
-            ]
-        )
-        in_files = kind.in_files if any(numbers) else _annotated(kind.in_files, notes)
+    is_union = typing.get_origin(hint) in (typing.Union, UnionType)
+    # Limits of `int | None` apply to the int.
+    numbers = [part for part in parts if notes and part in (int, float)]
+    if own:
+        kind = own[-1]
+    elif is_union:
+        limited = [Annotated[p, *notes] if p in numbers else p for p in parts]
+        kind = kinds.union([kind_of(part) for part in limited])
     else:
-        kind = own[-1] if own else _plain_kind(hint, notes)
-        in_files = _annotated(kind.in_files, notes)
+        kind = _plain_kind(hint, notes)
+    in_files = kind.in_files
+    if own or not (is_union and numbers):
+        in_files = _annotated(in_files, notes)
     for note in notes:
         words = (note.extra or {}).get("words")
         if words:
@@ -309,25 +312,18 @@ def _plain_kind(hint: Any, notes: list[msgspec.Meta]) -> Kind:
     if hint is bool:
         return Kind(("True or False",), kinds.boolean, bool)
     if hint is str:
-        return Kind(
-            ("a text",),
-            partial(kinds.text, [note.pattern for note in notes if note.pattern]),
-            str,
-        )
+        patterns = [note.pattern for note in notes if note.pattern]
+        return Kind(("a text",), partial(kinds.text, patterns), str)
     if origin is Literal:
-        return Kind(
-            tuple(repr(word) for word in parts), partial(kinds.word, parts), hint
-        )
+        words = tuple(repr(word) for word in parts)
+        return Kind(words, partial(kinds.word, parts), hint)
     if origin in _COLLECTIONS or hint in _COLLECTIONS:
         return _COLLECTIONS[origin or hint](parts)
     if origin is Callable or hint is Callable:
-        return Kind(("a function",), partial(kinds.that, callable), None)
+        return Kind(("a function",), kinds.function, None)
     if isinstance(origin or hint, type):
         return _instance(origin or hint)
     return Kind(("anything",), lambda value: value, Any)
-
-
-# -- the kinds
 
 
 def _sequence(parts: tuple[Any, ...]) -> Kind:
@@ -356,40 +352,39 @@ def _tuple(parts: tuple[Any, ...]) -> Kind:
     kinds = [kind_of(part) for part in parts]
 
     def convert(value: Any) -> Any:
-        if (
-            not isinstance(value, Sequence)
-            or isinstance(value, (str, bytes))
-            or len(value) != len(kinds)
-        ):
+        if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+            raise Refused
+        if len(value) != len(kinds):
             raise Refused
         return tuple(kind.convert(each) for kind, each in zip(kinds, value))
 
-    told = [kind.in_files for kind in kinds]
     each = " and ".join(dict.fromkeys(kind.sentence for kind in kinds))
     words = f"a list of {len(kinds)} items, each {each}"
-    return Kind((words,), convert, None if None in told else tuple[tuple(told)])  # type: ignore[misc]
+    types = [kind.in_files for kind in kinds]
+    in_files = None if None in types else tuple[tuple(types)]  # type: ignore[misc]
+    return Kind((words,), convert, in_files)
 
 
 def _mapping(parts: tuple[Any, ...]) -> Kind:
     """Return the kind of mappings; an integer key may be a text, because JSON has no other keys."""
     key, item = (kind_of(part) for part in parts or (Any, Any))
-    # JSON and TOML have only texts as keys.
     numbered = key.words[0].startswith("an integer")
 
     def convert(value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise Refused
-        told = {
-            int(k) if numbered and _is_digits(k) else k: v for k, v in value.items()
-        }
-        return {key.convert(k): item.convert(v) for k, v in told.items()}
+        return {key_of(k): item.convert(v) for k, v in value.items()}
 
-    told = f"a mapping from {key.sentence} to {item.sentence}"
-    return Kind((told,), convert, item.in_files and dict[key.in_files, item.in_files])  # type: ignore[name-defined]
+    def key_of(k: Any) -> Any:
+        # JSON and TOML have only texts as keys.
+        is_text = numbered and isinstance(k, str)
+        if is_text and k.isascii() and k.isdigit() and len(k) < 19:
+            k = int(k)
+        return key.convert(k)
 
-
-def _is_digits(key: Any) -> bool:
-    return isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < 19
+    words = f"a mapping from {key.sentence} to {item.sentence}"
+    in_files = item.in_files and dict[key.in_files, item.in_files]  # type: ignore[name-defined]
+    return Kind((words,), convert, in_files)
 
 
 _COLLECTIONS: dict[Any, Callable[[tuple[Any, ...]], Kind]] = {
@@ -404,38 +399,30 @@ _COLLECTIONS: dict[Any, Callable[[tuple[Any, ...]], Kind]] = {
 def _instance(cls: type[Any]) -> Kind:
     """Return the kind of instances of a class; a dataclass accepts a mapping, a protocol any fitting
     object."""
-    name, protocol = cls.__name__, getattr(cls, "_is_protocol", False)
+    name = cls.__name__
     words = f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
-    members = (
-        [each for each in vars(cls) if not each.startswith("_")] if protocol else []
-    )
+    # A protocol is checked by its members, because users need not derive from it.
+    protocol = getattr(cls, "_is_protocol", False)
+    public = [member for member in vars(cls) if not member.startswith("_")]
+    members = public if protocol else []
 
     def convert(value: Any) -> Any:
         if isinstance(value, Mapping) and dataclasses.is_dataclass(cls):
             return from_json(cls, value, name)
-        # A protocol is checked by its members, because users need not derive from it.
-        lacking = [each for each in members if not _has(value, each)]
-        if isinstance(value, type) and (
-            not lacking if protocol else issubclass(value, cls)
-        ):
-            raise Refused(
-                f"the class {value.__name__}: create an object, {value.__name__}(...)"
-            )
-        if lacking:
-            raise Refused(
-                ""
-                if lacking == members
-                else f"{brief(value)}, which has no {lacking[0]}"
-            )
-        return (
-            value
-            if protocol
-            else kinds.that(lambda given: isinstance(given, cls), value)
-        )
+        lacking = [member for member in members if not _has(value, member)]
+        if isinstance(value, type):
+            fits = not lacking if protocol else issubclass(value, cls)
+            made = f"{value.__name__}(...)"
+            if fits:
+                raise Refused(f"the class {value.__name__}: create an object, {made}")
+        if lacking and lacking != members:
+            raise Refused(f"{brief(value)}, which has no {lacking[0]}")
+        if lacking or not (protocol or isinstance(value, cls)):
+            raise Refused
+        return value
 
-    return Kind(
-        (words,), convert, file_type(cls) if dataclasses.is_dataclass(cls) else None
-    )
+    in_files = file_type(cls) if dataclasses.is_dataclass(cls) else None
+    return Kind((words,), convert, in_files)
 
 
 def _has(value: Any, name: str) -> bool:
@@ -444,9 +431,8 @@ def _has(value: Any, name: str) -> bool:
         getattr(value, name)
     except AttributeError:
         return False
-    except (
-        Exception
-    ):  # a user's property may raise anything, and reports it where it is used
+    except Exception:
+        # A user's property may raise anything, and reports it where it is used.
         return True
     return True
 
@@ -471,8 +457,10 @@ CheckpointEvery = Annotated[
         infinite=True,
     ),
 ]
-Folder = Annotated[str | Path, Kind(("the path of a folder",), kinds.path, str)]
-File = Annotated[str | Path, Kind(("the path of a file",), kinds.path, str)]
+FOLDER = Kind(("the path of a folder",), kinds.path, str)
+FILE = Kind(("the path of a file",), kinds.path, str)
+Folder = Annotated[str | Path, FOLDER]
+File = Annotated[str | Path, FILE]
 
 
 def _with_infinities(value: Any) -> Any:
@@ -481,9 +469,9 @@ def _with_infinities(value: Any) -> Any:
         return {key: _with_infinities(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_with_infinities(item) for item in value]
-    return (
-        float(value) if isinstance(value, str) and value in ("inf", "-inf") else value
-    )
+    if isinstance(value, str) and value in ("inf", "-inf"):
+        return float(value)
+    return value
 
 
 def check_seed(seed: int) -> int:

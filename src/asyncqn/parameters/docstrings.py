@@ -36,10 +36,12 @@ def descriptions_of(make: Callable[..., Any]) -> dict[str, str]:
 
 def entries(docstring: str) -> dict[str, str]:
     """Return the first sentence of each entry of the section Parameters, by name."""
-    titles = _SECTION.split(inspect.cleandoc(docstring))
-    section = dict(zip(titles[1::2], titles[2::2])).get("Parameters", "")
-    found: dict[str, str] = {}
+    _, *parts = _SECTION.split(inspect.cleandoc(docstring))
+    sections = dict(zip(parts[::2], parts[1::2]))
+    section = sections.get("Parameters", "")
+    sentences: dict[str, str] = {}
     for names, text in _ENTRY.findall(section):
         words = " ".join(text.split())
-        found |= dict.fromkeys(names.split(", "), _SENTENCE_END.split(words)[0])
-    return found
+        first = _SENTENCE_END.split(words)[0]
+        sentences |= dict.fromkeys(names.split(", "), first)
+    return sentences

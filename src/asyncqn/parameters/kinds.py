@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
@@ -43,14 +44,6 @@ class Kind(NamedTuple):
         return f"{', '.join(others)} or {last}" if others else last
 
 
-def _limits(note: msgspec.Meta) -> dict[str, Any]:
-    return {
-        at: getattr(note, at)
-        for at in ("gt", "ge", "lt", "le")
-        if getattr(note, at) is not None
-    }
-
-
 def brief(value: Any) -> str:
     """Return a value as one line of at most 80 characters."""
     try:
@@ -60,9 +53,9 @@ def brief(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def that(holds: Callable[[Any], bool], value: Any) -> Any:
-    """Return the value if `holds` is true for it; raise `Refused` otherwise."""
-    if not holds(value):
+def function(value: Any) -> Any:
+    """Accept anything that can be called."""
+    if not callable(value):
         raise Refused
     return value
 
@@ -75,13 +68,13 @@ def none(value: Any) -> None:
 
 def boolean(value: Any) -> bool:
     """Accept True and False, including NumPy's, but no numbers."""
-    return bool(that(lambda given: isinstance(given, (bool, np.bool_)), value))
+    if not isinstance(value, (bool, np.bool_)):
+        raise Refused
+    return bool(value)
 
 
 def text(patterns: Sequence[str], value: Any) -> str:
     """Accept a text that matches every pattern."""
-    import re
-
     if not isinstance(value, str) or not all(
         re.search(pattern, value) for pattern in patterns
     ):
@@ -109,23 +102,31 @@ def precision(value: Any) -> np.dtype[Any]:
         dtype = np.dtype(value)
     except Exception:  # NumPy raises errors of many kinds here
         raise Refused from None
-    allowed = value is not None and dtype in (np.float64, np.float32)
-    return that(lambda _: allowed, dtype)  # type: ignore[no-any-return]
+    if value is None or dtype not in (np.float64, np.float32):
+        raise Refused
+    checked: np.dtype[Any] = dtype
+    return checked
 
 
 def number(of: type[int] | type[float], notes: list[msgspec.Meta]) -> Kind:
     """Return the kind of 64-bit integers, or of real numbers, within the limits."""
-    limits: dict[str, Any] = {}
-    for note in notes:
-        limits |= _limits(note)
+
+    def limit(at: str) -> Any:
+        limits = [getattr(note, at) for note in reversed(notes)]
+        return next((each for each in limits if each is not None), None)
+
     # An annotation without a description, such as a plain float, has no limits.
-    infinite = not notes or any((note.extra or {}).get("infinite") for note in notes)
-    gt, ge, lt, le = (limits.get(at) for at in ("gt", "ge", "lt", "le"))
-    wanted: type[Any] = Integral if of is int else Real
+    extras = [note.extra or {} for note in notes]
+    infinite = not notes or any(extra.get("infinite") for extra in extras)
+    gt, ge = limit("gt"), limit("ge")
+    lt, le = limit("lt"), limit("le")
+    numeric: type[Any] = Integral if of is int else Real
 
     def convert(value: Any) -> Any:
         # bool is a subclass of int in Python.
-        if isinstance(value, (bool, np.bool_)) or not isinstance(value, wanted):
+        if isinstance(value, (bool, np.bool_)):
+            raise Refused
+        if not isinstance(value, numeric):
             raise Refused
         try:
             number = of(value)
@@ -133,53 +134,51 @@ def number(of: type[int] | type[float], notes: list[msgspec.Meta]) -> Kind:
             raise Refused(f"{brief(value)}, which is too large") from None
         if of is int and not -MAX_INTEGER <= number <= MAX_INTEGER:
             raise Refused(f"{brief(value)}, which has more than 64 bits")
-        if notes and (math.isnan(number) or (math.isinf(number) and not infinite)):
+        if notes and math.isnan(number):
             raise Refused
-        if (gt is not None and not number > gt) or (
-            ge is not None and not number >= ge
-        ):
+        if not infinite and math.isinf(number):
             raise Refused
-        if (lt is not None and not number < lt) or (
-            le is not None and not number <= le
-        ):
+        if gt is not None and not number > gt:
+            raise Refused
+        if ge is not None and not number >= ge:
+            raise Refused
+        below = (lt is None or number < lt) and (le is None or number <= le)
+        if not below:
             raise Refused(f"{number}, which is more than {le}" if of is int else "")
         return number
 
-    words = (
-        _integer_words(ge, le) if of is int else _number_words(gt, ge, lt, le, infinite)
-    )
-    if not notes:
-        words = words[:1]
-    return Kind(words, convert, of)
+    if of is int:
+        words = _integer_words(ge, le)
+    else:
+        words = _number_words(gt, ge, lt, le, infinite)
+    return Kind(words if notes else words[:1], convert, of)
 
 
 def _integer_words(least: int | None, most: int | None) -> tuple[str, ...]:
-    if (
-        least is None or most is None or most >= 1000
-    ):  # a limit that few ever meet is named only when met
-        return (
-            ("an integer",) if least is None else (f"an integer of at least {least}",)
-        )
+    if least is None:
+        return ("an integer",)
+    # A limit that few ever meet is named only when met.
+    if most is None or most >= 1000:
+        return (f"an integer of at least {least}",)
     return (f"an integer from {least} to {most}",)
 
 
 def _number_words(
     gt: Any, ge: Any, lt: Any, le: Any, infinite: bool
 ) -> tuple[str, ...]:
-    low = f"({gt:g}" if gt is not None else f"[{ge:g}" if ge is not None else None
-    high = f"{lt:g})" if lt is not None else f"{le:g}]" if le is not None else None
-    if low and high:
-        return (f"a number in {low}, {high}",)
+    low = ge if gt is None else gt
+    high = le if lt is None else lt
+    if low is not None and high is not None:
+        opening = "[" if gt is None else "("
+        closing = "]" if lt is None else ")"
+        return (f"a number in {opening}{low:g}, {high:g}{closing}",)
     # Most parameters must be finite, and the sentence says so.
     finite = "" if infinite else "finite "
+    words = f"a {finite}number"
     if gt == 0:
         words = f"a positive {finite}number"
     elif low is not None:
-        words = (
-            f"a {finite}number {'above' if gt is not None else 'of at least'} {low[1:]}"
-        )
-    else:
-        words = f"a {finite}number"
+        words += f" {'of at least' if gt is None else 'above'} {low:g}"
     return (words, "infinity") if infinite else (words,)
 
 
@@ -196,10 +195,18 @@ def union(kinds: list[Kind]) -> Kind:
         raise Refused(reason)
 
     # Two kinds may share a phrase, which is then listed once.
-    words = tuple(dict.fromkeys(word for kind in kinds for word in kind.words))
-    said = [kind.in_files for kind in kinds if kind.in_files is not None]
-    known = said and said != [NoneType]
-    return Kind(words, convert, typing.Union[tuple(said)] if known else None)  # noqa: UP007 - at run time
+    phrases = [word for kind in kinds for word in kind.words]
+    words = tuple(dict.fromkeys(phrases))
+    types = [kind.in_files for kind in kinds if kind.in_files is not None]
+    if not types or types == [NoneType]:
+        return Kind(words, convert, None)
+    return Kind(words, convert, typing.Union[tuple(types)])  # noqa: UP007 - at run time
+
+
+def refuse_masked(value: Any) -> None:
+    """Refuse a masked array with masked entries."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise Refused("a masked array with masked entries: fill or remove them")
 
 
 def real_array(value: Any) -> np.ndarray[Any, Any]:
@@ -208,8 +215,7 @@ def real_array(value: Any) -> np.ndarray[Any, Any]:
         array = np.asanyarray(value)
     except (ValueError, TypeError):
         raise Refused("a ragged or unreadable array") from None
-    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
-        raise Refused("a masked array with masked entries: fill or remove them")
+    refuse_masked(array)
     array = np.asarray(array)
     if array.dtype.kind not in "biuf":
         raise Refused(f"an array of {array.dtype}")
@@ -218,17 +224,19 @@ def real_array(value: Any) -> np.ndarray[Any, Any]:
 
 def array_like(value: Any) -> Any:
     """Accept an array, a data frame, a tensor or a list; its numbers are checked where it is used."""
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise Refused("a masked array with masked entries: fill or remove them")
-    if getattr(getattr(value, "dtype", None), "kind", "") == "c" or (
-        isinstance(value, (list, tuple))
-        and any(isinstance(each, complex) for each in value)
-    ):
+    refuse_masked(value)
+    if isinstance(value, (list, tuple)):
+        is_complex = any(isinstance(number, complex) for number in value)
+    else:
+        dtype = getattr(value, "dtype", None)
+        is_complex = getattr(dtype, "kind", "") == "c"
+    if is_complex:
         raise Refused("an array of complex numbers")
     # A dict is not an array, although it has a length.
-    keyed = isinstance(value, Mapping) and not hasattr(
-        value, "tocsr"
-    )  # SciPy's DOK matrix is a dict
-    if keyed or isinstance(value, (str, bytes, type)) or not hasattr(value, "__len__"):
+    if isinstance(value, Mapping) and not hasattr(value, "tocsr"):
+        raise Refused  # SciPy's DOK matrix is a dict, too
+    if isinstance(value, (str, bytes, type)):
+        raise Refused
+    if not hasattr(value, "__len__"):
         raise Refused
     return value

@@ -86,12 +86,14 @@ def excess(curves: Sequence[Floats]) -> tuple[list[Floats], float]:
     The best value itself has no place on a logarithmic axis, and becomes NaN: it would be a vertical line to
     the lower edge, at the end of the curve.
     """
-    finite = np.concatenate([curve[np.isfinite(curve)] for curve in curves])
+    every = np.concatenate(curves)
+    finite = every[np.isfinite(every)]
     best = float(finite.min(initial=np.inf))
     # Differences of this size are rounding of U.
     least = 4.0 * np.finfo(float).eps * abs(best)
     above = [np.asarray(curve, float) - best for curve in curves]
-    return [np.where(curve > least, curve, np.nan) for curve in above], best
+    visible = [np.where(curve > least, curve, np.nan) for curve in above]
+    return visible, best
 
 
 def axis_of(curves: Sequence[Floats]) -> Axis | None:

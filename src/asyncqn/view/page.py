@@ -42,22 +42,20 @@ def page(runs: Mapping[str, Seen]) -> str:
     # Runs of one problem and kind of time are drawn in one chart.
     charts: dict[tuple[str, str], dict[str, Seen]] = {}
     for label, run in runs.items():
-        charts.setdefault((_problem(run), time_axis(run)), {})[label] = run
+        kind = (_problem(run), time_axis(run))
+        charts.setdefault(kind, {})[label] = run
     entries: dict[str, dict[str, Any]] = {}
     for chart in charts.values():
         # A run has the colour of its algorithm, unless two runs of its chart share the algorithm.
-        looks = styles_of_runs(
-            {label: run.manifest["algorithm"]["kind"] for label, run in chart.items()}
-        )
+        kinds = {label: _kind(run) for label, run in chart.items()}
+        looks = styles_of_runs(kinds)
         above, _ = excess([run.metrics["fun"] for run in chart.values()])
-        for (label, run), values in zip(chart.items(), above, strict=True):
-            entries[label] = {
-                **_run(label, run, values),
-                "color": looks[label]["color"],
-            }
-    text = json.dumps(
-        [entries[label] for label in runs], allow_nan=False, separators=(",", ":")
-    )
+        for label, values in zip(chart, above, strict=True):
+            entry = _run(label, chart[label], values)
+            entry["color"] = looks[label]["color"]
+            entries[label] = entry
+    data = [entries[label] for label in runs]
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     # "<" could close the script element; the other two are line ends to JavaScript, but not to JSON.
     for character in ("<", "\u2028", "\u2029"):
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -67,13 +65,18 @@ def page(runs: Mapping[str, Seen]) -> str:
     return template.replace("@TITLE@", title).replace("@DATA@", text)
 
 
+def _kind(run: Seen) -> str:
+    return str(run.manifest["algorithm"]["kind"])
+
+
 def _problem(run: Seen) -> str:
-    made = run.manifest["problem"]
-    return f"{made['name']}, {made['dim']:,} numbers, {made['n_data']:,} data points"
+    problem = run.manifest["problem"]
+    sizes = f"{problem['dim']:,} numbers, {problem['n_data']:,} data points"
+    return f"{problem['name']}, {sizes}"
 
 
 def _run(label: str, run: Seen, above: npt.NDArray[Any]) -> dict[str, Any]:
-    schedule, made = run.schedule, run.manifest
+    schedule = run.schedule
     # With hundreds of workers a table by worker could not be read, so neighbours share a line.
     group = max(1, math.ceil(schedule.workers / MAX_TABLE_LINES))
     firsts = range(0, schedule.workers, group)
@@ -84,10 +87,10 @@ def _run(label: str, run: Seen, above: npt.NDArray[Any]) -> dict[str, Any]:
     if metric == "fun" and np.isfinite(above).any():
         metric = EXCESS
         metrics[EXCESS] = _numbers(above)
-    versions = made["versions"].items()
+    versions = run.manifest["versions"].items()
     return {
         "label": label,
-        "algorithm": str(made["algorithm"]["kind"]),
+        "algorithm": str(run.manifest["algorithm"]["kind"]),
         "status": run.status,
         "message": run.message,
         "problem": _problem(run),
@@ -105,21 +108,24 @@ def _run(label: str, run: Seen, above: npt.NDArray[Any]) -> dict[str, Any]:
 
 def _numbers(column: npt.NDArray[Any]) -> list[float | int | None]:
     """Return the numbers for JSON, which has neither NaN nor infinity."""
-    return [value if math.isfinite(value) else None for value in column.tolist()]
+    numbers = column.tolist()
+    return [value if math.isfinite(value) else None for value in numbers]
 
 
 def _facts(run: Seen) -> dict[str, str]:
     """Return the facts at the head of the page, by label."""
-    made, schedule, stale = run.manifest, run.schedule, run.schedule.staleness
-    algorithm = made["algorithm"]["kind"]
-    parameters = [
-        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in (made["algorithm"]["parameters"] or {}).items()
-    ]
-    engine, seed = made["engine"].get("kind"), made["seed"]
+    manifest, schedule = run.manifest, run.schedule
+    stale = schedule.staleness
+    algorithm = manifest["algorithm"]["kind"]
+    parameters = manifest["algorithm"]["parameters"] or {}
+    texts = []
+    for name, value in parameters.items():
+        text = f"{value:g}" if isinstance(value, float) else str(value)
+        texts.append(f"{name}={text}")
+    engine, seed = manifest["engine"].get("kind"), manifest["seed"]
     facts = {
         "problem": _problem(run),
-        "algorithm": ": ".join(filter(None, [algorithm, ", ".join(parameters)])),
+        "algorithm": f"{algorithm}: {', '.join(texts)}" if texts else algorithm,
         "engine": f"{engine}, {schedule.workers} workers, seed {seed}",
         "commits": f"{schedule.commits:,}, and {schedule.dropped:,} updates dropped",
         "objective": f"{run.fun:.6g}",
@@ -132,69 +138,71 @@ def _facts(run: Seen) -> dict[str, str]:
 def _timeline(schedule: Schedule, born: Mapping[int, float]) -> dict[str, Any]:
     """Return the first computations with their start times, for the timeline."""
     rows = min(len(schedule), MAX_TIMELINE_ROWS)
-    worker, time = schedule.worker[:rows].tolist(), schedule.time[:rows].tolist()
+    worker = schedule.worker[:rows].tolist()
+    commit = schedule.commit[:rows].tolist()
+    time = schedule.time[:rows].tolist()
     start = starts(worker, time, born)
     took = np.array(time) - np.array(start)
     # At first sight the boxes should be wide enough to see who waits.
     opening = min(rows, INITIAL_COMPUTATIONS * max(schedule.workers, 1))
+    note = "Scroll or pinch to zoom, drag to move, point at a box to read it."
+    if len(schedule) > rows:
+        note += f" The first {rows:,} of {len(schedule):,} computations."
     return {
         "workers": schedule.workers,
         "worker": worker,
         "read": schedule.read[:rows].tolist(),
         # Commits count from 1, so that 0 is free to mark dropped computations in the page.
-        "commit": [0 if c == DROPPED else c for c in schedule.commit[:rows].tolist()],
+        "commit": [0 if c == DROPPED else c for c in commit],
         # Seven digits suffice for a drawing and halve the size of the page.
         "time": [float(f"{t:.7g}") for t in time],
         "start": [float(f"{t:.7g}") for t in start],
         "median": float(np.median(took)) if rows else 0.0,
         "end": time[-1] if rows else 0.0,
         "opening": time[opening - 1] if rows else 0.0,
-        "note": "Scroll or pinch to zoom, drag to move, point at a box to read it."
-        + (
-            f" The first {rows:,} of {len(schedule):,} computations."
-            if len(schedule) > rows
-            else ""
-        ),
+        "note": note,
     }
 
 
 def _staleness(schedule: Schedule, group: int, lines: int) -> dict[str, Any]:
-    """Return how many updates of each worker had a staleness of 0, 1, 2-3, 4-7, ... commits."""
-    kept = schedule.commit != DROPPED
-    stale, line = schedule.staleness.astype(np.int64), schedule.worker[kept] // group
+    """Return the counts of each worker's updates with a staleness of 0, 1, 2-3, 4-7, ... commits."""
+    delivered = schedule.commit != DROPPED
+    stale = schedule.staleness.astype(np.int64)
+    line = schedule.worker[delivered] // group
     # Powers of two: staleness spans orders of magnitude, and its small values matter most.
-    place = np.where(
-        stale > 0, np.floor(np.log2(np.maximum(stale, 1))).astype(np.int64) + 1, 0
-    )
+    power = np.floor(np.log2(np.maximum(stale, 1)))
+    place = np.where(stale > 0, power.astype(np.int64) + 1, 0)
     columns = int(place.max(initial=0)) + 1
     table = np.zeros((lines, columns), np.int64)
     # `np.add.at` counts repeated places; `table[line, place] += 1` would count each once.
     np.add.at(table, (line, place), 1)
-    names = ["0", "1", *(f"{2**k}-{2 ** (k + 1) - 1}" for k in range(1, columns))]
+    names = ["0", "1"]
+    for k in range(1, columns):
+        least = 2**k
+        names.append(f"{least}-{2 * least - 1}")
     return {"table": table.tolist(), "columns": names[:columns]}
 
 
 def _waiting(schedule: Schedule, group: int, lines: int) -> dict[str, Any]:
     """Return a table by worker: in rounds, whom it waited for; otherwise, whose commits made it stale."""
-    kept = schedule.commit != DROPPED
-    worker, commit, read = (
-        a[kept] for a in (schedule.worker, schedule.commit, schedule.read)
-    )
+    delivered = schedule.commit != DROPPED
+    columns = (schedule.worker, schedule.commit, schedule.read)
+    worker, commit, read = (column[delivered] for column in columns)
     table = np.zeros((lines, lines), np.int64)
     # Several updates per commit: then the question is who was waited for.
     rounds = bool(commit.size) and commit.size > schedule.commits
     if rounds:
-        last = worker[
-            np.searchsorted(commit, commit, "right") - 1
-        ]  # rows are in order of commits
+        # Rows are in the order of commits.
+        last = worker[np.searchsorted(commit, commit, "right") - 1]
         early = worker != last
-        np.add.at(table, (worker[early] // group, last[early] // group), 1)
+        waiting = worker[early] // group
+        np.add.at(table, (waiting, last[early] // group), 1)
     elif commit.size:
         # How many commits each line had made by each version: a difference of two rows is what came between.
-        made = np.zeros((schedule.commits + 1, lines), np.int32)
-        made[commit, worker // group] = 1
-        made = np.cumsum(made, axis=0, dtype=np.int32)
-        between = made[commit - 1] - made[read]
+        commits = np.zeros((schedule.commits + 1, lines), np.int32)
+        commits[commit, worker // group] = 1
+        commits = np.cumsum(commits, axis=0, dtype=np.int32)
+        between = commits[commit - 1] - commits[read]
         for line in range(lines):
             # Line by line: all at once would need an array of commits x lines x lines.
             table[line] = between[worker // group == line].sum(axis=0)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from asyncqn.runs.run import Run
     from asyncqn.view.seen import Seen
 
+INK, GREY = "#1b1b1b", "#7d93a8"
+ORANGE = "#c4661f"
 SIMULATED = "simulated time [units]"
 SECONDS = "time [s]"
 STRAGGLER_RATIO = 2.0
@@ -72,7 +74,11 @@ def overview(run: Run | Seen) -> Figure:
     grid = figure.add_gridspec(2, 2, height_ratios=(1.0, 1.25))
     tables = {_name(run): run.metrics}
     _convergence(
-        figure.add_subplot(grid[0, 0]), tables, None, time_axis(run), styles_of(tables)
+        figure.add_subplot(grid[0, 0]),
+        tables,
+        None,
+        time_axis(run),
+        styles_of(tables),
     )
     draw_staleness(figure.add_subplot(grid[0, 1]), run.schedule)
     draw_timeline(
@@ -103,42 +109,33 @@ def comparison(
     """Draw a metric of several runs over time, with the target, and the staleness of their updates."""
     figure = new_figure(9.0, 4.2)
     grid = figure.add_gridspec(1, 2, width_ratios=(1.6, 1.0))
-    left, right = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[0, 1])
+    left = figure.add_subplot(grid[0, 0])
+    right = figure.add_subplot(grid[0, 1])
     styles = styles_of_runs({name: _name(run) for name, run in runs.items()})
     tables = {name: run.metrics for name, run in runs.items()}
     base = _convergence(left, tables, metric, x_label, styles)
     if target is not None and target > base:
-        left.axhline(target - base, color="#1b1b1b", linewidth=0.8, alpha=0.5)
+        left.axhline(target - base, color=INK, linewidth=0.8, alpha=0.5)
     for name, run in runs.items():
         counts = run.schedule.staleness_histogram()
         # Cumulative shares can be compared between runs of different lengths; counts cannot.
-        share = np.cumsum(counts) / max(int(counts.sum()), 1)
-        style: dict[str, Any] = {
-            key: styles[name][key] for key in ("color", "linestyle")
-        }
-        right.step(
-            np.arange(share.size),
-            share,
-            where="post",
-            linewidth=1.5,
-            label=name,
-            **style,
-        )
+        total = max(int(counts.sum()), 1)
+        share = np.cumsum(counts) / total
+        (line,) = right.step(range(share.size), share, where="post", linewidth=1.5)
+        line.set_color(styles[name]["color"])
+        line.set_linestyle(styles[name]["linestyle"])
     right.set_ylim(0.0, 1.02)
     right.grid(alpha=0.25, linewidth=0.6)
-    _finish(
-        right,
-        "staleness",
-        "commits",
-        "share of computations with at most this staleness",
-    )
+    share_label = "share of computations with at most this staleness"
+    _finish(right, "staleness", "commits", share_label)
     return figure
 
 
 def births(run: Run | Seen) -> dict[int, float]:
     """Return the joining times of the workers of a simulated run that joined late."""
     # JSON has made the worker numbers texts.
-    joins = run.manifest["engine"].get("cluster", {}).get("joins", {})
+    cluster = run.manifest["engine"].get("cluster", {})
+    joins = cluster.get("joins", {})
     return {int(worker): float(time) for worker, time in joins.items()}
 
 
@@ -147,7 +144,8 @@ def save_picture(figure: Figure, path: str | Path) -> Path:
     bytes."""
     path = Path(path)
     check_ending(path)
-    return write_whole(path, render(figure, path.suffix.lower().removeprefix(".")))
+    kind = path.suffix.lower().removeprefix(".")
+    return write_whole(path, render(figure, kind))
 
 
 def check_ending(path: str | Path) -> None:
@@ -171,46 +169,6 @@ def render(figure: Figure, kind: str) -> bytes:
         else:
             figure.savefig(buffer, format="png", dpi=150)
     return buffer.getvalue()
-
-
-DARK_PAPER, LIGHT_INK = "#14181c", "#e6e9ec"
-
-
-def darken(figure: Figure) -> Figure:
-    """Recolour a figure for a dark page and return it: light text, and lines mixed with white."""
-    from matplotlib.colors import to_rgb
-
-    def lighter(color: Any) -> tuple[float, float, float]:
-        red, green, blue = to_rgb(color)
-        return (red + 1.0) / 2.0, (green + 1.0) / 2.0, (blue + 1.0) / 2.0
-
-    figure.set_facecolor(DARK_PAPER)
-    for text in figure.texts:
-        text.set_color(LIGHT_INK)
-    for axes in figure.axes:
-        axes.set_facecolor(DARK_PAPER)
-        axes.tick_params(which="both", colors=LIGHT_INK)
-        for spine in axes.spines.values():
-            spine.set_color(LIGHT_INK)
-        for line in axes.lines:
-            line.set_color(lighter(line.get_color()))
-            line.set_markerfacecolor(line.get_color())
-            line.set_markeredgecolor(line.get_color())
-        legend = axes.get_legend()
-        if legend is not None:
-            # The legend has copies of the lines, which keep their old colours.
-            for handle, line in zip(legend.get_lines(), axes.lines):
-                handle.set_color(line.get_color())
-                handle.set_markerfacecolor(line.get_color())
-                handle.set_markeredgecolor(line.get_color())
-        writings = [*axes.texts, axes.xaxis.label, axes.yaxis.label]
-        writings += legend.get_texts() if legend is not None else []
-        axes.set_title(
-            axes.get_title(loc="left"), fontsize="medium", loc="left", color=LIGHT_INK
-        )
-        for text in writings:
-            text.set_color(LIGHT_INK)
-    return figure
 
 
 def _name(run: Run | Seen) -> str:
@@ -265,24 +223,21 @@ def draw_staleness(axes: Any, schedule: Schedule) -> None:
     title = "staleness"
     # At most about 80 bars: bins of equal whole width.
     width = max(1, -(-counts.size // 80))
-    padded = np.pad(counts, (0, -counts.size % width)).reshape(-1, width).sum(axis=1)
+    padded = np.pad(counts, (0, -counts.size % width))
+    padded = padded.reshape(-1, width).sum(axis=1)
     lefts = np.arange(padded.size) * width
-    axes.bar(
-        lefts,
-        padded,
-        width=width * 0.9,
-        align="edge" if width > 1 else "center",
-        color="#7d93a8",
-    )
+    align = "edge" if width > 1 else "center"
+    axes.bar(lefts, padded, width=width * 0.9, align=align, color=GREY)
     if counts.size:
         mean = float(schedule.staleness.mean())
         # The largest staleness is a single event; the quantile says what to expect.
         late = float(np.quantile(schedule.staleness, 0.99))
-        axes.axvline(mean, color="#1b1b1b", linestyle="--", linewidth=1.2)
-        axes.axvline(late, color="#c4661f", linestyle=":", linewidth=1.4)
+        axes.axvline(mean, color=INK, linestyle="--", linewidth=1.2)
+        axes.axvline(late, color=ORANGE, linestyle=":", linewidth=1.4)
         # In the title: a legend would cover the tail.
         title += f": mean {mean:.1f}, 99 % ≤ {late:.0f}, largest {counts.size - 1}"
-    if counts.size and counts.max() > LOG_AXIS_RATIO * counts[counts > 0].min():
+    filled = counts[counts > 0]
+    if filled.size and counts.max() > LOG_AXIS_RATIO * filled.min():
         axes.set_yscale("log")  # otherwise the rare large ones would be invisible
     # Leave room for an axis where no update is stale.
     axes.set_xlim(-0.6, max(counts.size, 5) - 0.4)
@@ -293,42 +248,35 @@ def draw_staleness(axes: Any, schedule: Schedule) -> None:
 
 
 def draw_timeline(
-    axes: Any, schedule: Schedule, x_label: str, born: Mapping[int, float]
+    axes: Any, schedule: Schedule, x_label: str, births: Mapping[int, float]
 ) -> None:
     """Draw one line per worker and one box per computation; dropped ones are hatched."""
-    spans: dict[tuple[int, bool], list[tuple[float, float]]] = {}
+    boxes: dict[tuple[int, bool], list[tuple[float, float]]] = {}
     lengths: list[float] = []
-    columns = [
-        c[:MAX_TIMELINE_BOXES].tolist()
-        for c in (schedule.worker, schedule.commit, schedule.time)
-    ]
-    begun = starts(columns[0], columns[-1], born)
-    for worker, commit, time, start in zip(*columns, begun, strict=True):
-        spans.setdefault((worker, commit != DROPPED), []).append((start, time - start))
+    columns = (schedule.worker, schedule.commit, schedule.time)
+    workers, commits, times = (c[:MAX_TIMELINE_BOXES].tolist() for c in columns)
+    begins = starts(workers, times, births)
+    for worker, commit, time, start in zip(workers, commits, times, begins):
+        kind = (worker, commit != DROPPED)
+        boxes.setdefault(kind, []).append((start, time - start))
         lengths.append(time - start)
     long = STRAGGLER_RATIO * float(np.median(lengths)) if lengths else np.inf
-    for (worker, delivered), bars in spans.items():
-        colours = ["#c4661f" if length > long else "#7d93a8" for _, length in bars]
+    for (worker, delivered), bars in boxes.items():
+        colours = [ORANGE if length > long else GREY for _, length in bars]
         look: dict[str, Any] = {"facecolor": colours, "edgecolor": "white"}
         if not delivered:
-            look = {"facecolor": "#f0e2d8", "edgecolor": "#1b1b1b", "hatch": "////"}
+            look = {"facecolor": "#f0e2d8", "edgecolor": INK, "hatch": "////"}
         axes.broken_barh(bars, (worker - 0.4, 0.8), linewidth=0.6, **look)
     # The axis points downwards, with worker 0 at the top, as in the tables.
     axes.set_ylim(schedule.workers - 0.4, -0.6)
     axes.yaxis.get_major_locator().set_params(integer=True)
     axes.margins(x=0.0)
-    cut = len(schedule) > MAX_TIMELINE_BOXES
-    shown = (
-        f" (the first {MAX_TIMELINE_BOXES:,} of {len(schedule):,} computations)"
-        if cut
-        else ""
-    )
-    hatched = (
-        "; hatched: dropped" if any(not delivered for _, delivered in spans) else ""
-    )
-    orange = (
-        f"; orange: over {STRAGGLER_RATIO:g} times the median"
-        if max(lengths, default=0.0) > long
-        else ""
-    )
-    _finish(axes, f"computations{shown}{hatched}{orange}", x_label, "worker")
+    title = "computations"
+    if len(schedule) > MAX_TIMELINE_BOXES:
+        count = f"{MAX_TIMELINE_BOXES:,} of {len(schedule):,}"
+        title += f" (the first {count} computations)"
+    if not all(delivered for _, delivered in boxes):
+        title += "; hatched: dropped"
+    if max(lengths, default=0.0) > long:
+        title += f"; orange: over {STRAGGLER_RATIO:g} times the median"
+    _finish(axes, title, x_label, "worker")

@@ -34,7 +34,7 @@ BROKEN_STREAM = (OSError, ValueError)
 class Advance(Protocol):
     """A function that reports progress to a display, with a short note."""
 
-    def __call__(self, done: int, note: str = "") -> None: ...
+    def __call__(self, step: int, note: str = "") -> None: ...
 
 
 @contextmanager
@@ -56,10 +56,10 @@ def bar(
         if not bars.live.is_started and time.monotonic() >= begins:
             bars.start()
 
-    def advance(done: int, note: str = "") -> None:
+    def advance(step: int, note: str = "") -> None:
         with suppress(*BROKEN_STREAM):
             # Updated before it begins, so that the bar appears with the current numbers.
-            bars.update(task, completed=done, note=note)
+            bars.update(task, completed=step, note=note)
             show()
 
     with suppress(*BROKEN_STREAM):
@@ -86,21 +86,24 @@ def lines(
     With `first`, the first step is written as well.
     """
     due = time.monotonic() + (0.0 if first else every)
-    last, note_of_last, written = 0, "", -1
+    latest = (0, "")
+    line_of = -1  # the step of the last line
 
     def put() -> None:
-        nonlocal due, written
+        nonlocal due, line_of
+        step, note = latest
         # The end of the block comes here again, perhaps with a step that was written already.
-        if last > written:
-            written, due = last, time.monotonic() + every
-            count = f"{last:,}" if total is None else f"{last}/{total}"
+        if step > line_of:
+            line_of = step
+            due = time.monotonic() + every
+            count = f"{step:,}" if total is None else f"{step}/{total}"
             with suppress(*BROKEN_STREAM):
-                write(f"{label}: {count} {note_of_last}".rstrip())
+                write(f"{label}: {count} {note}".rstrip())
 
-    def advance(done: int, note: str = "") -> None:
-        nonlocal last, note_of_last
-        last, note_of_last = done, note
-        if time.monotonic() >= due or done == total:
+    def advance(step: int, note: str = "") -> None:
+        nonlocal latest
+        latest = (step, note)
+        if time.monotonic() >= due or step == total:
             put()
 
     if nothing_compiled_yet():
@@ -109,7 +112,7 @@ def lines(
     try:
         yield advance
     finally:
-        if written >= 0:  # otherwise the work was too short for any line
+        if line_of >= 0:  # otherwise the work was too short for any line
             put()
 
 
@@ -208,24 +211,28 @@ def as_callback(advance: Advance, *, simulated: bool) -> Callable[[Progress], No
     simulated : bool
         Whether the run is simulated.  A real one also shows commits per second, staleness and workers.
     """
-    # (commits, seconds) at the last report, and the largest number of workers so far.
-    before, expected = (0, time.monotonic()), 0
+    # (commits, seconds) at the last report.
+    before = (0, time.monotonic())
+    # Workers may join late, so the expected number is the largest seen.
+    expected = 0
 
-    def progressed(progress: Progress) -> None:
+    def report(progress: Progress) -> None:
         nonlocal before, expected
-        now, metrics = (progress.commit, time.monotonic()), progress.metrics
+        metrics = progress.metrics
         note = f"U {metrics['fun']:.6g}"
         if "error" in metrics:
             note = f"error {metrics['error']:.4g}"
         if not simulated:
             # The rate since the last row, not since the start: a slowdown should show.
-            rate, before = (now[0] - before[0]) / max(now[1] - before[1], 1e-9), now
+            now = (progress.commit, time.monotonic())
+            seconds = max(now[1] - before[1], 1e-9)
+            rate = (now[0] - before[0]) / seconds
+            before = now
             workers, lost = progress.workers, progress.workers_lost
-            # Workers may join late, so the expected number is the largest seen.
             expected = max(expected, workers)
             there = headcount(workers, expected, lost) if lost else f"{workers} workers"
             stale = progress.staleness
             note += f", {rate:.0f} commits/s, staleness {stale:.1f}, {there}"
         advance(progress.commit, note)
 
-    return progressed
+    return report

@@ -58,21 +58,17 @@ def look_at(folder: Path) -> Seen:
 
 def of_checkpoint(saved: Saved) -> Seen:
     """Return a checkpoint in the form of a run, as far as it has the same fields."""
-    manifest, table = (
-        saved.document["manifest"],
-        Table(with_prefix("metrics.", saved.arrays)),
-    )
-    schedule, total = saved.schedule(), int(manifest["commits"])
+    manifest = saved.document["manifest"]
+    table = Table(with_prefix("metrics.", saved.arrays))
+    schedule = saved.schedule()
+    total = int(manifest["commits"])
     fun = float(table["fun"][-1]) if table.rows else math.nan
     # A simulator's checkpoint has no schedule, so that this may be empty.
     staleness = schedule.staleness
     status = "checkpoint"
-    rest = (
-        "all that were requested"
-        if saved.commit >= total
-        else "continue with: asyncqn resume"
-    )
-    message = f"commit {saved.commit:,} of {total:,}; {rest}"
+    message = f"commit {saved.commit:,} of {total:,}; "
+    whole = saved.commit >= total
+    message += "all that were requested" if whole else "continue with: asyncqn resume"
     numbers = {
         "status": status,
         "message": message,
@@ -87,5 +83,7 @@ def of_checkpoint(saved: Saved) -> Seen:
     }
     # Both columns are optional: the error needs a known minimum, and the norm an exact method.
     last = table.row(-1) if table.rows else {}
-    numbers |= {name: last[name] for name in ("error", "grad_norm") if name in last}
+    for name in ("error", "grad_norm"):
+        if name in last:
+            numbers[name] = last[name]
     return Seen(status, message, fun, schedule, table, {}, manifest, numbers)

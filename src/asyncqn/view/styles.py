@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import cycle
 from typing import Any
 
 # The order matters: neighbours differ most, and the first ones serve most figures.
@@ -35,26 +36,16 @@ def styles_of_runs(kinds: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         runs have the same algorithm.
     """
     # Two runs of one algorithm would share its style, so then every run gets one of its own.
-    names = (
-        kinds
-        if len(set(kinds.values())) == len(kinds)
-        else {label: label for label in kinds}
-    )
-    found = styles_of(names.values())
-    return {label: found[name] for label, name in names.items()}
+    distinct = len(set(kinds.values())) == len(kinds)
+    styles = styles_of(kinds.values() if distinct else kinds)
+    return dict(zip(kinds, styles.values()))
 
 
 def styles_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return a style for each name: the algorithm's own, or a free one while there are any."""
     names = list(names)
-    taken = [ALGORITHM_STYLES[name] for name in names if name in ALGORITHM_STYLES]
+    own = {name: ALGORITHM_STYLES.get(name) for name in names}
+    others = [look for look in STYLES if look not in own.values()]
     # With more names than styles, they repeat.
-    free = [look for look in STYLES if look not in taken] or list(STYLES)
-    found, used = {}, 0
-    for name in names:
-        if name in ALGORITHM_STYLES:
-            found[name] = ALGORITHM_STYLES[name]
-        else:
-            found[name] = free[used % len(free)]
-            used += 1
-    return found
+    free = cycle(others or STYLES)
+    return {name: style or next(free) for name, style in own.items()}

@@ -35,13 +35,19 @@ def line_chart(
     for i in range(x.size):
         # Connect each point to the next with as many dots as the longer side of the gap has.
         j = min(i + 1, x.size - 1)
-        steps = int(max(abs(across[j] - across[i]), abs(down[j] - down[i]), 1))
+        right = int(across[j] - across[i])
+        rise = int(down[j] - down[i])
+        steps = max(abs(right), abs(rise), 1)
         for k in range(steps + 1):
-            c = int(across[i] + round((across[j] - across[i]) * k / steps))
-            r = int(down[i] + round((down[j] - down[i]) * k / steps))
-            cells[r // 4, c // 2] |= _DOTS[c % 2][r % 4]
-    drawn = ["".join(chr(0x2800 + int(cell)) for cell in row) for row in cells]
-    return _framed(drawn, x, level, log, middle=height > 4)
+            c = int(across[i]) + round(right * k / steps)
+            r = int(down[i]) + round(rise * k / steps)
+            dot = _DOTS[c % 2][r % 4]
+            cells[r // 4, c // 2] |= dot
+    rows = []
+    for row in cells:
+        braille = [chr(0x2800 + int(cell)) for cell in row]
+        rows.append("".join(braille))
+    return _framed(rows, x, level, log, middle=height > 4)
 
 
 def _drawable(x: Floats, y: Floats, axis: Axis | None) -> tuple[Floats, Floats]:
@@ -50,7 +56,9 @@ def _drawable(x: Floats, y: Floats, axis: Axis | None) -> tuple[Floats, Floats]:
         return x[:0], y[:0]
     keep = np.isfinite(x) & np.isfinite(y)
     level = axis.clip(y[keep].astype(float))
-    return x[keep].astype(float), np.log10(level) if axis.log else level
+    if axis.log:
+        level = np.log10(level)
+    return x[keep].astype(float), level
 
 
 def _places(values: Floats, among: Floats, count: int) -> npt.NDArray[np.int64]:
@@ -60,7 +68,9 @@ def _places(values: Floats, among: Floats, count: int) -> npt.NDArray[np.int64]:
     # A constant curve lies in the middle; dividing by its range would give NaN.
     if high == low:
         return np.full(values.size, (count - 1) // 2, np.int64)
-    return np.asarray(np.rint((values - low) / (high - low) * (count - 1)), np.int64)
+    share = (values - low) / (high - low)
+    steps = np.rint(share * (count - 1))
+    return np.asarray(steps, np.int64)
 
 
 def _framed(
@@ -68,32 +78,38 @@ def _framed(
 ) -> list[str]:
     """Return the lines of a chart with the ranges of both axes and, with `middle`, the middle level."""
     labels = ["" for _ in rows]
-    levels = {0: level.max(), len(rows) - 1: level.min()}
+    low, high = level.min(), level.max()
+    levels = {0: high, len(rows) - 1: low}
     if middle:
-        levels[len(rows) // 2] = (level.max() + level.min()) / 2
+        levels[len(rows) // 2] = (high + low) / 2
     for place, value in levels.items():
         labels[place] = f"{10.0**value if log else value:.3g}"
     # Labels are right-aligned, so that the frame is straight.
     margin = max(map(len, labels))
+    lines = []
+    for label, row in zip(labels, rows, strict=True):
+        lines.append(f"{label:>{margin}} ┤{row}")
     first, last = f"{x.min():.4g}", f"{x.max():.4g}"
-    return [
-        *(f"{label:>{margin}} ┤{row}" for label, row in zip(labels, rows, strict=True)),
-        " " * (margin + 2) + first + last.rjust(len(rows[0]) - len(first)),
-    ]
+    room = len(rows[0]) - len(first)
+    indent = " " * (margin + 2)
+    return [*lines, indent + first + last.rjust(room)]
 
 
 def bar(share: float, width: int = 30) -> str:
     """Return a bar that fills `share` (0 to 1) of `width` cells."""
     # Unicode has blocks of one to eight eighths of a cell, so that a bar resolves 8 * width steps.
-    eighths = round(max(0.0, min(1.0, share)) * width * 8)
-    return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+    share = max(0.0, min(1.0, share))
+    whole, eighths = divmod(round(share * width * 8), 8)
+    last = _EIGHTHS[eighths] if eighths else ""
+    return "█" * whole + last
 
 
 def bar_chart(
     labels: Sequence[str], values: Sequence[float], *, width: int = 40
 ) -> list[str]:
     """Return one labelled bar per value, followed by the value; the largest bar has `width` cells."""
-    most = max((v for v in values if math.isfinite(v)), default=0.0) or 1.0
+    finite = [value for value in values if math.isfinite(value)]
+    most = max(finite, default=0.0) or 1.0
     margin = max(map(len, labels), default=0)
     shown = [
         f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"

@@ -26,12 +26,13 @@ def starts(
     A worker starts a computation when its previous one has ended; its first one starts when it joins, or at
     0.  A computation therefore includes messages and waiting.
     """
-    begun, ends = [], dict(births)
+    begins: list[float] = []
+    ends = dict(births)
     for worker, time in zip(workers, times, strict=True):
         # `min`: a dropped computation may be recorded before its worker's previous end.
-        begun.append(min(ends.get(worker, 0.0), time))
+        begins.append(min(ends.get(worker, 0.0), time))
         ends[worker] = time
-    return begun
+    return begins
 
 
 def trace_events(
@@ -51,33 +52,28 @@ def trace_events(
             for worker in sorted(set(schedule.worker.tolist()))
         ),
     ]
-    columns = [
-        c.tolist()
-        for c in (schedule.worker, schedule.read, schedule.commit, schedule.time)
-    ]
-    begun = starts(columns[0], columns[-1], births)
-    for worker, read, commit, time, start in zip(*columns, begun, strict=True):
-        name, about = "dropped", {"read": read}
+    reads = schedule.read.tolist()
+    commits = schedule.commit.tolist()
+    workers, times = schedule.worker.tolist(), schedule.time.tolist()
+    begins = starts(workers, times, births)
+    for worker, read, commit, time, start in zip(
+        workers, reads, commits, times, begins
+    ):
+        event = {
+            "name": "dropped",
+            "cat": "computation",
+            "ph": "X",
+            "args": {"read": read},
+        }
         if commit != DROPPED:
+            event["name"] = f"commit {commit}"
             # Commit n makes version n from version n - 1, so that an update that read version n - 1 is not
             # stale.
-            name, about = (
-                f"commit {commit}",
-                {"read": read, "commit": commit, "staleness": commit - 1 - read},
-            )
+            facts = {"read": read, "commit": commit, "staleness": commit - 1 - read}
+            event["args"] = facts
         # The format counts in microseconds.
         span = {"ts": start * scale, "dur": (time - start) * scale}
-        events.append(
-            {
-                "name": name,
-                "cat": "computation",
-                "ph": "X",
-                "pid": 0,
-                "tid": worker,
-                **span,
-                "args": about,
-            }
-        )
+        events.append({**event, "pid": 0, "tid": worker, **span})
     return events
 
 

@@ -253,7 +253,8 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         self, view: Iterate, local: Worker, problem: Problem, task: Task
     ) -> Update:
         """Compute the update: lines 4 to 6 of Algorithm 2."""
-        theta, u, stream = view.theta, view.u, task.stream
+        theta, u = view.theta, view.u
+        stream = task.stream
         now = stream.k & 1
         # Line 4: draw Omega; its first N_O rows are O.
         Omega = stream.rows(problem.n_data, local.Omega[now], self.sampling)

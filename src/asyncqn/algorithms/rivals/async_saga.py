@@ -126,7 +126,8 @@ class AsyncSAGA(StochasticGradient):
     def step(
         self, view: Iterate, local: Worker, problem: Problem, task: Task
     ) -> Update:
-        n, P, i = problem.n_data, self.parts, task.part
+        n, P = problem.n_data, self.parts
+        i = task.part
         assert i is not None
         # Parts are as equal as integers allow.
         rows = np.arange(i * n // P, (i + 1) * n // P)
