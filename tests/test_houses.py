@@ -17,9 +17,8 @@ import pytest
 import asyncqn as aq
 from asyncqn.checks import first_calls
 from asyncqn.cli.program import command_modules
-from asyncqn.core.problem import read_only
+from asyncqn.core.problem import is_ours, read_only
 from asyncqn.models import PROBLEMS
-from asyncqn.runs.data_digest import is_reliable
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 HOUSES = ("asyncqn_recommender", "asyncqn_paper")
@@ -153,7 +152,7 @@ def test_problems_of_a_house_are_trusted_as_those_of_asyncqn(
     """No read-only views, which numba would compile again for, and no comparison before a run."""
     problem = PROBLEMS[kind].example("float64")
     assert read_only(problem) is problem
-    assert is_reliable(problem)
+    assert is_ours(type(problem))
     monkeypatch.setattr(
         first_calls, "compare_functions", lambda *_: pytest.fail("compared")
     )
