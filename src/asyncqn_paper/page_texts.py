@@ -18,7 +18,7 @@ SAYS = {
 """The claims of the first screen in few words."""
 
 NOTES = {
-    "fig1": """The two other settings have too few runs for their spread.
+    "fig1": """The others have too few runs for their spread.
 """,
     "fig2": """Where the link is free, no matrix H helps mb-L-BFGS: with the table's h it contracts U by at most
 0.00205 per unit, a-SGD by 0.004 in its softest direction. T_mb never acts: the quorum is 1. Messages cost all
@@ -26,7 +26,7 @@ methods the same here, their bytes in Fig. 4. Table S2 prints N where N_Y is mea
 """,
     "fig3": """H₀ = c I is an oracle of the curvature.
 """,
-    "fig4": """From a draw of the prior the table's numbers diverge (grey).
+    "fig4": """From the prior the table's numbers diverge (grey).
 """,
     "theory": """All runs are on a quadratic: the theorem assumes a Lipschitz gradient.
 """,
@@ -75,6 +75,5 @@ sends log₂ W broadcasts.
 An independent program (`tests/independent.py`) gives the same iterates to nine digits. Settings are rows of
 [reproduction.parquet](reproduction.parquet), runs of [tables](tables): {cells} cells, {hours} processor hours;
 `python -m asyncqn_paper --full --publish --output docs/results` draws this page from them alone. A setting of your
-own: `asyncqn reproduce fig2 --set lambda_max=20 --set pays=tree`. See also
-[one schedule, every algorithm](schedules.md).
+own: `asyncqn reproduce fig2 --set lambda_max=20 --set pays=tree`.
 """

@@ -205,7 +205,7 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
 EXPERIMENT = Experiment(
     "fig1",
     "Simulated against real, in three settings",
-    "Ten real runs (the first emphasised) and their simulations on a cluster fitted to each. On the right "
+    "Ten real runs and their simulations on a cluster fitted to each. On the right "
     "threads sleep for the simulator's own draws, so only the order of messages is tested.",
     cells,
     outcomes,

@@ -377,7 +377,7 @@ def _speedups(axis: Any, runs: Runs, label: str, look: dict[str, Any]) -> None:
 EXPERIMENT = Experiment(
     "fig5",
     "Speedup on MovieLens 1M, by who pays and how slow gradients are",
-    "The table's step; where gradients are slow and uneven, W = 20 oscillates and does not diverge.",
+    "Left: the table's step; where gradients are slow and uneven, W = 20 oscillates and does not diverge.",
     cells,
     outcomes,
     draw,

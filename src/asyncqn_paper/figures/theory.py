@@ -334,7 +334,7 @@ def _draw_law(axis: Any, get: Get, full: bool) -> None:
 EXPERIMENT = Experiment(
     "theory",
     "The law over l h, and the rates of the abstract",
-    "Left: variance/law − 1, root mean square over ten directions, one point for each β (1, 10, 100).",
+    "Left: root mean square of variance/law − 1, a point for each β.",
     cells,
     outcomes,
     draw,
