@@ -102,6 +102,9 @@ def some_rows() -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize(
+    "engine", [aq.Threads(2), aq.Simulator(aq.Cluster(3, worker_std=0.3))], ids=repr
+)
+@pytest.mark.parametrize(
     ("algorithm", "first", "then"),
     [
         (aq.ASLBFGS(1e-4, 0.1, 500.0, 3, 20, 10), {"commits": 40}, {"commits": 90}),
@@ -113,12 +116,16 @@ def some_rows() -> tuple[Any, Any]:
     ids=["commits", "stochastic passes", "tol", "table", "target"],
 )
 def test_a_run_that_has_ended_continues_with_later_limits(
-    algorithm: Any, first: dict[str, Any], then: dict[str, Any], tmp_path: Path
+    algorithm: Any,
+    first: dict[str, Any],
+    then: dict[str, Any],
+    engine: Any,
+    tmp_path: Path,
 ) -> None:
     problem = aq.LogisticRegression(*some_rows())
-    run = aq.minimize(
-        problem, algorithm, engine=aq.Threads(2), checkpoint=tmp_path, **first
-    )
+    run = aq.minimize(problem, algorithm, engine=engine, checkpoint=tmp_path, **first)
+    same = aq.resume(tmp_path, problem)
+    assert (same.nit, same.theta.tobytes()) == (run.nit, run.theta.tobytes())
     longer = aq.resume(tmp_path, problem, **then)
     assert longer.nit > run.nit
     assert longer.fun < run.fun

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from asyncqn.core.algorithm import Task
@@ -21,7 +22,7 @@ from asyncqn.core.master import KeptRows, Master, problem_stopped
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
 from asyncqn.core.schedule import Schedule, Turn
-from asyncqn.core.stopping import Ended, EndedByCallback
+from asyncqn.core.stopping import Ended
 from asyncqn.core.streams import Stream
 from asyncqn.core.worker import Float32Wire, WorkerSteps
 from asyncqn.errors import DamagedFile
@@ -70,7 +71,7 @@ class Watch(Protocol):
         """Observe a commit; raise `Ended` to end the run here."""
 
     def stopped(self, loop: Loop) -> None:
-        """Observe that the callback has ended the run."""
+        """Observe the end of the run."""
 
 
 def execute(
@@ -117,16 +118,24 @@ def execute(
         # A loop that `watch` restored has its first row already.
         if master.version == 0:
             master.evaluate(0.0)
-        loop.run(source.turns(N, master.version), watch)
+        turns = source.turns(N)
+        if master.version > 0:
+            # Counted again, because a run without `max_passes` has not counted its rows.
+            master.rows = 0
+            for _, _, ends, _ in islice(turns, master.version):
+                master.count(ends)
+            # The checkpoint may be that of the end.
+            master.stop_at_once()
+        loop.run(turns, watch)
         if request.commits > master.version:
             outcome = Outcome.STOPPED
             message = f"every worker was gone after {master.version} of {request.commits} commits."
     except Ended as ended:
         outcome, message, failure = ended.outcome, str(ended), ended.__cause__
-        if watch is not None and isinstance(ended, EndedByCallback):
-            watch.stopped(loop)
     except StopIteration as error:
         raise problem_stopped(error, master.version) from error
+    if watch is not None and outcome is not Outcome.DIVERGED:
+        watch.stopped(loop)
     if failure is not None:
         raise failure
     # Computations under way at the end count as dropped.

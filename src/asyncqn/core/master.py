@@ -249,6 +249,13 @@ class Master:
             self._stood = (self._standing(self.iterate),)
         return self._stood[0]
 
+    def stop_at_once(self) -> None:
+        """Raise `Ended` where a run that was restored from its end has met a stopping rule already."""
+        last = self.records[-1] if self.records else {"commit": -1.0}
+        if last["commit"] == self.version and self.at_target(last):
+            raise self._ended(Outcome.CONVERGED, self._target_reached(last))
+        self.stop_where_due()
+
     def stop_where_due(self) -> None:
         """Raise `Ended` where the run has met a stopping rule."""
         rule = self.stopping

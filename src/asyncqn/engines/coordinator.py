@@ -136,7 +136,7 @@ class Coordinator:
         if self.start is not None:
             self.snapshots.resume(self.machine, self.start)
             # The checkpoint may be that of the end.
-            self._guarded(self.master.stop_where_due)
+            self._guarded(self.master.stop_at_once)
 
     # -- what an engine reads
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from asyncqn.core.assignment import Assignment
 from asyncqn.core.outcome import Outcome
-from asyncqn.core.schedule import DROPPED, Recorder
+from asyncqn.core.schedule import DROPPED, Recorder, rows_computed
 from asyncqn.runs.checkpoint import Arrays, Saved
 from asyncqn.runs.data_digest import data_digest
 from asyncqn.runs.manifest import EngineManifest, run_manifest
@@ -75,8 +75,13 @@ class RunFile:
             run.stop(Outcome.COMPLETED, f"{run.version} commits were made.")
 
     def resume(self, machine: Assignment, start: Saved) -> None:
-        """Give a machine the parts that the checkpoint's computations had."""
-        schedule = start.schedule()
+        """Give a machine the parts that the checkpoint's computations had, and count their rows."""
+        schedule, run = start.schedule(), self._run
+        if run.master.stopping.max_passes is not None:
+            n_data = run.problem.n_data
+            rows = rows_computed(run.algorithm, schedule, n_data)
+            run.master.rows = int(rows.sum())
+            run.master.passes = run.master.rows / n_data
         if schedule.part is not None:
             kept = schedule.commit != DROPPED
             machine.resume(schedule.read, schedule.part, kept, self._run.time)

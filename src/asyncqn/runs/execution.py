@@ -57,6 +57,8 @@ class CheckpointWriter:
 
     def __init__(self, checkpoints: Checkpoints, manifest: dict[str, Any]) -> None:
         self.checkpoints, self.manifest = checkpoints, manifest
+        self.last = -1
+        """The commit of the last checkpoint that was written."""
 
     def begin(self, loop: Loop) -> None:
         """Prepare the folder, and restore the loop from its checkpoint, if there is one."""
@@ -69,11 +71,17 @@ class CheckpointWriter:
         checkpoints, version = self.checkpoints, loop.master.version
         # Between two commits, where the state is a function of the schedule.
         if checkpoints.interrupted or checkpoints.due(version):
-            checkpoints.write(save_loop(loop, self.manifest))
+            self.write(loop)
             # A signal at the last commit changes nothing: the run is complete.
             if checkpoints.interrupted and version < loop.master.commits:
                 raise Ended(*checkpoints.ending(version))
 
-    def stopped(self, loop: Loop) -> None:
-        """Write a last checkpoint, after the callback has ended the run."""
+    def write(self, loop: Loop) -> None:
+        """Write a checkpoint."""
+        self.last = loop.master.version
         self.checkpoints.write(save_loop(loop, self.manifest))
+
+    def stopped(self, loop: Loop) -> None:
+        """Write a last checkpoint, from which `resume` continues to later limits."""
+        if self.last != loop.master.version:
+            self.write(loop)
