@@ -110,7 +110,7 @@ VALID = {
         ({"worker": [0, -1, 0, -1]}, "must not be negative"),
         ({"worker": [0.0, 1.0, 0.0, 1.0]}, "must hold integers"),
         ({"read": [0, 0, 1, 2**32 + 2]}, "beyond 32 bits"),
-        ({"read": [0, -1, 1, 2]}, "a version before 0"),
+        ({"read": [0, -1, 1, 2]}, "no version is before 0"),
         ({"time": [1.0, 2.0, np.nan, 3.0]}, "must be finite"),
         ({"time": [1.0, 2.0, 3.0, np.inf]}, "must be finite"),
         ({"time": [1.0, 2.0, 1.9, 3.0]}, "must not decrease"),
@@ -175,7 +175,7 @@ def test_schedules_compare_by_content_with_their_parts():
 def test_a_schedule_is_shown_in_one_line() -> None:
     schedule = Schedule([0, 1, 0], [0, 0, 1], [1, 2, 3], [1.0, 1.5, 2.0])
     assert repr(schedule) == (
-        "Schedule(3 computations by 2 workers, 3 commits, 0 dropped, staleness 0.667 on average and at "
-        "most 1, until time 2)"
+        "Schedule(3 computations by 2 workers, 3 commits, staleness 0.667 on average and at most 1, "
+        "until time 2)"
     )
     assert repr(Schedule.serial(0)).startswith("Schedule(0 computations by 0 workers")

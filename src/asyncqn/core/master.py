@@ -251,9 +251,9 @@ class Master:
 
     def stop_at_once(self) -> None:
         """Raise `Ended` where a run that was restored from its end has met a stopping rule already."""
-        last = self.records[-1] if self.records else {"commit": -1.0}
-        if last["commit"] == self.version and self.at_target(last):
-            raise self._ended(Outcome.CONVERGED, self._target_reached(last))
+        rows = [row for row in self.records[-1:] if row["commit"] == self.version]
+        for last in rows:
+            self._stop_at(last, self.at_target(last), impatient=False)
         self.stop_where_due()
 
     def stop_where_due(self) -> None:

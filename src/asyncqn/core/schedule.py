@@ -11,7 +11,7 @@ of a run.  It is validated whenever it is made, because a file or a user may hav
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple
@@ -136,10 +136,7 @@ class Schedule(Checked):
             bool((self.worker >= 0).all()),
             "schedule: worker numbers must not be negative.",
         )
-        require(
-            bool((self.read >= 0).all()),
-            "schedule: a computation cannot read a version before 0.",
-        )
+        require(bool((self.read >= 0).all()), "schedule: no version is before 0.")
         require(
             bool(np.isfinite(self.time).all()), "schedule: every time must be finite."
         )
@@ -171,10 +168,10 @@ class Schedule(Checked):
 
     def __repr__(self) -> str:
         late = self.staleness if self.staleness.size else np.zeros(1)
+        end = self.time.max(initial=0.0)
         return (
             f"Schedule({len(self):,} computations by {self.workers:,} workers, {self.commits:,} commits, "
-            f"{self.dropped:,} dropped, staleness {late.mean():.3g} on average and at most {late.max():.0f}, "
-            f"until time {self.time.max(initial=0.0):.6g})"
+            f"staleness {late.mean():.3g} on average and at most {late.max():.0f}, until time {end:.6g})"
         )
 
     def __len__(self) -> int:
@@ -326,17 +323,12 @@ class Schedule(Checked):
     @classmethod
     def from_arrays(cls, columns: dict[str, npt.NDArray[Any]]) -> Schedule:
         """Build a schedule from the columns of `arrays`."""
-        require(
-            isinstance(columns, Mapping), "schedule: columns must be a dict of arrays."
-        )
         try:
-            return cls(
-                columns["worker"],
-                columns["read"],
-                columns["commit"],
-                columns["time"],
-                columns.get("part"),
-            )
+            worker, read = columns["worker"], columns["read"]
+            commit, time = columns["commit"], columns["time"]
+            return cls(worker, read, commit, time, columns.get("part"))
+        except TypeError:
+            raise BadInput("schedule: columns must be a dict of arrays.") from None
         except KeyError as error:
             raise BadInput(f"schedule: the column {error} is missing.") from None
 
