@@ -36,7 +36,6 @@ ROW = np.dtype([("worker", "<i4"), ("read", "<i4"), ("time", "<f8")])
 ROW_OF_PART = np.dtype([*ROW.descr, ("part", "<i4")])
 
 Ints = npt.NDArray[np.int32]
-Length = Annotated[int, parameter(unit="commits", ge=0, le=2**31 - 1)]
 
 
 class Turn(NamedTuple):
@@ -335,10 +334,8 @@ class Schedule(Checked):
     @classmethod
     def from_rows(cls, rows: npt.NDArray[Any]) -> Schedule:
         """Build a schedule from recorded rows, of dtype `ROW` or `ROW_OF_PART`."""
-        require(
-            getattr(rows, "dtype", None) in (ROW, ROW_OF_PART),
-            "schedule: rows must be those of a recorder; use Schedule(...) for columns.",
-        )
+        recorded = getattr(rows, "dtype", None) in (ROW, ROW_OF_PART)
+        require(recorded, "schedule: rows must be those of a recorder.")
         # The two lowest bits say how the computation ended; the worker's number is above them.
         kind = rows["worker"] & 3
         commit = np.where(
@@ -420,7 +417,7 @@ class Schedule(Checked):
 
     @classmethod
     @checked
-    def serial(cls, commits: Length) -> Schedule:
+    def serial(cls, commits: Annotated[int, parameter(ge=0, lt=2**31)]) -> Schedule:
         """Build the schedule of one worker: no staleness, and one unit of time per commit."""
         n = np.arange(1, commits + 1)
         return cls(np.zeros(commits, np.int32), n - 1, n, n.astype(np.float64))  # type: ignore[arg-type]
