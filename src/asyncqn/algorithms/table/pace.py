@@ -22,14 +22,17 @@ active at the start is enough."""
 STANDARD_ERRORS = 3.0
 """Standard errors by which the mean rise of a window must exceed 0 to count as harm."""
 GROWTH, SHRINK = 4.0, 0.5
-"""Factors of the radius after a window in which U fell, and after harm."""
+"""Factors of the radius after a window in which U fell, and after harm.  With a growth of 10 the dark network
+of the laboratory (W = 16, 112 parts) ends at 1239 in place of 458; with a shrinkage of 0.25 its saddle (W = 2)
+ends at 8252 in place of 4460."""
 FIRST_LENGTH = 0.1
 """Length of a step without any knowledge of curvature, in units of |mean z|.  With 0.01 the relu network of
 the laboratory (W = 16) has U = 1019 after 1.5 passes, with 0.1 it has 728."""
 PROMISE, SIGNAL = 0.5, 2.0
 """Before the first pair a step by the scatter of the gradients promises at most this share of |U|, and it is
 taken where their mean exceeds its own error by this factor.  The factor is below 1 on the factorization, its
-saddle and the dark network of the laboratory, and above 2 on its other networks."""
+saddle and the dark network of the laboratory, and above 2 on its other networks.  With a share of 0.1 the relu network
+(W = 40) has U = 936 after two passes in place of 595."""
 BELIEF = 2.0
 """The exponent p of `exact.scatter`, where the choice for the table is explained."""
 
