@@ -16,6 +16,7 @@ import pytest
 
 import asyncqn as aq
 from asyncqn.algorithms import ALGORITHMS
+from asyncqn.algorithms.table.choice import table_algorithm
 from asyncqn.engines.named import REAL_ENGINES
 from asyncqn.errors import AsyncqnError, BadInput
 from asyncqn.parameters import Parameter, Refused, descriptions_of, parameters_of
@@ -218,7 +219,7 @@ def good() -> Iterator[tuple[Callable[..., Any], dict[str, Any]]]:
     yield aq.Cluster.from_run, {"run": None}
     yield aq.default_algorithm, {"problem": PROBLEM, "workers": 2}
     yield aq.exact_algorithm, {"problem": PROBLEM, "workers": 2}
-    yield aq.table_algorithm, {"problem": PROBLEM, "workers": 2}
+    yield table_algorithm, {"problem": PROBLEM, "workers": 2}
     yield aq.load_run, {"folder": "no such folder"}
     yield aq.resume, {"folder": "no such folder"}
     yield aq.replay, {"run": "no such folder"}

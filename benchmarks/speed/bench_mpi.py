@@ -39,9 +39,6 @@ class Idle:
 
     stages = ASYNCHRONOUS
 
-    def check(self, problem: Problem) -> None:
-        pass
-
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy(), np.zeros_like(theta0))
 
@@ -53,23 +50,12 @@ class Idle:
     ) -> Update:
         return local.update
 
-    def learn(
-        self, view: Iterate, local: Nothing, problem: Problem, task: Task
-    ) -> Nothing:
-        return local
-
-    def forget(self, local: Nothing) -> Nothing:
-        return local
-
     def apply(
         self, iterate: Iterate, updates: Sequence[Update], commit: Commit
     ) -> Iterate:
         for update in updates:
             add_two(iterate.theta, update.d_theta, iterate.u, update.d_u)
         return iterate
-
-    def counters(self, iterate: Iterate, locals_: Sequence[Nothing]) -> dict[str, int]:
-        return {}
 
 
 class Flat:

@@ -38,9 +38,6 @@ class Echo:
 
     stages = ASYNCHRONOUS
 
-    def check(self, problem: Problem) -> None:
-        pass
-
     def init(self, theta0: Array) -> Pair:
         return Pair(theta0.copy(), np.zeros_like(theta0))
 
@@ -50,20 +47,11 @@ class Echo:
     def step(self, view: Pair, local: Pair, problem: Problem, task: Task) -> Pair:
         return local
 
-    def learn(self, view: Pair, local: Pair, problem: Problem, task: Task) -> Pair:
-        return local
-
-    def forget(self, local: Pair) -> Pair:
-        return local
-
     def apply(self, iterate: Pair, updates: Sequence[Pair], commit: Commit) -> Pair:
         for update in updates:
             np.add(iterate.theta, update.theta, out=iterate.theta)
             np.add(iterate.u, update.u, out=iterate.u)
         return iterate
-
-    def counters(self, iterate: Pair, locals_: Sequence[Pair]) -> dict[str, int]:
-        return {}
 
 
 class RawActor:

@@ -13,7 +13,6 @@ from .algorithms.rivals.async_saga import AsyncSAGA
 from .algorithms.rivals.sgd_family import SGD, DelayAdaptiveSGD, Rennala, Ringmaster
 from .algorithms.sampling.sgld import SGLD
 from .algorithms.sampling.shared_metric_hmc import SharedMetricHMC
-from .algorithms.table.choice import table_algorithm
 from .algorithms.table.table_lbfgs import TableLBFGS
 from .checks.testing import check_algorithm, check_problem
 from .cluster import laws as times
@@ -130,6 +129,5 @@ __all__ = [
     "simulate",
     "stages",
     "starting_point",
-    "table_algorithm",
     "times",
 ]

@@ -11,6 +11,7 @@ import asyncqn as aq
 from asyncqn import ExactLBFGS, TableLBFGS
 from asyncqn.algorithms.defaults import default_algorithm
 from asyncqn.algorithms.exact.choice import growths, pieces_of_a_block
+from asyncqn.algorithms.table.choice import table_algorithm
 from asyncqn.minimize import choose_algorithm
 
 DEAR = {"message": 1e6, "master": 1e6}
@@ -132,7 +133,7 @@ def test_the_table_is_chosen_where_its_parts_are_worth_their_messages_and_commit
 
     many = Many(np.eye(50), np.zeros(50))
     # 100,000 rows in parts of four messages are 2500; in parts of half a message 64, and 63.
-    assert default_algorithm(many, 4) == aq.table_algorithm(many, 4)
+    assert default_algorithm(many, 4) == table_algorithm(many, 4)
     assert default_algorithm(many, 4, message=100_000 / 64 * 2.0) == TableLBFGS(64, 4)
     dear = 100_000 / 63 * 2.0
     assert isinstance(default_algorithm(many, 4, message=dear), ExactLBFGS)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from asyncqn.algorithms.safeguard import State, Trial, advance, standing
+from asyncqn.algorithms.safeguard import SearchState, Trial, advance, standing
 
 
 class Walk(NamedTuple):
@@ -136,7 +136,7 @@ def test_a_direction_that_fails_eight_times_empties_the_memory_and_then_it_stall
     assert walk.theta[0] == pytest.approx(0.75), "a scaled gradient step"
     for _ in range(20):  # each a tenth: after 17 no digit of theta moves
         walk = tell(walk, metric, math.nan, None)
-    assert walk.trial.state == State.STALLED
+    assert walk.trial.state == SearchState.STALLED
     assert standing(walk).stalled
     assert walk.theta[0] == walk.base[0] == 1.0
 
@@ -195,7 +195,7 @@ def test_where_nobody_knows_u_the_slopes_decide() -> None:
 def test_many_trials_without_progress_are_a_stall() -> None:
     metric, trials = Scale(scale=1e-3), 0
     walk = tell(start(1.0), metric, 1e15, 1.0)
-    while walk.trial.state != State.STALLED and trials < 200:
+    while walk.trial.state != SearchState.STALLED and trials < 200:
         walk = tell(
             walk, metric, 1e15, 0.99
         )  # neither U nor |g| is lower, though both slopes are down
@@ -205,7 +205,9 @@ def test_many_trials_without_progress_are_a_stall() -> None:
     walk = tell(start(1.0), metric, 1e15, 1.0)
     for n in range(200):
         walk = tell(walk, metric, 1e15, 0.99**n)
-    assert walk.trial.state != State.STALLED, "|g| falls by a tenth every eleven trials"
+    assert walk.trial.state != SearchState.STALLED, (
+        "|g| falls by a tenth every eleven trials"
+    )
 
 
 def test_a_start_that_is_not_finite_ends_the_run() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import asyncqn as aq
 from asyncqn.algorithms.exact.scatter import RATE, ScatterMatrix
+from asyncqn.algorithms.table.choice import table_algorithm
 from asyncqn.algorithms.table.entries import NO_ENTRY, Table, Update
 from asyncqn.algorithms.table.pace import GROWTH, SHRINK
 from asyncqn.algorithms.table.start import State
@@ -239,7 +240,7 @@ def test_a_gradient_that_is_not_finite_is_no_divergence() -> None:
 @pytest.mark.parametrize("workers", [1, 7, 60])
 def test_a_run_that_says_converged_is_at_a_stationary_point(workers: int) -> None:
     problem = aq.LogisticRegression.random(n_data=1500, dim=8, condition=30.0, seed=2)
-    algorithm = aq.table_algorithm(problem, workers)
+    algorithm = table_algorithm(problem, workers)
     engine = aq.Simulator(aq.Cluster(workers, 1.0, 0.5))
     run = aq.minimize(problem, algorithm, engine=engine, seed=3, commits=5000)
     assert run.status == "converged"
@@ -276,7 +277,7 @@ def test_a_table_that_does_not_fit_the_master_is_refused() -> None:
 
     with pytest.raises(aq.BadInput, match="too large for the master"):
         aq.TableLBFGS(parts=1000, first=10).check(Long())
-    assert 16 * aq.table_algorithm(Long(), 4).parts * 10**6 <= 2**30
+    assert 16 * table_algorithm(Long(), 4).parts * 10**6 <= 2**30
 
 
 def test_theta_is_set_anew_every_few_updates_and_all_of_them_enter_the_table() -> None:
@@ -316,14 +317,12 @@ def test_a_run_with_fewer_steps_than_updates_converges(every: int) -> None:
 
 def test_many_workers_get_fewer_steps_and_a_slow_master_longer_parts() -> None:
     problem = aq.LogisticRegression.random(n_data=60_000, dim=5, seed=0)
-    few, many = (
-        aq.table_algorithm(problem, workers, master=0.3) for workers in (40, 400)
-    )
+    few, many = (table_algorithm(problem, workers, master=0.3) for workers in (40, 400))
     assert (few.every, many.every) == (1, 10)
     assert (few.parts, many.parts) == (1500, 1500)
     # Four parts per worker where the master keeps up, one at least where it does not.
-    assert aq.table_algorithm(problem, 400, master=0.01).parts == 1600
-    assert aq.table_algorithm(problem, 400, master=3.0).parts == 400
+    assert table_algorithm(problem, 400, master=0.01).parts == 1600
+    assert table_algorithm(problem, 400, master=3.0).parts == 400
 
 
 PARTS = 10
@@ -425,7 +424,7 @@ def _saddle(theta0: float) -> tuple[Any, np.ndarray]:
 @pytest.mark.parametrize("workers", [2, 16])
 def test_the_stochastic_start_leaves_a_saddle(workers: int) -> None:
     problem, theta0 = _saddle(1e-3)
-    algorithm = aq.table_algorithm(problem, workers)
+    algorithm = table_algorithm(problem, workers)
     assert algorithm.stochastic
     engine = aq.Simulator(aq.Cluster(workers, 1.0, 0.3))
     run = aq.minimize(problem, algorithm, engine=engine, theta0=theta0, max_passes=25)

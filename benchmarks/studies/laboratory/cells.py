@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import asyncqn as aq
+from asyncqn.algorithms.table.choice import table_algorithm
 from asyncqn.types import extra
 from benchmarks.studies.laboratory.problems import Start, problem
 from benchmarks.studies.laboratory.rivals import rivals, serial_rivals
@@ -58,7 +59,7 @@ def cluster(kind: str, workers: int, n_data: int) -> aq.Cluster:
 
 def methods(cell: Cell, start: Start) -> dict[str, Any]:
     """Return all methods of a cell by name; serial rivals stand beside two workers alone."""
-    table = aq.table_algorithm(start.model, cell.workers, MESSAGE, MASTER)
+    table = table_algorithm(start.model, cell.workers, MESSAGE, MASTER)
     found = {"table": table, **rivals(*start, cell.workers, PASSES)}
     if cell.workers == 2:
         found |= serial_rivals(start.model, PASSES)

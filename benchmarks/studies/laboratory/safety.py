@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 import asyncqn as aq
+from asyncqn.algorithms.table.choice import table_algorithm
 from asyncqn_paper.nonconvex import Mixture, PhaseRetrieval
 from asyncqn_recommender import MatrixFactorization, ProfiledFactorization
 from benchmarks.studies.laboratory.cells import LAWS, cluster
@@ -154,9 +155,7 @@ def one_run(number: int) -> dict[str, Any]:
     scale = SCALES[number // len(KINDS) % len(SCALES)]
     problem = KINDS[kind](rng, scale)
     workers, law = int(rng.choice(WORKERS)), LAWS[int(rng.integers(len(LAWS)))]
-    algorithm = aq.table_algorithm(
-        problem, workers, float(rng.choice([0.4, 2.0, 10.0]))
-    )
+    algorithm = table_algorithm(problem, workers, float(rng.choice([0.4, 2.0, 10.0])))
     spread = float(rng.choice([0.1, 0.3, 10.0]))
     theta0 = spread * rng.standard_normal(problem.dim)
     options = {"theta0": theta0, "seed": number, "evaluate": 10**9, "check": False}

@@ -19,6 +19,7 @@ import numpy as np
 from tables import read, write
 
 import asyncqn as aq
+from asyncqn.algorithms.table.choice import table_algorithm
 from asyncqn.lab import largest_curvature
 from schedules.record import FOLDER, WORKERS, model
 from schedules.rivals import MindFlayer, Shards, dave_qn
@@ -136,7 +137,7 @@ def as_lbfgs(share: float, schedule: aq.Schedule) -> list[Point]:
 
 def table(share: float, schedule: aq.Schedule) -> list[Point]:
     """Run the table, which chooses its own steps."""
-    algorithm = aq.table_algorithm(PROBLEM, WORKERS)
+    algorithm = table_algorithm(PROBLEM, WORKERS)
     return recorded(algorithm, with_parts(schedule, algorithm.stages[0].parts))
 
 

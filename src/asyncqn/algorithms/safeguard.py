@@ -36,7 +36,7 @@ import numpy as np
 from asyncqn.kernels.vectors import dot, sum_of_squares
 from asyncqn.types import Array, Standing
 
-__all__ = ["Metric", "Trial", "advance", "standing"]
+__all__ = ["Inverse", "Trial", "advance", "standing"]
 
 Ask: TypeAlias = Callable[[Array], float]
 """U over all rows at a point, as the coordinator evaluates it."""
@@ -66,7 +66,7 @@ LESS = 0.9
 """Progress is a U that is lower by more than rounding, or a |g| that is lower by this factor."""
 
 
-class State(IntEnum):
+class SearchState(IntEnum):
     """The states of the safeguard, as the module explains them."""
 
     START = 0
@@ -80,7 +80,7 @@ class Trial(NamedTuple):
 
     recent: tuple[float, ...]
     """U of the last accepted points; -inf where there are none yet."""
-    state: State = State.START
+    state: SearchState = SearchState.START
     kept: int = 0
     """Points accepted so far."""
     failures: int = 0
@@ -99,7 +99,7 @@ class Trial(NamedTuple):
     """The largest s's / s'y of the pairs last in use."""
 
 
-class Walk(Protocol):
+class GuardedIterate(Protocol):
     """The part of an iterate that the safeguard writes; all but `trial` in place."""
 
     @property
@@ -114,7 +114,7 @@ class Walk(Protocol):
     def trial(self) -> Trial: ...
 
 
-class Metric(Protocol):
+class Inverse(Protocol):
     """H: the memory of a method, as the safeguard sees it.  `at` is (k, d), its first row a gradient."""
 
     def direction(self, at: Array, out: Array) -> bool:
@@ -134,15 +134,19 @@ class Metric(Protocol):
 
 
 def advance(
-    walk: Walk, metric: Metric, at: Array | None, value: float, ask: Ask | None
+    walk: GuardedIterate,
+    metric: Inverse,
+    at: Array | None,
+    value: float,
+    ask: Ask | None,
 ) -> Trial:
     """Judge the trial, set the next one in `walk.theta`, and return the new knowledge.
 
     Parameters
     ----------
-    walk : Walk
+    walk : GuardedIterate
         Base, trial and gradients; written in place.
-    metric : Metric
+    metric : Inverse
         H, which learns from the trial.
     at : array of shape (k, d), or None
         The gradient at theta, and all else that the metric needs there; None if it is not finite.
@@ -152,14 +156,16 @@ def advance(
         Evaluates U; None if nobody can, and the slopes decide alone.
     """
     search = _Search(walk, metric)
-    if walk.trial.state == State.START:
+    if walk.trial.state == SearchState.START:
         search.begin(at, value, ask)
     else:
         search.judge(at, value, ask)
     return search.trial
 
 
-def accept_as_base(walk: Walk, metric: Metric, at: Array, value: float) -> Trial:
+def accept_as_base(
+    walk: GuardedIterate, metric: Inverse, at: Array, value: float
+) -> Trial:
     """Make theta the base, whatever the last one was, and start the safeguard's counts anew.
 
     `at` is the gradient at theta with all that the metric needs, and `value` is U(theta).
@@ -178,7 +184,9 @@ def accept_as_base(walk: Walk, metric: Metric, at: Array, value: float) -> Trial
     return search.trial
 
 
-def aim_from_base(walk: Walk, metric: Metric, trial: Trial | None = None) -> Trial:
+def aim_from_base(
+    walk: GuardedIterate, metric: Inverse, trial: Trial | None = None
+) -> Trial:
     """Set the next trial from the base; `trial` replaces the knowledge that the walk holds."""
     search = _Search(walk, metric)
     search.trial = search.trial if trial is None else trial
@@ -187,17 +195,17 @@ def aim_from_base(walk: Walk, metric: Metric, trial: Trial | None = None) -> Tri
 
 
 def rebase(
-    walk: Walk, metric: Metric, at: Array, value: float, ask: Ask | None
+    walk: GuardedIterate, metric: Inverse, at: Array, value: float, ask: Ask | None
 ) -> Trial:
     """Make the trial the base whatever U was, because the objective has changed; the memory stays."""
     trial = accept_as_base(walk, metric, at, _value_at(walk, value, ask))
     return aim_from_base(walk, metric, trial)
 
 
-def standing(walk: Walk) -> Standing | None:
+def standing(walk: GuardedIterate) -> Standing | None:
     """Return where the method stands; None before the first point."""
     trial = walk.trial
-    if trial.state == State.START:
+    if trial.state == SearchState.START:
         return None
     norm = _norm(walk.at_base[0])
     return Standing(
@@ -207,14 +215,14 @@ def standing(walk: Walk) -> Standing | None:
         first_grad_norm=trial.first_norm,
         # |g|^2 / (2 lambda) estimates U - U*, with lambda the least curvature of the pairs.
         decrease=0.5 * norm * norm * trial.softness if norm > 0.0 else 0.0,
-        stalled=trial.state == State.STALLED,
+        stalled=trial.state == SearchState.STALLED,
     )
 
 
 class _Search:
     """The judgement of one trial: `trial` is the knowledge as it grows, and `walk` is written in place."""
 
-    def __init__(self, walk: Walk, metric: Metric) -> None:
+    def __init__(self, walk: GuardedIterate, metric: Inverse) -> None:
         self.walk = walk
         self.metric = metric
         self.trial = walk.trial
@@ -298,7 +306,7 @@ class _Search:
         if value < lowest - 10.0 * _rounding(value, at) or norm < LESS * flattest:
             self.note(best=(min(value, lowest), norm), idle=0)
         self.note(
-            state=State.SEARCH,
+            state=SearchState.SEARCH,
             recent=(*self.trial.recent[1:], value),
             value=value,
             kept=self.trial.kept + 1,
@@ -314,20 +322,20 @@ class _Search:
             shrink = SHRINK[0]
         step *= step.dtype.type(shrink)
         np.add(self.walk.base, step, out=self.walk.theta)
-        worn = failures >= MAX_FAILURES and self.trial.state != State.RESTART
+        worn = failures >= MAX_FAILURES and self.trial.state != SearchState.RESTART
         # A step below the precision of theta would be tried forever.
         if worn or self.trial.idle >= 2 * MAX_IDLE or not _moves(self.walk):
             self.restart()
 
     def restart(self) -> None:
         """Empty the memory for a scaled gradient step; where that was tried from this base, stay there."""
-        if self.trial.state != State.SEARCH or self.trial.idle >= 2 * MAX_IDLE:
+        if self.trial.state != SearchState.SEARCH or self.trial.idle >= 2 * MAX_IDLE:
             self.walk.theta[...] = self.walk.base
-            self.note(state=State.STALLED)
+            self.note(state=SearchState.STALLED)
             return
         self.note_softness()
         self.metric.forget()
-        self.note(state=State.RESTART, failures=0, stride=0.0)
+        self.note(state=SearchState.RESTART, failures=0, stride=0.0)
         self.aim(math.inf)
 
     def aim(self, longest: float, least: float = 0.0) -> None:
@@ -339,7 +347,7 @@ class _Search:
         if norm == 0.0:
             walk.theta[...] = walk.base
             return
-        tired = trial.idle == MAX_IDLE and trial.state == State.SEARCH
+        tired = trial.idle == MAX_IDLE and trial.state == SearchState.SEARCH
         if tired or trial.idle >= 2 * MAX_IDLE:
             self.restart()
             return
@@ -377,14 +385,14 @@ class _Search:
             self.note(softness=softness)
 
 
-def _value_at(walk: Walk, value: float, ask: Ask | None) -> float:
+def _value_at(walk: GuardedIterate, value: float, ask: Ask | None) -> float:
     """Return U(theta); where nobody knows U the slopes decide, and U counts from 0."""
     if not math.isnan(value):
         return value
     return 0.0 if ask is None else ask(walk.theta)
 
 
-def _moves(walk: Walk) -> bool:
+def _moves(walk: GuardedIterate) -> bool:
     """Return whether the trial is another point than the base in floating point."""
     return bool((walk.theta != walk.base).any())
 

@@ -94,7 +94,7 @@ class InitialInverse:
 
 @dataclass
 class InverseHessian:
-    """H, the BFGS matrix of the stored pairs on top of H0: a `safeguard.Metric`."""
+    """H, the BFGS matrix of the stored pairs on top of H0: a `safeguard.Inverse`."""
 
     memory: RecursiveMemory
     initial: InitialInverse

@@ -86,7 +86,8 @@ def table_algorithm(
     Examples
     --------
     >>> import asyncqn as aq
-    >>> algorithm = aq.table_algorithm(aq.LogisticRegression.random(n_data=10_000, dim=20, seed=0), workers=8)
+    >>> from asyncqn.algorithms.table.choice import table_algorithm
+    >>> algorithm = table_algorithm(aq.LogisticRegression.random(n_data=10_000, dim=20, seed=0), workers=8)
     >>> algorithm.parts, algorithm.first
     (250, 8)
     """
