@@ -4,6 +4,7 @@ import itertools
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -146,3 +147,12 @@ def test_the_slices_of_a_trace_tile_each_workers_time_and_carry_the_schedule(
     assert [a["commit"] for a in delivered] == schedule.commit[
         schedule.commit > 0
     ].tolist()
+
+
+def test_forged_times_and_joins_are_no_traceback(tmp_path: Path) -> None:
+    huge = Schedule([0], [0], [1], [1.7e308])
+    with pytest.raises(aq.DamagedFile, match="too large for a trace"):
+        write_trace(tmp_path / "t.json", huge, 1e6, {})
+    for cluster in ({"joins": True}, None, {}):
+        run = SimpleNamespace(manifest={"engine": {"cluster": cluster}})
+        assert plotting.births(run) == {}

@@ -134,8 +134,11 @@ def comparison(
 def births(run: Run | Seen) -> dict[int, float]:
     """Return the joining times of the workers of a simulated run that joined late."""
     # JSON has made the worker numbers texts.
-    cluster = run.manifest["engine"].get("cluster", {})
-    joins = cluster.get("joins", {})
+    cluster = run.manifest["engine"].get("cluster") or {}
+    joins = cluster.get("joins")
+    # A forged file may hold anything.
+    if not isinstance(joins, dict):
+        return {}
     return {int(worker): float(time) for worker, time in joins.items()}
 
 

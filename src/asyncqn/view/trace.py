@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from asyncqn.core.schedule import DROPPED, Schedule
+from asyncqn.errors import DamagedFile
 from asyncqn.storage import write_whole
 
 MICROSECONDS_PER_SECOND = 1e6
@@ -85,4 +86,9 @@ def write_trace(
         "traceEvents": trace_events(schedule, scale, births),
         "displayTimeUnit": "ms",
     }
-    return write_whole(path, json.dumps(document, allow_nan=False))
+    try:
+        text = json.dumps(document, allow_nan=False)
+    except ValueError:
+        sentence = "the times of this run are too large for a trace."
+        raise DamagedFile(sentence) from None
+    return write_whole(path, text)
