@@ -550,3 +550,60 @@ def test_a_callback_may_stop_before_the_first_draw() -> None:
     assert str(samples).startswith("no draws: ")
     with pytest.raises(BadInput, match="no draws to summarise"):
         samples.summary()
+
+
+def test_columns_name_draws_and_rows_have_likelihoods(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = pandas.DataFrame(rng.standard_normal((50, 1)), columns=["age"])
+    problems = [
+        aq.LogisticRegression(X, X["age"] + rng.standard_normal(50) > 0),
+        aq.PoissonRegression(X, rng.poisson(2.0, 50)),
+    ]
+    for problem in problems:
+        with quietly():
+            samples = drawn(problem, 400, warm_up=300)
+        assert samples.names == ["age", "(intercept)"]
+        assert str(samples).splitlines()[1].startswith("age")
+        tree = samples.to_arviz()
+        likelihood = tree["log_likelihood"]["y"].values
+        # U is minus their sum, but for the prior and a constant.
+        per_draw = likelihood.sum(axis=-1).ravel()
+        intercepts = tree["posterior"]["(intercept)"].values.ravel()
+        slopes = tree["posterior"]["age"].values.ravel()
+        U = [
+            problem.value(np.array(t)) - 0.5 * problem.prior * t[0] ** 2
+            for t in zip(slopes, intercepts)
+        ]
+        assert np.ptp(per_draw + U) < 1e-8
+        predicted = tree["posterior_predictive"]["y"].values
+        expected = problem.y.mean() if problem.y.min() >= 0 else (problem.y > 0).mean()
+        assert abs(predicted.mean() - expected) < 0.15 * (1.0 + expected)
+    samples.to_csv(tmp_path / "draws.csv")
+    table = np.loadtxt(tmp_path / "draws.csv", delimiter=",", skiprows=1)
+    np.testing.assert_array_equal(table[:, 2:], np.concatenate(samples.chains))
+
+
+def test_a_mistake_below_constrained_names_the_class_of_the_user() -> None:
+    class Wrong(Model):
+        pass
+
+    wrong = Wrong(lambda t: (0.5 * t @ t, 3.0 * t), 1)
+    with pytest.raises(BadInput, match=r"^Wrong\.grad"):
+        drawn(aq.Constrained(wrong, [aq.Bounded("a", low=-9.0)]), 100)
+
+
+def test_values_that_change_only_away_from_the_start_are_refused() -> None:
+    calls = []
+
+    def noisy(t: Any) -> tuple[float, Any]:
+        calls.append(1)
+        return 0.5 * t @ t * (1.0 + 1e-6 * len(calls)), t
+
+    with pytest.raises(BadInput, match="value is not pure"):
+        drawn(Model(noisy, 2), 100)
+
+
+def test_tiny_gradients_end_in_a_sentence() -> None:
+    with np.errstate(all="ignore"), pytest.raises(BadInput, match="proper prior"):
+        drawn(Model(lambda t: (0.5e-170 * t @ t, 1e-170 * t), 2), 400)

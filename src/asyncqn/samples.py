@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +25,7 @@ from asyncqn.checks import mixing
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.runs.run import Run
+from asyncqn.storage import write_whole
 from asyncqn.types import Array, extra
 
 MAX_RHAT = 1.01
@@ -35,6 +40,8 @@ posterior, the step is tuned until some trajectories are rejected."""
 FEW_ACCEPTED = 0.3
 """Share of accepted trajectories below which chains hardly move: far below any reasonable target of
 `acceptance`, so that the tuned step cannot explain it."""
+MOST_OF_ROWS = 50_000_000
+"""Numbers in a group of ArviZ that has one for each row of the data and each draw."""
 COARSE_SPACING = 0.1
 """Spacing of the floating-point numbers near U from which rounding affects what is accepted."""
 IMPROPER = (
@@ -234,7 +241,8 @@ class Samples:
         """Return the draws as an ArviZ data tree; this needs the extra `arviz`.
 
         The group "posterior" has the draws, the group "sample_stats" the energy, the acceptance rate, the step size and
-        whether the trajectory diverged, of each draw.
+        whether the trajectory diverged, of each draw.  Logistic and Poisson regression add "log_likelihood" and
+        "posterior_predictive", with a number for each row, unless there are more than 50 million of them.
 
         ArviZ needs chains of equal length.  Chains shorter than a tenth of the longest are left out; of the
         others the last draws are taken, as many as the shortest of them has.
@@ -254,7 +262,8 @@ class Samples:
             # The shape is (chains, draws, columns), as ArviZ expects.
             return np.stack([parts[c][len(parts[c]) - shortest :] for c in used])
 
-        groups = {"posterior": grouped(self.names, rectangular(self.chains))}
+        draws = rectangular(self.chains)
+        groups = {"posterior": grouped(self.names, draws)}
         if all(len(self.statistics[c]) == lengths[c] for c in used):
             stored = rectangular(self.statistics)
             facts: dict[str, Any] = {
@@ -262,7 +271,52 @@ class Samples:
             }
             facts["diverging"] = facts["diverging"] > 0.0
             groups["sample_stats"] = facts
+        groups.update(self._of_rows(draws))
         return from_dict(groups)
+
+    def _of_rows(self, draws: Array) -> dict[str, Any]:
+        """Return ArviZ groups with a number for each row of the data and each draw, where the problem has them."""
+        problem: Any = self.run.problem
+        count = draws.shape[0] * draws.shape[1]
+        absent = extra(problem, "log_likelihood") is None
+        if absent or count * int(problem.n_data) > MOST_OF_ROWS:
+            return {}
+        rng = np.random.default_rng(0)
+        flat = draws.reshape(count, -1)
+        shape = (*draws.shape[:2], -1)
+        likelihood = np.stack([problem.log_likelihood(theta) for theta in flat])
+        predicted = np.stack([problem.predicted(theta, rng) for theta in flat])
+        return {
+            "log_likelihood": {"y": likelihood.reshape(shape)},
+            "posterior_predictive": {"y": predicted.reshape(shape)},
+        }
+
+    def to_netcdf(self, path: str | os.PathLike[str]) -> None:
+        """Write the tree of `to_arviz` to a netCDF file; this needs h5netcdf, of the extra `arviz`.
+
+        Parameters
+        ----------
+        path : path
+            The file, which is replaced.
+        """
+        require_netcdf()
+        self.to_arviz().to_netcdf(path, engine="h5netcdf")
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write all draws to a CSV file: the chain, the number of the draw in it, and a column per parameter.
+
+        Parameters
+        ----------
+        path : path
+            The file, which is replaced.
+        """
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["chain", "draw", *self.names])
+        for number, chain in enumerate(self.chains):
+            for draw, theta in enumerate(chain.tolist()):
+                writer.writerow([number, draw, *theta])
+        write_whole(Path(path), text.getvalue().encode())
 
     def plot(self, most: int = 6) -> Any:
         """Return a figure with the trace and the histogram of the first `most` parameters, by chain."""
@@ -325,6 +379,14 @@ def _short(column: str, x: float) -> str:
         if column == "rhat"
         else f"{x:.4g}"
     )
+
+
+def require_netcdf() -> None:
+    """Raise `MissingExtra` unless netCDF files can be written."""
+    try:
+        import h5netcdf  # noqa: F401
+    except ImportError:
+        raise MissingExtra("h5netcdf", "arviz", "to_netcdf") from None
 
 
 def counted(

@@ -50,9 +50,13 @@ def test_a_job_is_sampled_shown_and_saved(job: Path, tmp_path: Path, capsys) -> 
             "simulator",
             "--save",
             save,
+            "--csv",
+            tmp_path / "draws.csv",
         )
         == 0
     )
+    with (tmp_path / "draws.csv").open() as file:
+        assert sum(1 for _ in file) == 3001
     shown = capsys.readouterr().out
     assert shown.splitlines()[0].split() == [
         "mean",

@@ -125,3 +125,19 @@ def test_what_is_no_loss_is_refused(wrong: Any, words: str) -> None:
 def test_data_that_are_no_real_numbers_are_refused(y: Any) -> None:
     with pytest.raises(aq.BadInput, match="arrays of data must hold real numbers"):
         aq.from_jax(loss, START, {**DATA, "y": y})
+
+
+def test_a_prior_may_be_a_function() -> None:
+    def prior(params: Any) -> Any:
+        return 0.25 * ((params["w"] ** 2).sum() + params["b"] ** 2)
+
+    problem = aq.from_jax(loss, START, DATA, prior=prior)
+    same = aq.from_jax(loss, START, DATA, prior=0.5)
+    theta = np.array([0.3, -0.2, 0.5, 0.1], np.float32)
+    rows = np.arange(7)
+    ours, theirs = np.empty((2, 4), np.float32)
+    value = problem.grad_with_value(theta, rows, ours)
+    assert value == pytest.approx(same.grad_with_value(theta, rows, theirs), rel=1e-5)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+    with pytest.raises(aq.BadInput, match="prior\\(params\\) must return one number"):
+        aq.from_jax(loss, START, DATA, prior=lambda params: params["w"])

@@ -61,3 +61,16 @@ def test_mistakes_get_one_sentence(
     with pytest.raises(BadInput, match=sentence) as caught:
         aq.LogDensity(function, 2, **options)
     assert "\n" not in str(caught.value)
+
+
+def test_a_torch_function_may_return_tensors_with_their_graph() -> None:
+    torch = pytest.importorskip("torch")
+
+    def logp_and_grad(theta: Any) -> Any:
+        t = torch.tensor(theta, requires_grad=True)
+        logp = -0.5 * (t**2).sum()
+        logp.backward()
+        return logp, t.grad
+
+    problem = aq.LogDensity(logp_and_grad, 2)
+    assert problem.value(np.array([1.0, 2.0])) == 2.5

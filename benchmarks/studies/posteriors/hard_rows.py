@@ -124,7 +124,7 @@ class Case:
         if hard.draws is not None:
             draws = hard.draws(0)
         else:
-            reference = Numpyro(hard.easy_density, hard.dim, 10_000, 0.95)
+            reference = Numpyro(hard.easy_density, hard.dim, 2500, 0.95)
             easy, _, _, divergent = reference.run(0)
             assert hard.easy is not None
             draws = np.asarray(jax.vmap(hard.easy)(easy.reshape(-1, hard.dim)))

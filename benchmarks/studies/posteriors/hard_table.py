@@ -19,7 +19,9 @@ def lines(rows: list[Row]) -> list[dict[str, str]]:
     """Return a line for each target: errors and effective draws of all methods, and whether the line is met."""
     return [
         _line(target, [row for row in rows if row["target"] == target])
-        for target in dict.fromkeys(row["target"] for row in rows)
+        for target in dict.fromkeys(
+            row["target"] for row in rows if row["method"] == "sample"
+        )
     ]
 
 

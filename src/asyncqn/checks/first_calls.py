@@ -58,7 +58,7 @@ def check_first_calls(problem: Problem, theta0: Array) -> None:
     For a problem without mistakes the calls are few.  `grad` is called five times on at most 16 rows.  If the
     problem has `value_rows`, this is called at most 15 times on as few rows, and once on all rows if there
     are few; `grad_with_value` is called once.  Without `value_rows`, `grad` is called on all rows if there
-    are few, and otherwise on five samples of 64 rows.  `value` is called at most 15 times, and twice more if
+    are few, and otherwise on five samples of 64 rows.  `value` is called at most 16 times, and twice more if
     it is not finite near the start.  A mistake costs a few calls more, to find its name.
     """
     if _calls_functions_of_users(problem):
@@ -167,11 +167,15 @@ class _Comparison:
         else:
             self._check_sample()
         # Last, so that many other calls lie between the two: hidden state would show.
-        again = self.calls.number("value", self.theta0)
-        require(
-            struct.pack("d", again) == struct.pack("d", self.start_value),
-            f"{self.name}.value is not pure: the same theta gave another number the second time.",
-        )
+        for theta, before in (
+            (self.theta0, self.start_value),
+            (self.theta, self.value),
+        ):
+            again = self.calls.number("value", theta)
+            require(
+                struct.pack("d", again) == struct.pack("d", before),
+                f"{self.name}.value is not pure: the same theta gave another number the second time.",
+            )
 
     def mistake_at(self, theta: Array) -> str | None:
         """Return the sentence for a gradient over all rows that is wrong at `theta`, or None."""
@@ -463,8 +467,10 @@ class _Comparison:
         theta, long = self.theta.astype(np.float64), _norm(self.reach)
         v: Vector = self.reach * self.rng.standard_normal(g.size)
         for other in (theta, g):
-            if other.any():
-                v += other * (long / _norm(other))
+            size = _norm(other)
+            # Squares of tiny numbers underflow.
+            if size > 0.0:
+                v += other * (long / size)
         return v
 
     # -- many rows and no value_rows

@@ -32,7 +32,10 @@ class ObservedCalls:
 
     def __init__(self, problem: Problem) -> None:
         # As in the run: a user's compiled functions are compiled once.
-        self.problem, self.name = read_only(problem), type(problem).__name__
+        self.problem = read_only(problem)
+        # A mistake below `Constrained` is one of the user's own class.
+        inner = extra(problem, "inner")
+        self.name = type(problem if inner is None else inner).__name__
 
     def has(self, function: str) -> bool:
         return extra(self.problem, function) is not None

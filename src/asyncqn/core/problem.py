@@ -100,6 +100,9 @@ PROBLEM_EXTRAS = (
     "stand_in",
     "names",
     "constrain",
+    "inner",
+    "log_likelihood",
+    "predicted",
     "reference",
 )
 """The optional members of a problem."""

@@ -42,6 +42,18 @@ class NamedCoefficients:
 
     intercept: bool
 
+    @property
+    def names(self) -> list[str] | None:
+        """Names of the numbers of theta by those of the columns, or None where the columns have none."""
+        model = cast("LinearModel", self)
+        if model.feature_names is None:
+            return None
+        names = [*model.feature_names, *["(intercept)"] * self.intercept]
+        if model._outputs == 1:
+            return names
+        classes = getattr(self, "classes", ())
+        return [f"{name} ({label})" for label in classes for name in names]
+
     @checked
     def coefficients(
         self,

@@ -290,6 +290,10 @@ class LinearModel(NamedCoefficients, FromFile, FromServer, Checked):
     def reference(self) -> dict[str, Any] | None:
         return None if self.recipe is None else {"kind": self.kind, **self.recipe}
 
+    def predictors(self, theta: npt.NDArray[Any]) -> Vector:
+        """Return x'theta + intercept + offset of each row."""
+        return HeldOut(self._rows, self.y, self.offset).predictors(theta, self._outputs)
+
     # -- the members of a problem
 
     @cached_property

@@ -74,6 +74,15 @@ class LogisticRegression(LinearModel):
         object.__setattr__(self, "classes", classes)
         return 2.0 * numbers - 1.0
 
+    def log_likelihood(self, theta: npt.NDArray[Any]) -> Vector:
+        """Return log p(y_i | theta) of each row, without weights."""
+        terms: Vector = -np.logaddexp(0.0, -self.y * self.predictors(theta))
+        return terms
+
+    def predicted(self, theta: npt.NDArray[Any], rng: np.random.Generator) -> Vector:
+        """Draw a label for each row: 0 for the first class, 1 for the second."""
+        return 0.5 * (1.0 + self._drawn(self.predictors(theta), rng))
+
     def _known(self, y: npt.NDArray[Any]) -> Vector:
         return np.where(places_of(y, self.classes) == 1, 1.0, -1.0)
 

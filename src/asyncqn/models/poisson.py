@@ -8,6 +8,7 @@ This is -log p minus its value for a perfect fit, which is half the deviance, pl
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -50,6 +51,19 @@ class PoissonRegression(LinearModel):
     kind: ClassVar[str] = "poisson-regression"
     convex: ClassVar[bool] = True
     score_name: ClassVar[str] = "d2"
+
+    def log_likelihood(self, theta: npt.NDArray[Any]) -> Vector:
+        """Return log p(y_i | theta) of each row, without weights."""
+        z = self.predictors(theta)
+        factorials = np.array([math.lgamma(y + 1.0) for y in self.y])
+        terms: Vector = self.y * z - np.exp(z) - factorials
+        return terms
+
+    def predicted(self, theta: npt.NDArray[Any], rng: np.random.Generator) -> Vector:
+        """Draw a count for each row."""
+        # NumPy draws no counts whose mean is beyond int64.
+        mean = np.exp(np.minimum(self.predictors(theta), 40.0))
+        return rng.poisson(mean).astype(np.float64)
 
     @property
     def _loss(self) -> Loss:

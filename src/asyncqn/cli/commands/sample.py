@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,10 +28,10 @@ from asyncqn.cli.running import (
     under_mpiexec,
 )
 from asyncqn.sample import sample as draw
+from asyncqn.samples import require_netcdf
+from asyncqn.storage import check_output
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from asyncqn.samples import Samples
     from asyncqn.types import Progress
 
@@ -54,6 +55,13 @@ def sample(
     checkpoint: Checkpoint = None,
     checkpoint_every: CheckpointEvery = 30.0,
     save: Save = None,
+    netcdf: Annotated[
+        Path | None,
+        typer.Option(help="Write draws and statistics to this netCDF file, for ArviZ."),
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write all draws to this CSV file.")
+    ] = None,
     allow_imports: AllowImports = False,
 ) -> None:
     """Draw from exp(-U) with chains on asynchronous workers, and report whether they agree.
@@ -65,6 +73,11 @@ def sample(
     out, once = output_of_rank(out, mpi=engine == "mpi" or under_mpiexec())
     with once():
         check_run_folder(save)
+        if netcdf is not None:
+            require_netcdf()
+        for path in (netcdf, csv):
+            if path is not None:
+                check_output(path)
         overrides = job_overrides(options, {}, engine)
         loaded = load_job(job, overrides, allow_imports=allow_imports)
         chosen = make_engine(loaded, engine)
@@ -90,6 +103,10 @@ def sample(
         return  # another MPI rank has the draws
     if save is not None:
         samples.run.save(save)
+    if csv is not None:
+        samples.to_csv(csv)
+    if netcdf is not None:
+        samples.to_netcdf(netcdf)
     _show(samples, save, out)
 
 

@@ -142,6 +142,11 @@ class Constrained:
         return one_line(self, shown, f"of {self.problem!r}")
 
     @property
+    def inner(self) -> Problem:
+        """The user's problem, which messages name."""
+        return self.problem
+
+    @property
     def dtype(self) -> Any:
         return extra(self.problem, "dtype")
 

@@ -30,9 +30,9 @@ def from_jax(
     params: Any,
     data: Any,
     *,
-    prior: Prior = 0.0,
+    prior: Prior | Callable[[Any], Any] = 0.0,
 ) -> JaxSum:
-    """Make a problem from a JAX loss: the sum of loss(params, batch) over all rows, and a Gaussian prior.
+    """Make a problem from a JAX loss: the sum of loss(params, batch) over all rows, and a prior.
 
     Parameters
     ----------
@@ -42,8 +42,9 @@ def from_jax(
         The starting point. float32 stays float32.
     data : pytree of arrays
         Arrays with one row per data point; a batch has some of their rows.
-    prior : float, default 0.0
-        Precision of the Gaussian prior of all parameters; 0 means no prior.
+    prior : float or callable, default 0.0
+        Precision of the Gaussian prior of all parameters; 0 means no prior.  A function prior(params) returns minus
+        the logarithm of the prior's density, which is added once.
 
     Returns
     -------
@@ -72,10 +73,15 @@ class JaxSum(RowSumsWithValue):
     """The problem that `from_jax` makes; `params` converts a theta to a pytree."""
 
     def __init__(
-        self, loss: Callable[[Any, Any], Any], params: Any, data: Any, prior: float
+        self,
+        loss: Callable[[Any, Any], Any],
+        params: Any,
+        data: Any,
+        prior: float | Callable[[Any], Any],
     ) -> None:
         jax = _jax()
         self._loss = loss
+        self._prior_loss = prior if callable(prior) else None
         self._template = jax.tree_util.tree_map(np.asarray, params)
         self._data = jax.tree_util.tree_map(np.asarray, data)
         leaves = jax.tree_util.tree_leaves(self._template)
@@ -106,7 +112,8 @@ class JaxSum(RowSumsWithValue):
             f"{sorted(counts)}.",
         )
         ((n_data,),) = counts
-        super().__init__(n_data, sum(leaf.size for leaf in leaves), kind, prior)
+        precision = 0.0 if callable(prior) else prior
+        super().__init__(n_data, sum(leaf.size for leaf in leaves), kind, precision)
         # `eval_shape` traces the loss without computing it, so the check is cheap for any model.
         two = self._batch(np.zeros(2, np.int64))
         try:
@@ -127,10 +134,16 @@ class JaxSum(RowSumsWithValue):
             bool(jax.numpy.issubdtype(kind, np.floating)),
             f"loss must return real numbers, floats, not {kind}.",
         )
+        if self._prior_loss is not None:
+            returned = jax.eval_shape(self._prior_loss, self._template)
+            require(
+                getattr(returned, "shape", None) == (),
+                "prior(params) must return one number, minus the logarithm of the prior's density.",
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled functions cannot be sent to another process, which compiles its own.
-        compiled = ("_unravel", "_value", "_value_and_grad")
+        compiled = ("_unravel", "_value", "_value_and_grad", "_prior_and_grad")
         return {
             name: value for name, value in vars(self).items() if name not in compiled
         }
@@ -164,6 +177,28 @@ class JaxSum(RowSumsWithValue):
             g += np.asarray(part)
         out[:] = g
         return total
+
+    def _with_grad(self, theta: Array, rows: Rows, out: Array) -> float | None:
+        total = super()._with_grad(theta, rows, out)
+        if self._prior_loss is not None:
+            out += np.asarray(self._prior_and_grad(theta)[1])
+        return total
+
+    def _scaled(self, theta: Array, rows: Rows, total: float) -> float:
+        scaled = super()._scaled(theta, rows, total)
+        if self._prior_loss is None:
+            return scaled
+        return scaled + float(self._prior_and_grad(theta)[0])
+
+    @cached_property
+    def _prior_and_grad(self) -> Callable[[Any], Any]:
+        jax = _jax()
+        prior = self._prior_loss
+        assert prior is not None
+        compiled: Callable[[Any], Any] = jax.jit(
+            jax.value_and_grad(lambda theta: prior(self._unravel(theta)))
+        )
+        return compiled
 
     @cached_property
     def _unravel(self) -> Callable[[Any], Any]:

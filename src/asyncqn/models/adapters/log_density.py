@@ -21,7 +21,7 @@ class LogDensity:
     ----------
     logp_and_grad : callable
         logp_and_grad(theta) returns log p(theta), a number, up to a constant, and its gradient, a vector of `dim`
-        numbers.  Both may be NumPy or JAX arrays, or detached torch tensors.
+        numbers.  Both may be NumPy or JAX arrays, or torch tensors.
     dim : int
         Number of parameters in theta.
     names : sequence of str, optional
@@ -98,12 +98,12 @@ class LogDensity:
         """Call the user's function, and check what it returns."""
         pair = self._function(theta)
         try:
-            log_density, gradient = pair
+            log_density, gradient = map(_detached, pair)
             number = np.asarray(log_density, np.float64)
             vector = np.asarray(gradient, np.float64)
         except (TypeError, ValueError, RuntimeError):
             raise BadInput(
-                "logp_and_grad must return two things, a number and a vector of NumPy, JAX or detached torch numbers, "
+                "logp_and_grad must return two things, a number and a vector of NumPy, JAX or torch numbers, "
                 f"not {type(pair).__name__}."
             ) from None
         require(
@@ -115,3 +115,9 @@ class LogDensity:
             f"the gradient must be a vector of dim = {self.dim} numbers, not of shape {vector.shape}.",
         )
         return float(number.reshape(())), vector
+
+
+def _detached(part: Any) -> Any:
+    """Return a torch tensor without its graph, and anything else as it is."""
+    detach = getattr(part, "detach", None)
+    return part if detach is None else detach()
