@@ -352,11 +352,10 @@ def test_a_value_that_is_no_number_is_named(result: Any) -> None:
     ids=["no gradient", "no density"],
 )
 def test_a_region_without_finite_numbers_is_told(function: Any) -> None:
-    with pytest.warns(
-        SamplingWarning,
-        match="where U or its gradient is NaN or infinite: nothing is drawn",
-    ):
+    with quietly():
         samples = drawn(Model(function, 2), 800)
+    said = "where U or its gradient is NaN or infinite: nothing is drawn"
+    assert any(said in sentence for sentence in samples.warnings)
     assert max(chain[:, 0].max() for chain in samples.chains) <= 1.0
 
 
@@ -526,8 +525,9 @@ def test_a_neck_is_entered_from_where_its_mass_is() -> None:
 def test_late_divergences_lengthen_the_warm_up_once_and_are_kept_with_their_draws() -> (
     None
 ):
+    half = Model(lambda t: (0.5 * t @ t if t[0] < 1.0 else np.inf, t), 2)
     with quietly():
-        samples = drawn(neal(), 2000, seed=2)
+        samples = drawn(half, 2000)
     assert samples.run.results["step"][3] == 1.0
     assert any("was lengthened 1.5 times" in said for said in samples.warnings)
     assert sum(part[:, 3].sum() for part in samples.statistics) == samples.divergent

@@ -592,6 +592,7 @@ def failed(run: Run) -> BadInput | None:
         return BadInput(
             f"{reason}: a chain reached a point where U or its gradient is NaN or infinite; correct the "
             "problem or its data there, or bound its parameters (`Constrained`); where U falls without end, "
-            "the posterior may be improper: give it a proper prior, or reparametrise (non-centred hierarchies)."
+            "the posterior may be improper: give it a proper prior, check that U is minus the log density, or "
+            "reparametrise (non-centred hierarchies)."
         )
     return BadInput(f"the chains ran away ({reason}): {IMPROPER}.")
