@@ -25,7 +25,7 @@ from asyncqn.checks import mixing
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.runs.run import Run
-from asyncqn.storage import write_whole
+from asyncqn.storage import check_output, write_whole
 from asyncqn.types import Array, extra
 
 MAX_RHAT = 1.01
@@ -387,6 +387,15 @@ def require_netcdf() -> None:
         import h5netcdf  # noqa: F401
     except ImportError:
         raise MissingExtra("h5netcdf", "arviz", "to_netcdf") from None
+
+
+def check_exports(netcdf: Path | None, csv_file: Path | None) -> None:
+    """Raise `BadInput` unless draws can be written to the files that are given."""
+    if netcdf is not None:
+        require_netcdf()
+    for path in (netcdf, csv_file):
+        if path is not None:
+            check_output(path)
 
 
 def counted(

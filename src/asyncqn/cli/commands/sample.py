@@ -28,8 +28,7 @@ from asyncqn.cli.running import (
     under_mpiexec,
 )
 from asyncqn.sample import sample as draw
-from asyncqn.samples import require_netcdf
-from asyncqn.storage import check_output
+from asyncqn.samples import check_exports
 
 if TYPE_CHECKING:
     from asyncqn.samples import Samples
@@ -73,11 +72,7 @@ def sample(
     out, once = output_of_rank(out, mpi=engine == "mpi" or under_mpiexec())
     with once():
         check_run_folder(save)
-        if netcdf is not None:
-            require_netcdf()
-        for path in (netcdf, csv):
-            if path is not None:
-                check_output(path)
+        check_exports(netcdf, csv)
         overrides = job_overrides(options, {}, engine)
         loaded = load_job(job, overrides, allow_imports=allow_imports)
         chosen = make_engine(loaded, engine)
