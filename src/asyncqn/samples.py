@@ -278,7 +278,7 @@ class Samples:
         """Return ArviZ groups with a number for each row of the data and each draw, where the problem has them."""
         problem: Any = self.run.problem
         count = draws.shape[0] * draws.shape[1]
-        absent = extra(problem, "log_likelihood") is None
+        absent = getattr(problem, "log_likelihood", None) is None
         if absent or count * int(problem.n_data) > MOST_OF_ROWS:
             return {}
         rng = np.random.default_rng(0)

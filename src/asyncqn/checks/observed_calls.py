@@ -34,7 +34,7 @@ class ObservedCalls:
         # As in the run: a user's compiled functions are compiled once.
         self.problem = read_only(problem)
         # A mistake below `Constrained` is one of the user's own class.
-        inner = extra(problem, "inner")
+        inner = getattr(problem, "users_problem", None)
         self.name = type(problem if inner is None else inner).__name__
 
     def has(self, function: str) -> bool:

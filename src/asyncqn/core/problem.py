@@ -100,9 +100,6 @@ PROBLEM_EXTRAS = (
     "stand_in",
     "names",
     "constrain",
-    "inner",
-    "log_likelihood",
-    "predicted",
     "reference",
 )
 """The optional members of a problem."""

@@ -142,7 +142,7 @@ class Constrained:
         return one_line(self, shown, f"of {self.problem!r}")
 
     @property
-    def inner(self) -> Problem:
+    def users_problem(self) -> Problem:
         """The user's problem, which messages name."""
         return self.problem
 
