@@ -4,13 +4,14 @@ It has no clock, no threads, no messages and no theta.  `engines.coordinator` dr
 `cluster.virtual_time` by a heap of simulated events.  The `Rule` of the present stage (`core.stages`) answers
 its questions.
 
-    m = Assignment(stages, seed)
-    m.join(w)                  a worker is there
-    m.ready(w, now)            it is free; an order for it, or None if it has to wait
-    m.deliver(w, read, ...)    its update has arrived: an order to commit or drop, or None while it waits
-    m.lost(w, now)             it is gone
-    m.settle(now)              all events of a moment are in, or `m.deadline` has come: the orders that follow
-    m.committed(now)           the answer to a `Commit`: the next version is there
+- `m = Assignment(stages, seed)`.
+- `m.join(w)`: a worker is there.
+- `m.ready(w, now)`: it is free.  Returns an order for it, or None if it has to wait.
+- `m.deliver(w, read, ...)`: its update has arrived.  Returns an order to commit or drop it, or None while it
+  waits.
+- `m.lost(w)`: it is gone.
+- `m.settle(now)`: all events of a moment are in, or `m.deadline` has come.  Returns the orders that follow.
+- `m.committed(now)`: the answer to a `Commit`.  The next version is there.
 
 A `Commit` is an order and `committed` its answer, because a master may take time for it, or end the run.
 Until then the version that exists is the old one: who joins meanwhile reads that, and nobody who waits for the

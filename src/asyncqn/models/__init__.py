@@ -1,9 +1,9 @@
 """Models, one per file, and the functions that rebuild the model of a saved run.
 
-Reading order: `linear_model`, from which most models derive, with `feature_rows` (dense and sparse rows),
-`sampled_metric` (its curvature) and one model, such as `logistic`; then `linear_gaussian`, which stands
-alone; `from_file` and `data_file` (rows in files), `remote` and `server` (rows on a data server); and
-`adapters/`, the problems that users bring.
+Reading order: most models derive from `linear_model`, with `feature_rows` (dense and sparse rows) and
+`sampled_metric` (its curvature); `logistic` is an example.  `linear_gaussian` stands alone.  `from_file` and
+`data_file` read rows from files, `remote` and `server` rows of a data server.  `adapters/` holds the problems
+that users bring.
 
 May import: errors, types, parameters, kernels, storage, registry, columns, and of core what knows no run
 (streams); not algorithms.

@@ -48,7 +48,7 @@ class Columns(NamedTuple):
 
 
 class Roles(NamedTuple):
-    """Which column of a table is what; the features are in the order of the columns of X."""
+    """The columns of a table by their role; the features are in the order of the columns of X."""
 
     label: str
     features: list[str]

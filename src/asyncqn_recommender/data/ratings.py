@@ -190,7 +190,7 @@ class Ratings:
     ) -> Ratings:
         """Read ratings from the data server at `flight://HOST:PORT/NAME`, which `asyncqn share` starts.
 
-        Whoever calls this reads all rows: a factorization needs the ratings of every user and item.
+        The calling process reads all rows: a factorization needs the ratings of every user and item.
         """
         from asyncqn_recommender.data.served import read_served
 

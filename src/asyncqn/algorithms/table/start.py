@@ -49,7 +49,7 @@ FLOOR = 1e-6
 
 
 class State(IntEnum):
-    """Where the start stands."""
+    """The state of the stochastic start."""
 
     READY = 0
     WALKING = 1

@@ -1,4 +1,4 @@
-"""How an MPI job ends: all together, with an error on one rank, or without ranks that were lost.
+"""The end of an MPI job: all together, with an error on one rank, or without ranks that were lost.
 
 Under ULFM (mpiexec --with-ft ulfm, Open MPI 5) a job survives lost ranks, and this file keeps it from waiting
 for them.  Without ULFM the launcher ends the job as soon as a rank is lost.

@@ -17,7 +17,7 @@ from asyncqn.runs.snapshot import state_arrays
 
 
 class Reply(NamedTuple):
-    """What a step returns: the update (None if it was rejected), its seconds, and a state that was owed.
+    """The result of a step: the update (None if it was rejected), its seconds, and a state that was owed.
 
     The update is a plain tuple: a class of the user's script would travel anew with every reply.
     """
