@@ -72,6 +72,8 @@ class Numpyro:
 
     def run(self, seed: int) -> tuple[Array, int, int, int]:
         """Return chains, gradients of the draws and of the warm-up, and divergences."""
+        # NumPyro would begin a second run at the end of the first.
+        self.mcmc.post_warmup_state = None
         key, place = jax.random.split(jax.random.key(seed))
         start = jax.random.uniform(place, (CHAINS, self.dim), minval=-2.0, maxval=2.0)
         names = ("num_steps", "diverging")
@@ -287,6 +289,10 @@ def main() -> None:
 def _row(case: Case, target: str, method: str, seed: int, done: Any) -> dict[str, Any]:
     """Return the row of one run; that of an error says so, and the study goes on."""
     rival = done.get((target, "nuts", seed), {})
+    if method != "nuts" and not rival.get("gradients"):
+        raise SystemExit(
+            f"{target}, seed {seed}: run NUTS first, whose gradients are the budget."
+        )
     budget = sum(int(rival.get(name, 0)) for name in ("gradients", "warm_up_gradients"))
     before = time.process_time()
     try:
