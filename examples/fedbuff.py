@@ -47,6 +47,11 @@ class FedBuff(aq.AsyncSGD):
     def stages(self) -> tuple[Stage, ...]:
         return (Buffered(size=self.size),)
 
+    def step(self, view: Any, local: Any, problem: Any, task: Any) -> Any:
+        # In an array of its own: the worker computes again before the commit.
+        update = super().step(view, local, problem, task)
+        return update._replace(d_theta=update.d_theta.copy())
+
     def apply(self, iterate: Any, updates: Any, commit: Any) -> Any:
         for update, staleness in zip(updates, commit.staleness):
             share = len(updates) * np.sqrt(1.0 + staleness)

@@ -150,10 +150,15 @@ def as_lbfgs(
     versions = [(theta0.astype(np.float64), np.zeros(d))]
     workers: dict[int, dict[str, Any]] = {}
     noise = np.sqrt(2 * algorithm.h * algorithm.gamma / algorithm.beta)
+    # Steps that were under way when the run ended come last; they make no version.
+    last = len(schedule) + 1
     rows_of_commit = sorted(
-        zip(schedule.commit.tolist(), schedule.worker.tolist(), schedule.read.tolist())
+        (commit or last, w, read)
+        for commit, w, read in zip(
+            schedule.commit.tolist(), schedule.worker.tolist(), schedule.read.tolist()
+        )
     )
-    for _commit, w, read in rows_of_commit:
+    for commit, w, read in rows_of_commit:
         theta, u = versions[read]
         state = workers.setdefault(
             w, {"k": 0, "memory": PairList(algorithm.memory, algorithm.epsilon, algorithm.initial_scale,
@@ -178,8 +183,9 @@ def as_lbfgs(
                 theta - theta_old, gradient(problem, theta, O_old) - g_old
             )
         state["old"] = (theta, O, g_O)
-        last_theta, last_u = versions[-1]
-        versions.append((last_theta + d_theta, last_u + d_u))
+        if commit < last:
+            last_theta, last_u = versions[-1]
+            versions.append((last_theta + d_theta, last_u + d_u))
     return {
         "theta": np.array([theta for theta, _ in versions]),
         "accepted": sum(state["memory"].accepted for state in workers.values()),

@@ -150,7 +150,7 @@ def minimize(
         Tolerance at which a method with exact gradients has converged; None makes it continue to the last
         commit. See Notes.
     max_passes : float, optional
-        Largest number of passes over the data.
+        Largest number of passes over the data; rows of updates that make no commit do not count.
     max_time : float, optional
         Longest duration, on the engine's clock and in its unit.
     target : float, optional

@@ -28,6 +28,9 @@ def pool(processes: int) -> Iterator[ProcessPoolExecutor]:
 
     Raises `WorkerFailed` if one of them is killed.
     """
+    before = {
+        name: os.environ.get(name) for name in (*_THREAD_COUNTS, "PYTHONSAFEPATH")
+    }
     # Several processes with several threads each would compete for the processors; a user's setting stays.
     for name in _THREAD_COUNTS:
         os.environ.setdefault(name, "1")
@@ -48,6 +51,12 @@ def pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     finally:
         # After an error, cells that have not started would only delay its message.
         executor.shutdown(cancel_futures=True)
+        # The environment belongs to the caller, who may start other processes later.
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _end_with_parent() -> None:

@@ -47,7 +47,7 @@ def test_five_workers_compute_what_the_paper_says(options):
     np.testing.assert_allclose(
         thetas, expected["theta"], rtol=0, atol=1e-10 * np.abs(thetas).max()
     )
-    # The oracle learns only from delivered steps, and so do the workers of a simulated run.
+    # Workers learn from every step that they begin, also from those under way at the end.
     assert run.counters["pairs_accepted"] == expected["accepted"]
     assert run.counters["pairs_rejected"] == expected["rejected"]
     if algorithm.memory:

@@ -15,9 +15,8 @@ import asyncqn as aq
 from asyncqn import ExactLBFGS
 from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm
 from asyncqn.cluster.virtual_time import simulate
-from asyncqn.core.stages import blocks, stage_at, stage_index
+from asyncqn.core.stages import blocks, stage_at, stage_index, time_share
 from asyncqn.core.streams import Stream
-from asyncqn.engines.worker_loop import Delays
 from asyncqn.kernels import shuffling
 from asyncqn.kernels.shuffling import fill_strata
 from asyncqn.types import Task
@@ -224,14 +223,9 @@ def test_samples_smaller_than_the_number_of_parts_are_refused():
         ExactLBFGS(4, samples=3).check(Quadratic.random(n_data=200))
 
 
-def test_slowed_engines_stretch_a_sample_to_its_share_of_the_time():
+def test_a_sample_in_pieces_takes_its_share_of_the_time():
     pattern = (blocks(2, 3.0, 4, share=0.25, commits=3), blocks(2, 3.0, 4))
-    delays = Delays(aq.Cluster(1, worker_mean=8.0, worker_std=0.0), 0, 0, pattern)
-    assert [delays.of(k, read) for k, read in ((0, 0), (9, 2), (10, 3))] == [
-        0.5,
-        0.5,
-        2.0,
-    ]
+    assert [8.0 * time_share(pattern, read) for read in (0, 2, 3)] == [0.5, 0.5, 2.0]
 
 
 @pytest.mark.parametrize("samples", [0, 1])

@@ -89,9 +89,9 @@ def test_saga_corrects_each_part_by_its_table(order: str) -> None:
     run, thetas = thetas_of(P, algorithm, ENGINE, 80, theta0=THETA0, seed=SEED)
     table = np.zeros((12, 9))
     schedule = run.schedule
-    for n, (read, part) in enumerate(
-        zip(schedule.read.tolist(), schedule.part.tolist())
-    ):
+    # The rows after the last commit were under way when the run ended.
+    reads, parts = schedule.read[:80].tolist(), schedule.part[:80].tolist()
+    for n, (read, part) in enumerate(zip(reads, parts)):
         rows = np.arange(part * 50 // 12, (part + 1) * 50 // 12)
         g = 12 * rows.size / 50 * gradient(P, thetas[read], rows)
         expected = thetas[n] - 1e-4 * (g - table[part] + table.mean(axis=0))

@@ -151,7 +151,10 @@ def test_arrays_in_shared_memory_are_views_that_may_be_written_to() -> None:
 def test_fork_is_not_chosen_beside_what_does_not_survive_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in ("jax", "mpi4py.MPI", "torch", "numba.np.ufunc.parallel"):
+    for module in (
+        *("jax", "mpi4py.MPI", "torch", "pyarrow.flight"),
+        "numba.np.ufunc.parallel",
+    ):
         monkeypatch.delitem(sys.modules, module, raising=False)
     assert why_not_fork() is None
     monkeypatch.setitem(sys.modules, "jax", threading)

@@ -228,16 +228,17 @@ class Master:
             self.stop_where_due()
 
     def count(self, ended: Sequence[Arrival]) -> None:
-        """Count the rows of computations that have ended, where `max_passes` asks for it."""
+        """Count the rows of updates that make a commit, where `max_passes` asks for it."""
         if self.stopping.max_passes is None:
             return
-        parts = [-1 if arrival.part is None else arrival.part for arrival in ended]
-        read = np.array([arrival.read for arrival in ended], np.int32)
+        # Duplicates of backups and late updates depend on timing; a budget that counted them would, too.
+        used = [arrival for arrival in ended if arrival.counts]
+        parts = [-1 if arrival.part is None else arrival.part for arrival in used]
+        part, read = np.array(parts, np.int32), [arrival.read for arrival in used]
         algorithm, n_data = cast(Any, self.algorithm), self.problem.n_data
         # Rows are counted, and not passes: a sum of fractions may fall short of `max_passes` by rounding.
-        self.rows += int(
-            algorithm.rows_of(n_data, read, np.array(parts, np.int32)).sum()
-        )
+        rows = algorithm.rows_of(n_data, np.array(read, np.int32), part)
+        self.rows += int(rows.sum())
         self.passes = self.rows / n_data
 
     def standing(self) -> Standing | None:

@@ -326,7 +326,7 @@ class Schedule(Checked):
             worker, read = columns["worker"], columns["read"]
             commit, time = columns["commit"], columns["time"]
             return cls(worker, read, commit, time, columns.get("part"))
-        except TypeError:
+        except (TypeError, IndexError):
             raise BadInput("schedule: columns must be a dict of arrays.") from None
         except KeyError as error:
             raise BadInput(f"schedule: the column {error} is missing.") from None

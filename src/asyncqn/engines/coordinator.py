@@ -249,7 +249,6 @@ class Coordinator:
         if type(order) is Commit:
             self._commit(order.arrivals)
         elif type(order) is Drop:
-            self.master.count([order.arrival])
             self.recorder.dropped(worker, read, self.time, member.part)
         steps = self._settle()
         return steps + self.ask(worker, now) if ask else steps

@@ -80,7 +80,7 @@ class RunFile:
         if run.master.stopping.max_passes is not None:
             n_data = run.problem.n_data
             rows = rows_computed(run.algorithm, schedule, n_data)
-            run.master.rows = int(rows.sum())
+            run.master.rows = int(rows[schedule.commit != DROPPED].sum())
             run.master.passes = run.master.rows / n_data
         if schedule.part is not None:
             kept = schedule.commit != DROPPED

@@ -115,7 +115,10 @@ class Run:
 
     @property
     def passes(self) -> float:
-        """Rows whose gradient was computed, over n_data; NaN if the algorithm does not report its rows."""
+        """Rows whose gradient was computed, over n_data; NaN if the algorithm does not report its rows.
+
+        Updates that made no commit count here, and not in `max_passes`.
+        """
         if extra(self.algorithm, "rows_of") is None:
             return math.nan
         # The manifest and not `problem`: a loaded run may have no problem.
