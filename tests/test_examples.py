@@ -165,16 +165,20 @@ def test_the_script_for_slurm_runs_a_job_and_goes_on_with_it(
         LAUNCH=launch, PATH=f"{folder}:{os.environ['PATH']}"
     )
     command = ["bash", str(EXAMPLES / "slurm.sh"), "job.toml", "checkpoints"]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[0])["commits"] == 60
+    for options, commits in (
+        (("--seed", "3"), 60),
+        (("--seed", "3", "--commits", "80"), 80),
+    ):
+        done = subprocess.run(
+            [*command, *options],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout.splitlines()[0])["commits"] == commits
 
 
 def test_the_demo_shows_figure_two_a_replay_and_a_recommender(
