@@ -125,6 +125,8 @@ class Coordinator:
         """Whether `tick` has anything to do."""
         # The same for every version of one stage.
         self._share = time_share(self.stages, 0) if len(self.stages) == 1 else None
+        self._commits = request.commits
+        self._counts_rows = request.stopping.max_passes is not None
         self._sent = sent_fields(self.algorithm, self.master.iterate)
         self._all_sent = self._sent == self.master.iterate._fields
         self.snapshots = RunFile(self, engine)
@@ -206,7 +208,10 @@ class Coordinator:
         if self.done or member is None or member.read is not None or member.waiting:
             return []
         self._advance(now)
-        if member.version == self.version and member.part != member.last:
+        return self._next(worker, member)
+
+    def _next(self, worker: int, member: Member) -> list[Step]:
+        if member.part != member.last and member.version == self.master.version:
             assert member.part is not None
             # The next part of its block.
             return [self._step(worker, member, member.part + 1)]
@@ -251,7 +256,9 @@ class Coordinator:
         elif type(order) is Drop:
             self.recorder.dropped(worker, read, self.time, member.part)
         steps = self._settle()
-        return steps + self.ask(worker, now) if ask else steps
+        if ask and not self.done:
+            steps += self._next(worker, member)
+        return steps
 
     def served(self, begun: float, now: float, version: int) -> None:
         """Record that an update, and what it led to, kept the master busy from `begun` to `now`.
@@ -337,11 +344,12 @@ class Coordinator:
             if counts:
                 updates.append(update)
                 staleness.append(master.version - read)
-        master.count(arrivals)
+        if self._counts_rows:
+            master.count(arrivals)
         if not self._guarded(master.commit, updates, self.time, staleness):
             return
         self.machine.committed(self.time)
-        if master.version == self.request.commits:
+        if master.version == self._commits:
             self.stop(Outcome.COMPLETED, f"{master.version} commits were made.")
         else:
             self.snapshots.take_if_due()
