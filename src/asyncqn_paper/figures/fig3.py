@@ -316,7 +316,7 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
 
 EXPERIMENT = Experiment(
     "fig3",
-    "Speedup over W, by who pays for messages",
+    "Speedup over W where nobody pays for messages",
     "The step is tuned for every W, W = 1 too, with equal budgets; two errors.",
     cells,
     outcomes,
