@@ -72,6 +72,16 @@ def test_versions_and_commits_are_taken_where_the_log_has_them() -> None:
     assert schedule.dropped == 1
 
 
+def test_roundings_are_no_overlap() -> None:
+    spent = np.random.default_rng(0).exponential(size=1000)
+    spent[10] = 1e-10
+    end = np.cumsum(spent)
+    log = {"worker": ["a"] * 1000, "start": end - spent, "end": end}
+    assert (end[:-1] > (end - spent)[1:]).any()
+    schedule = aq.Schedule.from_table(log)
+    assert (schedule.workers, schedule.staleness.max()) == (1, 0)
+
+
 def test_a_worker_whose_computations_overlap_is_several_workers() -> None:
     log = {"worker": ["a"] * 4, "start": [0, 1, 3, 3], "end": [2, 3, 5, 6]}
     schedule = aq.Schedule.from_table(log)

@@ -16,6 +16,8 @@ import numpy.typing as npt
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.errors import BadInput, require
 
+_ROUNDING = 1e-9
+"""Difference of two times, as a share of the duration of the log, that is taken for rounding."""
 Times = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
@@ -48,11 +50,15 @@ def schedule_of_log(table: Any, columns: Mapping[str, str]) -> Schedule:
         commit = _commits(versions_made, columns["commit"], order)
     last = np.flatnonzero(np.diff(commit[commit != DROPPED], append=0))
     commit_ends = end[commit != DROPPED][last]
+    # A start that was computed as end minus duration may lie some roundings before the end of the last one.
+    begun = start + _ROUNDING * (end.max() - start.min())
     # A computation that starts at the moment of a commit reads it: its own worker's last one, for instance.
-    read = np.searchsorted(commit_ends, start, "right")
+    read = np.searchsorted(commit_ends, begun, "right")
+    # Not its own, however short it is.
+    read = np.where(commit == DROPPED, read, np.minimum(read, commit - 1))
     if (versions := _optional(table, columns["version"])) is not None:
         read = _versions(versions, columns["version"], commit, order)
-    worker = _without_overlaps(worker, start, end)
+    worker = _without_overlaps(worker, begun, end)
     return Schedule(
         worker.astype(np.int32),
         read.astype(np.int32),
