@@ -156,7 +156,7 @@ class Stage:
     time. `waits`: whether an update may wait for its commit. `goes_on`: whether a worker continues meanwhile;
     the arrays of an update must then stay valid beyond the worker's next step. `listens`: whether a worker
     takes up the newest version once it is free, without a reply. `at_once`: whether an update is judged on its
-    arrival, and not when all updates of the moment are in.
+    arrival, and not when all updates of the moment are in; `Rule.complete` is then never asked.
     """
 
     commits: int | None = None
