@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 TURNS = 15
@@ -84,9 +83,7 @@ def queue(workers: int, commits: int) -> Task:
             workers=workers, worker_mean=70.0, worker_std=14.0, message=10.0, master=0.1
         )
         algorithm = aq.AsyncSGD(h=1e-4, batch=6)
-        # Version 0.1 called an algorithm's stages its pattern.
-        stages = getattr(algorithm, "stages", None) or algorithm.pattern  # type: ignore[attr-defined]
-        return lambda: aq.simulate(cluster, stages, commits, 1)
+        return lambda: aq.simulate(cluster, algorithm.stages, commits, 1)
 
     return task
 
@@ -97,11 +94,7 @@ def load_run(dim: int, commits: int) -> Task:
 
         problem, _, run = _simulated(dim, "SGD", commits)
         place = run.save(Path(tempfile.mkdtemp()) / "run")
-        # Version 0.1 called the argument otherwise.
-        words: dict[str, Any] = {
-            "problem" if hasattr(aq, "Problem") else "potential": problem
-        }
-        return lambda: aq.load_run(place, **words)
+        return lambda: aq.load_run(place, problem=problem)
 
     return task
 
@@ -230,7 +223,7 @@ def main(arguments: list[str]) -> int:
     if words[:1] == ["bits"]:
         from benchmarks import bits
 
-        return bits.main(other, words[1:])
+        return bits.main(other)
     here, there = start(ROOT), start(other)
     print(f"{'task':48} {'here':>10} {'there':>10} {'ratio':>7} {'of minima':>10}")
     try:
