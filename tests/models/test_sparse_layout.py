@@ -11,7 +11,6 @@ import scipy.sparse as sp
 
 import asyncqn as aq
 from asyncqn.models.sparse_layout import checked_csr
-from asyncqn_recommender import Recommender
 from asyncqn_recommender.data import as_ratings
 
 FAR = 10**8
@@ -53,58 +52,34 @@ def short_indptr(X: Any) -> None:
     X.indptr = X.indptr[:-1]
 
 
-def short_indices(X: Any) -> None:
-    X.indices = X.indices[:-1]
-
-
-def indices_of_floats(X: Any) -> None:
-    X.indices = X.indices.astype(float)
-
-
 def far_row(X: Any) -> None:
     X.row[0] = FAR
 
 
-def negative_column(X: Any) -> None:
-    X.col[0] = -FAR
-
-
 COMPRESSED = (ends_beyond, runs_backwards, begins_before, names_a_far_column, names_a_negative_column,
-              short_indptr, short_indices, indices_of_floats)  # fmt: skip
+              short_indptr)  # fmt: skip
 BROKEN = [
-    *((kind, breaks) for kind in ("csr", "csc", "bsr") for breaks in COMPRESSED),
+    *((kind, damage) for kind in ("csr", "csc", "bsr") for damage in COMPRESSED),
     ("coo", far_row),
-    ("coo", negative_column),
 ]
 
 
-@pytest.mark.parametrize(("kind", "breaks"), BROKEN)
-def test_a_broken_matrix_is_one_sentence_at_every_door(
-    kind: str, breaks: Callable[[Any], None]
+@pytest.mark.parametrize(("kind", "damage"), BROKEN)
+def test_a_broken_matrix_is_one_sentence_for_models_and_ratings(
+    kind: str, damage: Callable[[Any], None]
 ) -> None:
     X = sparse(kind)
-    breaks(X)
-    y = np.tile([1.0, -1.0], 6)
-    doors: list[Callable[[], Any]] = [
-        lambda: aq.LogisticRegression(X, y, intercept=False),
-        lambda: aq.LeastSquares(X, y, intercept=False),
-        lambda: as_ratings(X),
-        lambda: Recommender(2).fit(X),
-    ]
-    for door in doors:
-        with pytest.raises(aq.BadInput, match="not a valid sparse matrix"):
-            door()
+    damage(X)
+    with pytest.raises(aq.BadInput, match="not a valid sparse matrix"):
+        aq.LeastSquares(X, np.ones(12))
+    with pytest.raises(aq.BadInput, match="not a valid sparse matrix"):
+        as_ratings(X)
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "bsr", "coo", "dia", "lil", "dok"])
 def test_every_sound_format_is_taken_as_it_means(kind: str) -> None:
     X = sparse(kind)
     assert np.array_equal(checked_csr(X, "X").toarray(), sparse("csr").toarray())
-    y = np.tile([1.0, -1.0], 6)
-    theta = np.linspace(-1, 1, 8)
-    assert aq.LogisticRegression(X, y, intercept=False).value(
-        theta
-    ) == aq.LogisticRegression(sparse("csr"), y, intercept=False).value(theta)
 
 
 def test_a_matrix_in_csr_form_is_not_copied() -> None:

@@ -209,25 +209,28 @@ def roles_of(
     return Roles(label, chosen, weights, offset)
 
 
-def values(column: Any, name: str) -> npt.NDArray[Any]:
-    """Return a column of Arrow as an array; raise `BadInput` if a value is missing."""
+def values(column: Any, name: str, first: int = 0) -> npt.NDArray[Any]:
+    """Return a column of Arrow as an array; raise `BadInput` if a value is missing.
+
+    `first` is the number of its first row in the data.
+    """
     if column.null_count:
         row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-        raise _missing(name, column.null_count, row)
-    array: npt.NDArray[Any] = column.to_numpy()
+        raise _missing(name, column.null_count, first + row)
+    array: npt.NDArray[Any] = np.asarray(column)
     # Text in Arrow becomes an array of objects, which NumPy cannot sort or compare quickly.
     if array.dtype == object and all(isinstance(value, str) for value in array):
         array = array.astype(str)
     return array
 
 
-def numbers(column: Any, name: str) -> npt.NDArray[Any]:
+def numbers(column: Any, name: str, first: int = 0) -> npt.NDArray[Any]:
     """Return a column of finite numbers; raise `BadInput` for anything else."""
-    array = values(column, name)
+    array = values(column, name, first)
     require_numbers(array.dtype, name)
     finite = np.isfinite(array)
     if not finite.all():
-        raise _missing(name, int((~finite).sum()), int(np.argmin(finite)))
+        raise _missing(name, int((~finite).sum()), first + int(np.argmin(finite)))
     return array
 
 

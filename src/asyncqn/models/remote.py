@@ -1,10 +1,9 @@
 """Linear models whose rows are on a data server and come as they are used.
 
-A problem of `from_server` has the address of its table, the types of its columns, and room for all rows: an
-address space that the operating system fills with zeros and backs by memory where something is written.  A
-function of the problem fetches the rows that it is called with, unless they are there already, and then
-computes as on a local file, with the same bits.  So each process holds the rows that it computes on, and no
-others.
+A problem of `from_server` has room for all rows: address space that the operating system fills with zeros and
+backs by memory where something is written.  A function of the problem fetches the rows that it is called with,
+unless they are there already, and then computes as on a local file, with the same bits.  So each process holds
+the rows that it computes on, and no others.
 
 Nothing that a server sends is trusted: the length of every message, the types, the numbers of rows, missing
 values and the time of a request are bounded or compared, and what does not fit is one sentence.
@@ -12,41 +11,40 @@ values and the time of a request are bounded or compared, and what does not fit 
 
 from __future__ import annotations
 
+import importlib
 import math
 import mmap
+import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import MISSING, dataclass, field, fields
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.errors import AsyncqnError, BadInput, DamagedFile, require
-from asyncqn.models.data_file import Roles, require_numbers_in, roles_of
+from asyncqn.errors import AsyncqnError, BadInput, DamagedFile, MissingExtra, require
+from asyncqn.models.data_file import Roles, numbers, require_numbers_in, roles_of
 from asyncqn.models.feature_rows import Vector
 from asyncqn.models.parameters import Prior
-from asyncqn.models.server import (
-    NUMBERS,
-    SCHEME,
-    TOKEN,
-    Description,
-    Question,
-    Scales,
-    bracketed,
-    flight_library,
-    usable_token,
-)
 from asyncqn.parameters import Precision, checked
 from asyncqn.types import Rows
 
 __all__ = ["ServedTable"]
 
+SCHEME = "flight://"
+TOKEN = "ASYNCQN_DATA_TOKEN"
+"""The environment variable with the token of a data server."""
+NUMBERS = {
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    *("float", "double", "bool"),
+}
+"""Arrow's names of the types that are served as they are; all others are served as texts."""
 MAX_MESSAGE_BYTES = 1 << 26
 """Largest message that a reader accepts."""
 REQUEST_BYTES = 1 << 26
@@ -54,10 +52,49 @@ REQUEST_BYTES = 1 << 26
 SCATTERED = 1024
 """Rows that are fetched together where rows are wanted here and there."""
 
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**48)]
+
+
+class Question(msgspec.Struct):
+    """What a reader asks about a table: a range of rows of some columns, or a summary of them."""
+
+    name: str
+    digest: str
+    """Of the table that the reader expects."""
+    columns: list[str]
+    first: Count = 0
+    last: Count = 0
+    label: str | None = None
+    weights: str | None = None
+    classes: bool = False
+    """Whether the label names classes."""
+    dtype: str = "float64"
+
+
+class Summary(msgspec.Struct):
+    """What a linear model needs to know of all rows before it has any."""
+
+    classes: list[bool | int | float | str]
+    """The distinct values of the label, sorted; empty where the label is a number."""
+    squares: list[float]
+    """Sums of weight x_j^2 (`feature_rows.DenseRows.column_squares`)."""
+    counts: list[float]
+    """Counts of x_j != 0 in the same rows."""
+    mean_weight: float
+    mean_label: float
+
+
+class Description(NamedTuple):
+    """The size of a table, Arrow's name of each column's type, and a digest of the content."""
+
+    rows: int
+    columns: dict[str, str]
+    digest: str
+
 
 @dataclass(frozen=True)
 class ServedTable:
-    """A table of a data server, as a reader sees it; it travels to other processes as its address.
+    """A table of a data server, as a reader sees it.
 
     Parameters
     ----------
@@ -82,54 +119,53 @@ class ServedTable:
     @property
     def _place(self) -> tuple[str, str]:
         """HOST:PORT and NAME."""
+        # One table per address; a deeper path has no meaning.
+        match = re.fullmatch(re.escape(SCHEME) + r"([^/]+)/([^/]+)/?", self.url)
         try:
             parts = urlsplit(self.url)
             host, port = parts.hostname, parts.port
         except ValueError:
             host = port = None
-            parts = urlsplit("")
-        name = parts.path.strip("/")
-        sound = f"{parts.scheme}://" == SCHEME and host and port and name
-        # One table per address; a deeper path has no meaning.
-        if not sound or "/" in name:
+        if not (match and host and port):
             raise BadInput(
                 f"{self.url[:200]!r} is not an address of a data server: write {SCHEME}HOST:PORT/NAME."
             )
-        return f"{bracketed(str(host))}:{port}", name
+        return f"{bracketed(host)}:{port}", match[2]
 
     def describe(self) -> Description:
         """Return what the table has."""
-        question = Question(self._place[1])
-        about: Description = self._answer("describe", question, Description)
-        return about
+        flight = flight_library()
+        with self._connected() as (client, options):
+            descriptor = flight.FlightDescriptor.for_path(self._place[1])
+            info = client.get_flight_info(descriptor, options)
+            columns = {column.name: str(column.type) for column in info.schema}
+            digest = info.schema.metadata[b"digest"].decode()
+            if len(columns) < len(info.schema) or not 0 <= info.total_records < 2**48:
+                raise ValueError("no table has these columns and rows")
+            if not re.fullmatch("[0-9a-f]{32}", digest):
+                raise ValueError("no digest is like this")
+            return Description(info.total_records, columns, digest)
 
-    def classes(self, digest: str, column: str) -> npt.NDArray[Any]:
-        """Return the distinct values of a column, sorted."""
-        question = Question(self._place[1], digest, label=column)
-        kinds = list[bool | int | float | str]
-        return np.array(self._answer("classes", question, kinds))
-
-    def scales(
-        self,
-        digest: str,
-        features: Sequence[str],
-        label: str,
-        weights: str | None,
-        dtype: str,
-    ) -> Scales:
-        """Return the sums over all rows that a linear model needs at its start."""
-        name = self._place[1]
-        question = Question(name, digest, list(features), label, weights, dtype)
-        scales: Scales = self._answer("scales", question, Scales)
-        sizes = {len(scales.squares), len(scales.counts)}
-        numbers = [*scales.squares, *scales.counts, scales.mean_weight]
-        sound = sizes == {len(features)} and all(map(math.isfinite, numbers))
+    def summary(
+        self, about: Description, roles: Roles, classes: bool, dtype: str
+    ) -> Summary:
+        """Return what a linear model needs to know of all rows at its start."""
+        question = Question(self._place[1], about.digest, roles.features)
+        question.label, question.weights = roles.label, roles.weights
+        question.classes, question.dtype = classes, dtype
+        with self._connected() as (client, options):
+            action = flight_library().Action("summary", msgspec.json.encode(question))
+            content = next(iter(client.do_action(action, options))).body.to_pybytes()
+            summary = msgspec.json.decode(content, type=Summary)
+        sizes = {len(summary.squares), len(summary.counts)}
+        sums = [*summary.squares, *summary.counts, summary.mean_weight]
+        sound = sizes == {len(roles.features)} and all(map(math.isfinite, sums))
         require(
-            sound and min(numbers) >= 0.0 and math.isfinite(scales.mean_label),
+            sound and min(sums) >= 0.0 and math.isfinite(summary.mean_label),
             f"{self.url} has features, weights or a label that are missing or infinite: fill or remove "
             "those rows.",
         )
-        return scales
+        return summary
 
     def rows(
         self, about: Description, columns: Sequence[str], first: int, last: int
@@ -138,66 +174,37 @@ class ServedTable:
 
         The columns have the types of the description, and no more rows come than are asked for.
         """
-        flight = flight_library()
-        wanted = [about.columns[name] for name in columns]
+        types = [about.columns[name] for name in columns]
         step = max(1, REQUEST_BYTES // (8 * max(1, len(columns))))
         while first < last:
             end = min(last, first + step)
-            question = Question(
-                self._place[1], about.digest, list(columns), first=first, last=end
-            )
-            with self._one_sentence(), self._connected() as (client, options):
-                ticket = flight.Ticket(msgspec.json.encode(question))
+            question = Question(self._place[1], about.digest, list(columns), first, end)
+            with self._connected() as (client, options):
+                ticket = flight_library().Ticket(msgspec.json.encode(question))
                 for chunk in client.do_get(ticket, options):
                     batch = chunk.data
-                    types = [str(kind) for kind in batch.schema.types]
-                    if types != wanted:
+                    if [str(kind) for kind in batch.schema.types] != types:
                         raise ValueError("a column has another type than announced")
                     # Empty messages would keep a reader for as long as the server likes.
                     if not 0 < batch.num_rows <= end - first:
                         raise ValueError("other rows than were asked for")
                     batch.validate(full=True)
-                    yield first, batch
+                    yield first, batch.rename_columns(list(columns))
                     first += batch.num_rows
                 if first < end:
                     raise ValueError("fewer rows than were asked for")
 
-    def _answer(self, ask: str, question: Question, kind: Any) -> Any:
-        flight = flight_library()
-        with self._one_sentence(), self._connected() as (client, options):
-            action = flight.Action(ask, msgspec.json.encode(question))
-            answer = next(iter(client.do_action(action, options))).body.to_pybytes()
-            if ask == "describe" and answer.startswith(b'{"tables"'):
-                names = msgspec.json.decode(answer, type=dict[str, list[str]])["tables"]
-                there = ", ".join(name[:64] for name in names[:10])
-                there = "".join(c if c.isprintable() else "?" for c in there)
-                raise BadInput(
-                    f"the data server has no table {question.name!r}: it has {there}."
-                )
-            return msgspec.json.decode(answer, type=kind)
-
     @contextmanager
     def _connected(self) -> Iterator[tuple[Any, Any]]:
-        """Yield a client and the options of a request; the connection lasts for the request alone."""
-        flight = flight_library()
+        """Yield a client and the options of a request, and turn every failure into one sentence."""
+        flight, (where, name) = flight_library(), self._place
         token = usable_token(self.token)
         headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
         options = flight.FlightCallOptions(timeout=self.timeout, headers=headers)
         limits = [("grpc.max_receive_message_length", MAX_MESSAGE_BYTES)]
-        where = f"grpc://{self._place[0]}"
-        with flight.connect(where, generic_options=limits) as client:
-            yield client, options
-
-    @contextmanager
-    def _one_sentence(self) -> Iterator[None]:
-        """Turn failures of the network, and answers that make no sense, into one sentence each."""
-        flight, where = flight_library(), self._place[0]
-        nonsense = (
-            msgspec.MsgspecError, ValueError, TypeError, LookupError, StopIteration, RecursionError,
-            MemoryError, OverflowError,
-        )  # fmt: skip
         try:
-            yield
+            with flight.connect(f"grpc://{where}", generic_options=limits) as client:
+                yield client, options
         # Our own sentences pass unchanged; the clauses below are for the errors of others.
         except AsyncqnError:
             raise
@@ -213,11 +220,13 @@ class ServedTable:
             raise BadInput(
                 f"the data server at {where} did not respond in time: try again."
             ) from None
-        except (flight.FlightError, *nonsense) as error:
-            if "another one now" in str(error):
-                raise BadInput(
-                    f"{self.url} has another table now than when the problem was made: make it again."
-                ) from None
+        except importlib.import_module("pyarrow").ArrowKeyError:
+            raise BadInput(
+                f"the data server at {where} has no table {name!r}, or another table now than when the "
+                "problem was made."
+            ) from None
+        # Arrow's errors, and those of Python for an answer that makes no sense.
+        except (Exception, MemoryError) as error:
             raise DamagedFile(
                 f"{self.url} did not respond like a data server: check the address."
             ) from error
@@ -247,61 +256,30 @@ class ArrivingRows:
         self.table = table
         self.about = about
         self.roles = roles
-        self.dtype = np.dtype(dtype)
         self.fingerprint = np.frombuffer(bytes.fromhex(about.digest), np.uint8)
-        self.closed = False
-        """Whether nothing may come any more."""
-        self._make_room()
-
-    def _make_room(self) -> None:
-        n = self.about.rows
-        self.X = _room((n, len(self.roles.features)), self.dtype)
-        self.y = _room((n,), np.float64)
-        weighted = self.roles.weights is not None
-        self.weights = _room((n,), np.float64) if weighted else None
-        self.present = _room((n,), np.bool_)
+        self.X = _room((about.rows, len(roles.features)), dtype)
+        self.y = _room((about.rows,), np.float64)
+        weighted = roles.weights is not None
+        self.weights = _room((about.rows,), np.float64) if weighted else None
+        self.present = _room((about.rows,), np.bool_)
         self.fetched = 0
         """Number of rows that this process has fetched."""
         self.lock = Lock()
 
-    def __getstate__(self) -> dict[str, Any]:
-        own = ("table", "about", "roles", "dtype", "fingerprint", "closed")
-        return {name: getattr(self, name) for name in own}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._make_room()
-
     def lacking(self, rows: Rows) -> list[tuple[int, int]]:
         """Return the ranges to fetch before a computation on these rows."""
         missing = rows[~self.present[rows]]
-        if self.closed or not missing.size:
+        if not missing.size:
             return []
-        together = int(rows.max()) - int(rows.min()) + 1 == rows.size
-        size = 1 if together else SCATTERED
+        consecutive = int(rows.max()) - int(rows.min()) + 1 == rows.size
+        size = 1 if consecutive else SCATTERED
         units = np.unique(missing // size)
         # Units that follow each other are one range.
-        starts = np.flatnonzero(np.diff(units, prepend=-2) > 1)
-        ends = np.append(starts[1:], len(units)) - 1
-        last = self.about.rows
+        ranges = np.split(units, np.flatnonzero(np.diff(units) > 1) + 1)
         return [
-            (int(units[i]) * size, min(last, (int(units[j]) + 1) * size))
-            for i, j in zip(starts, ends)
+            (int(some[0]) * size, min(self.about.rows, (int(some[-1]) + 1) * size))
+            for some in ranges
         ]
-
-    def numbers(self, column: Any, name: str, first: int) -> npt.NDArray[Any]:
-        """Return a column of a batch whose first row is `first`; raise `BadInput` unless all are finite."""
-        values = column.to_numpy(zero_copy_only=False)
-        # Arrow's missing integers are NaN in NumPy.
-        finite = np.isfinite(values.astype(np.float64))
-        if not finite.all():
-            row = first + int(np.argmin(finite)) + 1
-            raise BadInput(
-                f"column {name!r} of {self.table.url} has a missing or infinite value in row {row} of the "
-                "data: fill or remove such rows."
-            )
-        array: npt.NDArray[Any] = values
-        return array
 
 
 Model = TypeVar("Model", bound="FromServer")
@@ -311,6 +289,7 @@ class FromServer:
     """The part of a linear model that reads rows from a data server."""
 
     source: ArrivingRows | None
+    recipe: dict[str, Any] | None
 
     def _known(self, y: npt.NDArray[Any]) -> Vector:
         raise NotImplementedError
@@ -362,62 +341,57 @@ class FromServer:
         about = table.describe()
         names = list(about.columns)
         roles = roles_of(names, repr(url), label, features, weights, None)
-        classes = any(each.name == "classes" for each in fields(cls))  # type: ignore[arg-type]
+        own_fields = {each.name: each.default for each in fields(cls)}  # type: ignore[arg-type]
+        classes = "classes" in own_fields
         numeric = [*roles.features, *([] if classes else [label])]
         for name in (*numeric, *([] if weights is None else [weights])):
             require_numbers_in(about.columns[name] in NUMBERS, "texts", name)
         require(0 < about.rows < 2**31, f"{url} has {about.rows} rows: 1 to 2^31 - 1.")
         word = np.dtype(dtype).name
+        summary = table.summary(about, roles, classes, word)
+        source = ArrivingRows(table, about, roles, np.dtype(dtype))
         recipe = {
             "url": url, "label": label, "features": None if features is None else list(features),
             "weights": weights, "prior": prior, "intercept": intercept, "dtype": word,
         }  # fmt: skip
-        values = {
-            each.name: each.default
-            for each in fields(cls)  # type: ignore[arg-type]
-            if each.default is not MISSING
-        }
-        values |= {"prior": prior, "intercept": intercept, "recipe": recipe}
-        values |= {"feature_names": tuple(roles.features)}
-        values |= {"source": ArrivingRows(table, about, roles, dtype)}
         # The constructor looks at rows, of which there are none yet.
         problem = object.__new__(cls)
-        problem.__setstate__(values)
+        defaults = {n: value for n, value in own_fields.items() if value is not MISSING}
+        problem.__dict__.update(
+            defaults,
+            X=source.X,
+            y=source.y,
+            weights=source.weights,
+            prior=prior,
+            intercept=intercept,
+            recipe=recipe,
+            feature_names=tuple(roles.features),
+            source=source,
+            # For `runs.data_digest`.
+            computed_on_demand=("X", "y", "weights"),
+            # Cached properties of the model, whose values come from the server.
+            _mean_weight=summary.mean_weight,
+            _mean_label=summary.mean_label,
+            _column_squares=(np.array(summary.squares), np.array(summary.counts)),
+        )
         if classes:
-            problem._checked_responses(table.classes(about.digest, label))
-        scales = table.scales(about.digest, roles.features, label, weights, word)
-        squares = np.array(scales.squares), np.array(scales.counts)
-        means = {"_mean_weight": scales.mean_weight, "_mean_label": scales.mean_label}
-        # Cached properties, whose values come from the server.
-        problem.__dict__.update(means, _column_squares=squares)
+            problem._checked_responses(np.array(summary.classes))
         return problem
 
     @property
     def stand_in(self: Model) -> Model | None:
-        """The same problem with rows of zeros, which fetches nothing; None where the rows are here."""
+        """The same problem without what it would fetch; None where the rows are here."""
         if self.source is None:
             return None
-        twin = copy(self)
-        assert twin.source is not None
-        twin.source.closed = True
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__, source=None)
         return twin
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(self.__dict__)
-        if self.source is not None:
-            for name in ("X", "y", "weights", "_rows", "_responses_and_weights"):
-                state.pop(name, None)
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Send a problem to another process as its address and the digest of its table."""
         if self.source is None:
-            return
-        source = copy(self.source)
-        self.__dict__.update(source=source, X=source.X, y=source.y)
-        self.__dict__.update(weights=source.weights)
-        # For `runs.data_digest`.
-        self.__dict__.update(computed_on_demand=("X", "y", "weights"))
+            return super().__reduce_ex__(protocol)
+        return _from_recipe, (type(self), self.recipe, self.source.about.digest)
 
     def _fetch(self, rows: Rows) -> None:
         """Fetch what is lacking of these rows."""
@@ -434,35 +408,42 @@ class FromServer:
 
     def _store(self, source: ArrivingRows, first: int, batch: Any) -> None:
         """Write a batch of rows into its place."""
-        last = first + batch.num_rows
-        roles, count = source.roles, len(source.roles.features)
+        roles, last = source.roles, first + batch.num_rows
         for j, name in enumerate(roles.features):
-            source.X[first:last, j] = source.numbers(batch.column(j), name, first)
-        label = batch.column(count)
+            source.X[first:last, j] = numbers(batch.column(name), name, first)
+        if source.weights is not None:
+            assert roles.weights is not None
+            weights = numbers(batch.column(roles.weights), roles.weights, first)
+            require(bool((weights >= 0).all()), "weights must not be negative.")
+            source.weights[first:last] = weights
+        label = batch.column(roles.label)
         classes: npt.NDArray[Any] | None = getattr(self, "classes", None)
         if classes is None:
-            y = source.numbers(label, roles.label, first)
+            y = numbers(label, roles.label, first)
         else:
             # By their positions among the classes: texts of a batch would be as wide as the longest.
-            import pyarrow
-            from pyarrow import compute
-
-            known = pyarrow.array(classes.tolist()).cast(label.type)
-            place = compute.index_in(label, value_set=known)
-            if place.null_count:
+            compute = importlib.import_module("pyarrow.compute")
+            values = compute.cast(classes.tolist(), label.type)
+            places = compute.index_in(label, value_set=values)
+            if places.null_count:
                 raise BadInput(
                     f"column {roles.label!r} of {source.table.url} has missing values: fill or remove those "
                     "rows."
                 )
-            y = classes[place.to_numpy()]
+            y = classes[places.to_numpy()]
         source.y[first:last] = self._known(y)
-        if source.weights is not None:
-            assert roles.weights is not None
-            weights = source.numbers(batch.column(count + 1), roles.weights, first)
-            require(bool((weights >= 0).all()), "weights must not be negative.")
-            source.weights[first:last] = weights
         source.present[first:last] = True
         source.fetched += last - first
+
+
+def _from_recipe(model: type[Model], recipe: dict[str, Any], digest: str) -> Model:
+    problem = model.from_server(**recipe)
+    assert problem.source is not None
+    require(
+        problem.source.about.digest == digest,
+        f"{recipe['url']} has another table now than when the problem was made.",
+    )
+    return problem
 
 
 def _room(shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
@@ -478,3 +459,27 @@ def _room(shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
             f"there is no room for a table of {size:,} bytes: name fewer columns in features."
         ) from None
     return np.frombuffer(room, dtype, math.prod(shape)).reshape(shape)
+
+
+def flight_library() -> Any:
+    """Return `pyarrow.flight`, imported only where a data server is read."""
+    try:
+        return importlib.import_module("pyarrow.flight")
+    except ImportError:
+        raise MissingExtra("pyarrow", "data", "The data server") from None
+
+
+def usable_token(token: str | None) -> str:
+    """Return the given token, or that of the environment, or an empty text."""
+    word = os.environ.get(TOKEN, "") if token is None else token
+    require(
+        not word or (word.strip() == word and word.isascii() and word.isprintable()),
+        f"the token of a data server ({TOKEN}) must consist of printable ASCII characters, without blanks at "
+        "its ends: choose another.",
+    )
+    return word
+
+
+def bracketed(host: str) -> str:
+    """Return the host as a URL has it."""
+    return f"[{host}]" if ":" in host else host
