@@ -25,7 +25,7 @@ class Buffered(Stage):
     def rows(self) -> int:
         return self.size
 
-    def rule(self, seed: int, before: Rule | None) -> Rule:
+    def rule(self, seed: int) -> Rule:
         return BufferRule(self, seed)
 
 

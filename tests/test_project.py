@@ -307,17 +307,15 @@ print(*(name for name in sys.modules if name.startswith(tuple("asyncqn." + room 
     assert done.stdout.split() == ["asyncqn.engines.named"]
 
 
-# What the idea calls: norms and fingerprints, random rows and normals, the rules of parts; and what compiles.
+# What the idea calls: norms and fingerprints, random rows and normals; and what compiles.
 KERNELS_OF_THE_CORE = {
     "vectors",
     "random",
     "shuffling",
-    "part_order",
-    "block_rule",
     "jit",
     "numba_internals",
 }
-MODULES_OF_THE_CORE = 26
+MODULES_OF_THE_CORE = 25
 
 
 def test_importing_the_core_loads_the_idea_and_little_else() -> None:

@@ -21,7 +21,7 @@ from asyncqn.algorithms.paper.as_lbfgs import Update
 from asyncqn.core.assignment import Assign, Assignment
 from asyncqn.core.execute import execute
 from asyncqn.core.request import Request
-from asyncqn.core.stages import ASYNCHRONOUS, blocks
+from asyncqn.core.stages import ASYNCHRONOUS, AllParts
 from asyncqn.core.stopping import Stopping
 from asyncqn.core.streams import Stream
 from asyncqn.kernels.compact_memory import Langevin, langevin_update
@@ -279,8 +279,13 @@ def schedules() -> Records:
     out = []
     for name, stage, commits, least in (
         ("asynchronous", ASYNCHRONOUS, n, 2.0),
-        ("40 blocks", blocks(40, 2.0), n // 40, 1.0),
-        ("40 blocks of 4 pieces", blocks(40, 2.0, 4), n // 160, 1.0),
+        ("40 blocks", AllParts(blocks=40, backup_after=2.0), n // 40, 1.0),
+        (
+            "40 blocks of 4 pieces",
+            AllParts(blocks=40, backup_after=2.0, pieces=4),
+            n // 160,
+            1.0,
+        ),
     ):
         rows = len(simulate(cluster, stage, commits, 1))
         timing = side_by_side(
@@ -297,7 +302,7 @@ def schedules() -> Records:
 
 def parts_of_blocks() -> Records:
     """Time to assign one of 40 parts and to receive its update, as on real engines."""
-    machine = Assignment((blocks(40, 2.0),))
+    machine = Assignment((AllParts(blocks=40, backup_after=2.0),))
     for worker in range(40):
         machine.join(worker)
     versions, times = 200, []

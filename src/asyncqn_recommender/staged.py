@@ -317,13 +317,16 @@ class StagedLBFGS(Checked):
     def stages(self) -> Stages:
         """A stage of batches, and one of passes to the end of the run."""
         late = self.backup_after
-        passes = aq.stages.blocks(self.blocks, late)
+        passes = aq.stages.AllParts(blocks=self.blocks, backup_after=late)
+        batch: aq.stages.Stage
         if self.in_step:
             share = 1.0 / self.batches
             warm, commits = self._batch_blocks, self.warmup
-            batch = aq.stages.blocks(warm, late, share=share, commits=commits)
+            batch = aq.stages.AllParts(
+                blocks=warm, backup_after=late, share=share, commits=commits
+            )
         else:
-            batch = aq.stages.batches(self.batches, self.warmup)
+            batch = aq.stages.EachUpdate(blocks=self.batches, commits=self.warmup)
         return batch, passes
 
     def check(self, problem: Problem) -> None:

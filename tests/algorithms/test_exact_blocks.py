@@ -15,7 +15,7 @@ import asyncqn as aq
 from asyncqn import ExactLBFGS
 from asyncqn.algorithms import make_algorithm
 from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm
-from asyncqn.core.stages import blocks
+from asyncqn.core.stages import AllParts
 from asyncqn.core.streams import Stream
 from asyncqn.types import Task
 
@@ -266,8 +266,10 @@ def test_more_parts_than_data_points_are_refused(algorithm):
 
 
 def test_help_comes_sooner_where_a_block_lies_in_pieces():
-    assert ExactLBFGS(4).stages == (blocks(4, 3.0),)
-    assert ExactLBFGS(4, pieces=4).stages == (blocks(4, 2.0, 4),)
+    assert ExactLBFGS(4).stages == (AllParts(blocks=4, backup_after=3.0),)
+    assert ExactLBFGS(4, pieces=4).stages == (
+        AllParts(blocks=4, backup_after=2.0, pieces=4),
+    )
 
 
 class Alone(ExactLBFGS):

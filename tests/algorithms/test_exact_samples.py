@@ -15,7 +15,7 @@ import asyncqn as aq
 from asyncqn import ExactLBFGS
 from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm
 from asyncqn.cluster.virtual_time import simulate
-from asyncqn.core.stages import blocks, stage_at, stage_index, time_share
+from asyncqn.core.stages import AllParts, stage_at, stage_index, time_share
 from asyncqn.core.streams import Stream
 from asyncqn.kernels import shuffling
 from asyncqn.kernels.shuffling import fill_strata
@@ -198,7 +198,10 @@ def test_a_resumed_run_goes_on_where_its_sample_was(tmp_path):
 
 
 def test_a_quarter_of_the_rows_takes_a_quarter_of_the_time():
-    pattern = (blocks(4, 3.0, share=0.25, commits=10), blocks(4, 3.0))
+    pattern = (
+        AllParts(blocks=4, backup_after=3.0, share=0.25, commits=10),
+        AllParts(blocks=4, backup_after=3.0),
+    )
     schedule = simulate(
         aq.Cluster(4, worker_mean=8.0, worker_std=0.0, message=1.0), pattern, 20, 0
     )
@@ -224,7 +227,10 @@ def test_samples_smaller_than_the_number_of_parts_are_refused():
 
 
 def test_a_sample_in_pieces_takes_its_share_of_the_time():
-    pattern = (blocks(2, 3.0, 4, share=0.25, commits=3), blocks(2, 3.0, 4))
+    pattern = (
+        AllParts(blocks=2, backup_after=3.0, pieces=4, share=0.25, commits=3),
+        AllParts(blocks=2, backup_after=3.0, pieces=4),
+    )
     assert [8.0 * time_share(pattern, read) for read in (0, 2, 3)] == [0.5, 0.5, 2.0]
 
 

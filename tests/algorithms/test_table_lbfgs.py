@@ -172,14 +172,13 @@ def test_growth_quickens_and_says_when_all_parts_are_active() -> None:
     growth = Growth(4, quick=10)
     algorithm = aq.TableLBFGS(parts=40, first=4)
     assert algorithm.stages[0].growth == growth
-    assert growth.updates(40) == 3 * 4 + 2 * 6 + 30
-    schedule = aq.simulate(
-        aq.Cluster(3, 1.0, 0.3), algorithm.stages, growth.updates(40) + 3, 0
-    )
+    all_active = 3 * 4 + 2 * 5 + 30
+    assert growth.active(all_active, 40) == 40 > growth.active(all_active - 1, 40)
+    schedule = aq.simulate(aq.Cluster(3, 1.0, 0.3), algorithm.stages, all_active + 8, 0)
     assert schedule.part is not None
     active = [
         int(schedule.part[schedule.read <= v].max()) + 1
-        for v in (0, 12, 24, growth.updates(40))
+        for v in (0, 12, 24, all_active + 4)
     ]
     assert (np.array(active[:3]) <= (4, 5, 11)).all()
     assert active[3] == 40

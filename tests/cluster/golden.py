@@ -15,13 +15,11 @@ import asyncqn as aq
 from asyncqn.cluster import laws as times
 from asyncqn.core.stages import (
     ASYNCHRONOUS,
+    AllParts,
+    EachUpdate,
+    FreshRound,
     Growth,
-    Order,
-    batches,
-    blocks,
-    fresh_rounds,
-    not_older_than,
-    rounds,
+    Round,
 )
 
 FILE = Path(__file__).with_name("golden_rows.npz")
@@ -38,24 +36,33 @@ ROUNDS = {
 
 def stages(cluster: aq.Cluster, *, reach: float = 0.0) -> dict[str, Any]:
     """Return the stages by name; a timeout counts from a broadcast and includes `reach`."""
-    by_age = Order.BY_AGE
+    by_age = "age"
     growing = Growth(2, 1, 3)
     return {
         "asynchronous": ASYNCHRONOUS,
-        "not older than 2": not_older_than(2),
-        "fresh rounds of 3": fresh_rounds(3),
-        "in turn": batches(5),
-        "by age": batches(8, order=by_age),
-        "by age, few parts": batches(2, order=by_age, max_delay=3),
-        "by age, growing": batches(30, order=by_age, growth=Growth(4)),
-        "at random": batches(9, order=Order.AT_RANDOM, growth=growing, max_delay=1),
-        **{name: rounds(t + reach, quorum) for name, (t, quorum) in ROUNDS.items()},
-        "blocks": blocks(5, 2.0),
-        "blocks, eager backups": blocks(3, 0.4),
-        "blocks in pieces": blocks(4, 1.5, 3),
-        "many blocks": blocks(12, 1e9),
-        "growing blocks": (blocks(4, 3.0, share=0.25, commits=6), blocks(4, 3.0)),
-        "batches, then blocks": (batches(6, commits=12), blocks(4, 2.0)),
+        "not older than 2": EachUpdate(max_delay=2),
+        "fresh rounds of 3": FreshRound(updates=3),
+        "in turn": EachUpdate(blocks=5),
+        "by age": EachUpdate(blocks=8, order=by_age),
+        "by age, few parts": EachUpdate(blocks=2, order=by_age, max_delay=3),
+        "by age, growing": EachUpdate(blocks=30, order=by_age, growth=Growth(4)),
+        "at random": EachUpdate(blocks=9, order="random", growth=growing, max_delay=1),
+        **{
+            name: Round(timeout=t + reach, quorum=quorum)
+            for name, (t, quorum) in ROUNDS.items()
+        },
+        "blocks": AllParts(blocks=5, backup_after=2.0),
+        "blocks, eager backups": AllParts(blocks=3, backup_after=0.4),
+        "blocks in pieces": AllParts(blocks=4, backup_after=1.5, pieces=3),
+        "many blocks": AllParts(blocks=12, backup_after=1e9),
+        "growing blocks": (
+            AllParts(blocks=4, backup_after=3.0, share=0.25, commits=6),
+            AllParts(blocks=4, backup_after=3.0),
+        ),
+        "batches, then blocks": (
+            EachUpdate(blocks=6, commits=12),
+            AllParts(blocks=4, backup_after=2.0),
+        ),
     }
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncqn import Cluster, Schedule, simulate
-from asyncqn.core.stages import Stage, blocks
+from asyncqn.core.stages import AllParts, Stage
 
 clusters = st.builds(
     Cluster,
@@ -38,7 +38,7 @@ pieces_of_a_block = st.integers(1, 5)
 def test_every_version_has_every_piece_once_and_nothing_stale(
     cluster, n_blocks, backup_after, pieces, seed
 ):
-    pattern = blocks(n_blocks, backup_after, pieces)
+    pattern = AllParts(blocks=n_blocks, backup_after=backup_after, pieces=pieces)
     schedule = simulate(cluster, pattern, 12, seed)
     assert schedule.commits == 12
     assert not schedule.staleness.any()
@@ -62,7 +62,9 @@ def test_steady_times_give_the_closed_form_of_waves():
         (3, 7, 2),
     ]:
         cluster = Cluster(workers, worker_mean=7.0, message=2.0, master=3.0)
-        schedule = simulate(cluster, blocks(n_blocks, 3.0, pieces), 10, 0)
+        schedule = simulate(
+            cluster, AllParts(blocks=n_blocks, backup_after=3.0, pieces=pieces), 10, 0
+        )
         version = math.ceil(n_blocks / workers) * 9.0 + 3.0
         np.testing.assert_allclose(
             schedule.commit_times(), version * np.arange(1, 11), atol=SLACK
@@ -71,7 +73,9 @@ def test_steady_times_give_the_closed_form_of_waves():
 
 
 def test_with_as_many_blocks_as_workers_everybody_keeps_its_rows():
-    schedule = simulate(Cluster(6, 5.0, 1.0, master=50.0), blocks(6, 1e9), 30, 1)
+    schedule = simulate(
+        Cluster(6, 5.0, 1.0, master=50.0), AllParts(blocks=6, backup_after=1e9), 30, 1
+    )
     np.testing.assert_array_equal(schedule.worker, schedule.part)
 
 
@@ -80,7 +84,14 @@ def test_backups_shorten_versions_where_times_scatter_and_cost_nothing_where_the
         cluster = Cluster(
             40, worker_mean=25.0, worker_std=std, message=10.0, master=30.0
         )
-        return float(simulate(cluster, blocks(40, backup_after), 100, 3).time[-1]) / 100
+        return (
+            float(
+                simulate(
+                    cluster, AllParts(blocks=40, backup_after=backup_after), 100, 3
+                ).time[-1]
+            )
+            / 100
+        )
 
     assert length(30.0, 3.0) < 0.65 * length(30.0, 1e9)
     assert length(1.0, 3.0) == length(1.0, 1e9)
@@ -93,7 +104,17 @@ def test_pieces_make_versions_shorter_still_and_change_nothing_where_times_are_s
         cluster = Cluster(
             40, worker_mean=mean, worker_std=std, message=10.0, master=30.0
         )
-        return float(simulate(cluster, blocks(40, 2.0, pieces), 100, 3).time[-1]) / 100
+        return (
+            float(
+                simulate(
+                    cluster,
+                    AllParts(blocks=40, backup_after=2.0, pieces=pieces),
+                    100,
+                    3,
+                ).time[-1]
+            )
+            / 100
+        )
 
     for std in (200.0**0.5, 30.0):
         assert length(std, 4) < 0.9 * length(std, 1)
@@ -109,7 +130,7 @@ def test_a_helper_begins_at_the_end_of_a_slow_block_and_its_worker_comes_to_meet
     # Worker 0 takes 1 per piece and worker 1 takes 1.8.  At 4 worker 0 begins piece 7, delivered at 5, then
     # a copy of piece 6, which worker 1 ends before it, at 5.4.
     cluster = Cluster(2, worker_mean=(4.0, 7.2), master=1.0)
-    schedule = simulate(cluster, blocks(2, 1e-9, 4), 1, 0)
+    schedule = simulate(cluster, AllParts(blocks=2, backup_after=1e-9, pieces=4), 1, 0)
     assert schedule.part.tolist() == [0, 4, 1, 2, 5, 3, 7, 6, 6]
     assert schedule.worker.tolist() == [0, 1, 0, 0, 1, 0, 0, 1, 0]
     assert schedule.commit.tolist() == [1] * 8 + [0]
@@ -120,7 +141,7 @@ def test_a_worker_that_hears_of_a_new_version_gives_up_the_rest_of_its_block():
     # Worker 0 has its own block delivered at 6 and pieces 7, 6 and 5 at 9, 12 and 15.  Version 1 opens at 16
     # and is heard of at 17, when worker 1 is in its second piece, from 11 to 21.
     cluster = Cluster(2, worker_mean=(4.0, 40.0), message=2.0, master=1.0)
-    schedule = simulate(cluster, blocks(2, 1e-9, 4), 40, 0)
+    schedule = simulate(cluster, AllParts(blocks=2, backup_after=1e-9, pieces=4), 40, 0)
     slow = schedule.worker == 1
     assert schedule.part[slow & (schedule.read == 0)].tolist() == [4, 5]
     np.testing.assert_allclose(schedule.commit_times()[0], 16.0)
@@ -131,14 +152,19 @@ def test_the_blocks_of_a_dead_worker_are_computed_by_the_others(pieces):
     cluster = Cluster(
         3, worker_mean=5.0, worker_std=0.1, deaths={0: 12.0, 1: 27.0}, joins={2: 8.0}
     )
-    schedule = simulate(cluster, blocks(3, 3.0, pieces), 8, 0)
+    schedule = simulate(
+        cluster, AllParts(blocks=3, backup_after=3.0, pieces=pieces), 8, 0
+    )
     assert schedule.commits == 8
     assert set(schedule.worker[schedule.commit == 8]) == {2}
 
 
 def test_a_cluster_whose_workers_all_die_ends_early():
     schedule = simulate(
-        Cluster(2, worker_mean=5.0, deaths={0: 22.0, 1: 23.0}), blocks(2, 3.0), 10, 0
+        Cluster(2, worker_mean=5.0, deaths={0: 22.0, 1: 23.0}),
+        AllParts(blocks=2, backup_after=3.0),
+        10,
+        0,
     )
     assert schedule.commits == 4
 
@@ -249,7 +275,7 @@ def test_the_simulator_agrees_with_a_plain_model_of_the_same_rules(
     workers, std, n_blocks, backup_after, pieces, seed
 ):
     cluster = Cluster(workers, worker_mean=6.0, worker_std=std, message=1.0, master=2.0)
-    pattern = blocks(n_blocks, backup_after, pieces)
+    pattern = AllParts(blocks=n_blocks, backup_after=backup_after, pieces=pieces)
     expected = plain_model(cluster, pattern, 6, seed)
     schedule = simulate(cluster, pattern, 6, seed)
     known = len(expected)  # after these, `simulate` lists what was under way at the end

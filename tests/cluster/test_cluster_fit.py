@@ -12,7 +12,7 @@ from oracles import one_sentence
 import asyncqn as aq
 from asyncqn.cluster.fit import stretched_to, with_workers
 from asyncqn.core.request import Request
-from asyncqn.core.stages import ASYNCHRONOUS, blocks, rounds
+from asyncqn.core.stages import ASYNCHRONOUS, AllParts, Round
 from asyncqn.core.worker import WorkerSteps
 from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.measured import Measured
@@ -194,8 +194,8 @@ def test_every_computation_takes_what_is_fixed_on_top() -> None:
     plain, slow = (aq.Cluster(2, 5.0, message=1.0, fixed=fixed) for fixed in (0.0, 3.0))
     for stage, more in (
         (ASYNCHRONOUS, 3.0),
-        (rounds(np.inf, 1.0), 3.0),
-        (blocks(2, 1e9, 4), 12.0),
+        (Round(timeout=np.inf, quorum=1.0), 3.0),
+        (AllParts(blocks=2, backup_after=1e9, pieces=4), 12.0),
     ):
         first = [
             aq.simulate(cluster, stage, 1, 0).commit_times()[0]

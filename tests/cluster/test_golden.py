@@ -27,6 +27,8 @@ def reason(cluster: str, stage: str) -> str | None:
     """Return why a cell may have other rows, or None if it must have the same."""
     if stage == "batches, then blocks":
         return "one stream of times; the warm-up had one and the blocks another"
+    if stage == "growing blocks":
+        return "a late update of the sample before is recorded when it arrives"
     if stage in AT_ONCE and (cluster in DYING or cluster == "joins at a busy master"):
         return (
             "a part is assigned when a worker joins, and free when one dies, not after the commit that keeps "
@@ -98,10 +100,10 @@ def check(schedule: aq.Schedule, stages: tuple[Stage, ...], name: str) -> None:
         assert (counts == 1).all()
 
 
-def test_68_of_360_cells_differ(
+def test_74_of_360_cells_differ(
     rows: dict[tuple[str, str], dict[str, np.ndarray]],
 ) -> None:
-    """The reasons name 93 cells; in 25 of them nothing happens to which they apply."""
+    """The reasons name 107 cells; in 33 of them nothing happens to which they apply."""
     differing = 0
     for cluster, model in golden.clusters().items():
         for name, stages in golden.stages(model, reach=model.message / 2).items():
@@ -109,5 +111,5 @@ def test_68_of_360_cells_differ(
             uncut = np.full(len(schedule), -1)
             new = up_to_the_last_commit({"part": uncut, **schedule.arrays()})
             differing += not equal(new, up_to_the_last_commit(rows[cluster, name]))
-    assert differing == 68
-    assert sum(reason(*cell) is not None for cell in rows) == 93
+    assert differing == 74
+    assert sum(reason(*cell) is not None for cell in rows) == 107

@@ -8,16 +8,7 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
-from asyncqn.core.stages import (
-    AllParts,
-    EachUpdate,
-    FreshRound,
-    Order,
-    Round,
-    Stages,
-    batches,
-    blocks,
-)
+from asyncqn.core.stages import AllParts, EachUpdate, FreshRound, Round, Stages
 
 OWN: dict[str, Stages] = {
     "rounds, then each update": (
@@ -28,9 +19,19 @@ OWN: dict[str, Stages] = {
         EachUpdate(10),
         FreshRound(updates=2),
     ),
-    "two cuts": (blocks(2, 1e9, commits=4), blocks(5, 1.0)),
-    "blocks, then batches": (blocks(3, 1e9, commits=3), batches(6)),
-    "batches twice": (batches(4, 9), batches(8, 7, Order.BY_AGE), blocks(4, 1e9, 2)),
+    "two cuts": (
+        AllParts(blocks=2, backup_after=1e9, commits=4),
+        AllParts(blocks=5, backup_after=1.0),
+    ),
+    "blocks, then batches": (
+        AllParts(blocks=3, backup_after=1e9, commits=3),
+        EachUpdate(blocks=6),
+    ),
+    "batches twice": (
+        EachUpdate(blocks=4, commits=9),
+        EachUpdate(blocks=8, commits=7, order="age"),
+        AllParts(blocks=4, backup_after=1e9, pieces=2),
+    ),
 }
 
 
@@ -81,7 +82,7 @@ def test_an_algorithm_with_stages_of_its_own_runs_simulated_and_on_threads_and_r
     ("stages", "sentence"),
     [
         (
-            (batches(3, 5), EachUpdate()),
+            (EachUpdate(blocks=3, commits=5), EachUpdate()),
             "every stage cuts the data into parts, or none does",
         ),
         ((EachUpdate(3), FreshRound(3)), "the last stage, and no other, has no end"),

@@ -11,7 +11,7 @@ from oracles import one_sentence, plain_rounds, simpy_asynchronous
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.laws import Constant, Exponential, LogNormal, Pareto, Trace
 from asyncqn.cluster.virtual_time import simulate
-from asyncqn.core.stages import ASYNCHRONOUS, batches, blocks, rounds
+from asyncqn.core.stages import ASYNCHRONOUS, AllParts, EachUpdate, Round
 from asyncqn.errors import BadInput
 
 # Both models add the same times in another order: a relative difference of a few roundings per commit.
@@ -92,7 +92,7 @@ def test_asynchronous_commits_agree_with_simpy_on_random_clusters(
 def test_rounds_are_those_of_a_plain_event_model(name, timeout, quorum):
     cluster = CLUSTERS[name]
     rows = plain_rounds(cluster, timeout, quorum, 60, 4)
-    schedule = simulate(cluster, rounds(timeout, quorum), 60, 4)
+    schedule = simulate(cluster, Round(timeout=timeout, quorum=quorum), 60, 4)
     committed = [row for row in rows if row[2] > 0]
     delivered = schedule.commit > 0
     assert list(
@@ -132,7 +132,7 @@ def test_rounds_agree_with_the_plain_model_on_random_clusters(
         W, 2.0, std, message, master, deaths, joins, recoveries=recoveries
     )
     rows = plain_rounds(cluster, timeout, quorum, 30, 9)
-    schedule = simulate(cluster, rounds(timeout, quorum), 30, 9)
+    schedule = simulate(cluster, Round(timeout=timeout, quorum=quorum), 30, 9)
     delivered = schedule.commit > 0
     assert list(zip(schedule.worker[delivered], schedule.commit[delivered])) == [
         (row[0], row[2]) for row in rows if row[2] > 0
@@ -174,13 +174,19 @@ def test_a_deterministic_cluster_has_its_closed_form():
 
 def test_a_deterministic_round_takes_compute_and_messages_and_master():
     schedule = simulate(
-        Cluster(3, [1.0, 2.0, 4.0], 0.0, 0.5, 0.25), rounds(np.inf, 0.5), 10, 0
+        Cluster(3, [1.0, 2.0, 4.0], 0.0, 0.5, 0.25),
+        Round(timeout=np.inf, quorum=0.5),
+        10,
+        0,
     )
     np.testing.assert_allclose(schedule.commit_times(), 4.75 * np.arange(1, 11))
     assert schedule.dropped == 0
     # With a timeout of 2 from the broadcast, worker 0 alone is in time: its update arrives at 1.5.
     early = simulate(
-        Cluster(3, [1.0, 2.0, 4.0], 0.0, 0.5, 0.25), rounds(2.0, 0.3), 1, 0
+        Cluster(3, [1.0, 2.0, 4.0], 0.0, 0.5, 0.25),
+        Round(timeout=2.0, quorum=0.3),
+        1,
+        0,
     )
     np.testing.assert_allclose(early.commit_times(), [2.0 + 0.25])
     assert early.worker[early.commit == 1].tolist() == [0]
@@ -196,14 +202,19 @@ def test_a_link_carries_one_message_after_the_other():
         one_by_one, b + tau + mu + b + mu_m + (2 * b + mu_m) * np.arange(W)
     )
     # A broadcast takes W b, the updates come b apart and are received at once: the last after (W + 1) b.
-    for stage in (rounds(np.inf, 1.0), blocks(W, 1e9)):
+    for stage in (
+        Round(timeout=np.inf, quorum=1.0),
+        AllParts(blocks=W, backup_after=1e9),
+    ):
         times = simulate(cluster, stage, N, 0).commit_times()
         np.testing.assert_allclose(
             times, ((W + 1) * b + tau + mu + mu_m) * np.arange(1, N + 1)
         )
     # Every piece is charged: W blocks of two pieces are 2 W updates, and where pieces are short they queue.
     short = Cluster(W, 0.2, 0.0, 0.0, mu_m, link=b)
-    version = simulate(short, blocks(W, 1e9, 2), 1, 0).commit_times()[0]
+    version = simulate(
+        short, AllParts(blocks=W, backup_after=1e9, pieces=2), 1, 0
+    ).commit_times()[0]
     assert version >= W * b + 2 * W * b + mu_m - 1e-9
 
 
@@ -226,7 +237,7 @@ def test_what_the_master_sends_costs_it_one_message_each_a_tree_or_nothing(
     # Rounds: 7 workers hear of a broadcast after 7, 3 or 0 messages.  In a tree 1, 2 and 4 workers hear of it
     # in the three turns: the second of the pair and then the four wait; without any cost all seven do.
     queue = {"each": 1, "tree": 5, "free": 7}[sending]
-    times = simulate(cluster, rounds(np.inf, 1.0), N, 0).commit_times()
+    times = simulate(cluster, Round(timeout=np.inf, quorum=1.0), N, 0).commit_times()
     np.testing.assert_allclose(
         times, ((broadcasts + queue) * b + tau + mu + mu_m) * np.arange(1, N + 1)
     )
@@ -346,9 +357,9 @@ def test_a_useless_seed_is_refused(seed):
 def test_stages_that_are_none_or_that_no_queue_follows_are_refused():
     for wrong, words in (
         ("gossip", "stages must be a list whose items are each a Stage or a Stage"),
-        ((blocks(2, 3.0, commits=3),), "the last stage"),
+        ((AllParts(blocks=2, backup_after=3.0, commits=3),), "the last stage"),
         (
-            (batches(2, commits=3), *ASYNCHRONOUS),
+            (EachUpdate(blocks=2, commits=3), *ASYNCHRONOUS),
             "every stage cuts the data into parts, or none does",
         ),
     ):

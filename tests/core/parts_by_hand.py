@@ -9,7 +9,7 @@ class PartsByHand:
     """A rule without a machine; a worker gets the pieces of its block one by one."""
 
     def __init__(self, stage: Stage, seed: int = 0) -> None:
-        self.stage, self.rule = stage, stage.rule(seed, None)
+        self.stage, self.rule = stage, stage.rule(seed)
         self.hands: dict[int, Hand] = {}
         self.opened(0)
 

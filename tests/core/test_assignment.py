@@ -20,25 +20,31 @@ from asyncqn.core.stages import (
     EachUpdate,
     FreshRound,
     Growth,
-    Order,
     Round,
     Stages,
-    batches,
-    blocks,
 )
 
 STAGES: dict[str, Stages] = {
     "each update": (EachUpdate(),),
     "not older": (EachUpdate(max_delay=1),),
-    "by age": (batches(5, order=Order.BY_AGE, growth=Growth(2)),),
+    "by age": (EachUpdate(blocks=5, order="age", growth=Growth(2)),),
     "fresh": (FreshRound(updates=3),),
     "rounds": (Round(timeout=2.0, quorum=0.5),),
-    "blocks": (blocks(4, 1.0),),
-    "pieces": (blocks(3, 0.5, 3),),
-    "growing": (blocks(3, 1.0, share=0.5, commits=3), blocks(3, 1.0)),
-    "two cuts": (blocks(2, 1.0, commits=3), blocks(5, 1.0)),
+    "blocks": (AllParts(blocks=4, backup_after=1.0),),
+    "pieces": (AllParts(blocks=3, backup_after=0.5, pieces=3),),
+    "growing": (
+        AllParts(blocks=3, backup_after=1.0, share=0.5, commits=3),
+        AllParts(blocks=3, backup_after=1.0),
+    ),
+    "two cuts": (
+        AllParts(blocks=2, backup_after=1.0, commits=3),
+        AllParts(blocks=5, backup_after=1.0),
+    ),
     "rounds, then each": (Round(3), EachUpdate()),
-    "batches, then blocks": (batches(3, 4), blocks(4, 1.0)),
+    "batches, then blocks": (
+        EachUpdate(blocks=3, commits=4),
+        AllParts(blocks=4, backup_after=1.0),
+    ),
 }
 
 

@@ -15,34 +15,30 @@ from oracles import one_sentence
 
 from asyncqn import Cluster
 from asyncqn.cluster.virtual_time import simulate
+from asyncqn.core.part_order import PartOrder
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.stages import (
     ASYNCHRONOUS,
+    AllParts,
     EachUpdate,
     FreshRound,
     Growth,
-    Order,
     Stage,
-    batches,
-    blocks,
     check_stages,
-    fresh_rounds,
-    not_older_than,
 )
 from asyncqn.errors import BadInput
-from asyncqn.kernels import part_order
 
 STAGES = {
     "asynchronous": ASYNCHRONOUS[0],
-    "not older than 0": not_older_than(0),
-    "not older than 2": not_older_than(2),
-    "fresh rounds of 3": fresh_rounds(3),
-    "in turn": batches(5),
-    "by age": batches(8, order=Order.BY_AGE),
-    "by age, few parts": batches(2, order=Order.BY_AGE, max_delay=3),
-    "by age, growing": batches(30, order=Order.BY_AGE, growth=Growth(4)),
-    "at random, growing": batches(
-        9, order=Order.AT_RANDOM, growth=Growth(2, 1, 3), max_delay=1
+    "not older than 0": EachUpdate(max_delay=0),
+    "not older than 2": EachUpdate(max_delay=2),
+    "fresh rounds of 3": FreshRound(updates=3),
+    "in turn": EachUpdate(blocks=5),
+    "by age": EachUpdate(blocks=8, order="age"),
+    "by age, few parts": EachUpdate(blocks=2, order="age", max_delay=3),
+    "by age, growing": EachUpdate(blocks=30, order="age", growth=Growth(4)),
+    "at random, growing": EachUpdate(
+        blocks=9, order="random", growth=Growth(2, 1, 3), max_delay=1
     ),
 }
 
@@ -104,7 +100,7 @@ def test_the_queue_follows_a_plain_master_that_hands_out_as_real_engines_do(
 ) -> None:
     # The model assigns a part when an update comes, and not when its commit is made; in between a death may
     # free another.
-    held = isinstance(stage, EachUpdate) and stage.order is Order.BY_AGE
+    held = isinstance(stage, EachUpdate) and stage.order == "age"
     deaths = {} if held and cluster.master else cluster.deaths
     cluster = Cluster(**{**vars(cluster), "joins": {}, "deaths": deaths})
     schedule = simulate(cluster, stage, commits, seed)
@@ -142,19 +138,19 @@ def test_no_update_that_is_committed_is_older_than_its_stage_allows(
 
 def test_a_round_of_one_fresh_update_is_a_commit_that_allows_no_delay() -> None:
     cluster = Cluster(5, 2.0, 3.0, message=0.3, master=0.1, deaths={1: 20.0})
-    assert simulate(cluster, fresh_rounds(1), 60, 3) == simulate(
-        cluster, not_older_than(0), 60, 3
+    assert simulate(cluster, FreshRound(updates=1), 60, 3) == simulate(
+        cluster, EachUpdate(max_delay=0), 60, 3
     )
 
 
 def test_in_a_round_that_closes_on_updates_a_fast_worker_sends_more_than_once() -> None:
-    schedule = simulate(Cluster(2, [1.0, 10.0]), fresh_rounds(3), 4, 0)
+    schedule = simulate(Cluster(2, [1.0, 10.0]), FreshRound(updates=3), 4, 0)
     first = schedule.worker[schedule.commit == 1]
     assert first.tolist() == [0, 0, 0]
 
 
 def test_by_age_the_part_that_was_computed_from_the_oldest_version_goes_first() -> None:
-    parts = PartsByHand(batches(3, order=Order.BY_AGE))
+    parts = PartsByHand(EachUpdate(blocks=3, order="age"))
     assert [parts.choose(w, 0, 0.0) for w in range(2)] == [0, 1]
     parts.delivered(1, 0, 0)
     assert parts.choose(1, 1, 0.0) == 2, "nobody has computed it"
@@ -172,7 +168,7 @@ def test_by_age_the_part_that_was_computed_from_the_oldest_version_goes_first() 
 
 
 def test_by_age_a_part_that_stays_with_a_slow_worker_goes_to_another() -> None:
-    parts = PartsByHand(batches(3, order=Order.BY_AGE))
+    parts = PartsByHand(EachUpdate(blocks=3, order="age"))
     assert parts.choose(0, 0, 0.0) == 0
     handed = []
     for version in range(12):
@@ -192,26 +188,20 @@ def test_by_age_a_part_that_stays_with_a_slow_worker_goes_to_another() -> None:
 def test_every_active_part_waits_once_or_is_in_hand(
     parts: int, workers: int, seed: int
 ) -> None:
-    order = part_order.new_order(part_order.BY_AGE, parts, (1, 1, 2, parts))
-    numbers, table, _, heap = order
+    order = PartOrder("age", parts, Growth(1, 1, 2), 0)
     rng = np.random.default_rng(seed)
-    in_hand = [part_order.hand_out(*order, 0) for _ in range(workers)]
+    in_hand = [order.next() for _ in range(workers)]
     for version in range(60):
         w = int(workers * rng.random() ** 3)  # worker 0 is much faster than the last
-        part_order.take_back(numbers, table, heap, in_hand[w], version - 1)
-        in_hand[w] = part_order.hand_out(*order, 0)
-        waiting = heap[: numbers[part_order.IN_HEAP]].tolist()
-        assert sorted(waiting) == [
-            part
-            for part in range(numbers[part_order.ACTIVE])
-            if table[part_order.COPIES, part] == 0
-        ]
-        held = table[[part_order.COPIES, part_order.LATE]].sum()
-        assert held == workers
+        order.done(in_hand[w], version - 1 if version else None)
+        in_hand[w] = order.next()
+        free = sorted(part for _, part in order.free)
+        assert free == [p for p in range(order.active) if order.copies[p] == 0]
+        assert sum(order.copies) + sum(order.late) == workers
 
 
 def test_parts_become_active_as_updates_come() -> None:
-    parts, active = PartsByHand(batches(9, order=Order.BY_AGE, growth=Growth(2))), []
+    parts, active = PartsByHand(EachUpdate(blocks=9, order="age", growth=Growth(2))), []
     for version in range(20):
         part = parts.choose(0, version, 0.0)
         assert part is not None
@@ -222,7 +212,7 @@ def test_parts_become_active_as_updates_come() -> None:
 
 
 def test_a_resumed_hand_out_knows_the_ages_and_how_far_the_parts_have_grown() -> None:
-    stage = batches(12, order=Order.BY_AGE, growth=Growth(3))
+    stage = EachUpdate(blocks=12, order="age", growth=Growth(3))
     schedule = simulate(Cluster(2, 1.0, 0.5), stage, 25, 0)
     resumed = PartsByHand(stage)
     assert schedule.part is not None
@@ -238,7 +228,7 @@ def test_a_resumed_hand_out_knows_the_ages_and_how_far_the_parts_have_grown() ->
 def test_parts_at_random_cover_all_and_depend_on_the_seed() -> None:
     drawn = {}
     for seed in (0, 1):
-        parts = PartsByHand(batches(4, order=Order.AT_RANDOM), seed)
+        parts = PartsByHand(EachUpdate(blocks=4, order="random"), seed)
         drawn[seed] = [parts.choose(0, k, 0.0) for k in range(400)]
     # 100 of each expected, with a standard deviation of sqrt(400 * 3 / 16) < 9.
     assert (np.abs(np.bincount(drawn[0]) - 100) < 5 * 9).all()
@@ -248,10 +238,10 @@ def test_parts_at_random_cover_all_and_depend_on_the_seed() -> None:
 @pytest.mark.parametrize(
     ("stage", "words"),
     [
-        (not_older_than(-1), "max_delay must be at least 0"),
-        (fresh_rounds(0), "updates must be at least 1"),
-        (batches(3, growth=Growth(4)), "growth needs"),
-        (blocks(0, 1.0), "blocks and pieces must be at least 1"),
+        (EachUpdate(max_delay=-1), "max_delay must be at least 0"),
+        (FreshRound(updates=0), "updates must be at least 1"),
+        (EachUpdate(blocks=3, growth=Growth(4)), "growth needs"),
+        (AllParts(blocks=0, backup_after=1.0), "blocks and pieces must be at least 1"),
     ],
 )
 def test_a_stage_without_meaning_is_refused_in_one_sentence(

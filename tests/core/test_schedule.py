@@ -11,7 +11,7 @@ from oracles import one_sentence
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.virtual_time import simulate
 from asyncqn.core.schedule import Schedule
-from asyncqn.core.stages import ASYNCHRONOUS, rounds
+from asyncqn.core.stages import ASYNCHRONOUS, Round
 from asyncqn.errors import BadInput
 
 
@@ -31,9 +31,9 @@ def clusters(draw: st.DrawFn) -> Cluster:
 patterns = st.one_of(
     st.just(ASYNCHRONOUS),
     st.builds(
-        rounds,
-        st.sampled_from([0.0, 1.0, 5.0, np.inf]),
-        st.sampled_from([0.01, 0.5, 0.8, 1.0]),
+        Round,
+        timeout=st.sampled_from([0.0, 1.0, 5.0, np.inf]),
+        quorum=st.sampled_from([0.01, 0.5, 0.8, 1.0]),
     ),
 )
 
@@ -146,7 +146,9 @@ def test_staleness_counts_the_commits_in_between():
 
 
 def test_per_worker_summaries_add_up():
-    schedule = simulate(Cluster(4, [1, 2, 3, 4], 0.5), rounds(1.5, 0.25), 60, 0)
+    schedule = simulate(
+        Cluster(4, [1, 2, 3, 4], 0.5), Round(timeout=1.5, quorum=0.25), 60, 0
+    )
     summaries = schedule.per_worker()
     assert sum(s.delivered for s in summaries) == schedule.staleness.size
     assert sum(s.dropped for s in summaries) == schedule.dropped > 0

@@ -18,7 +18,7 @@ from asyncqn.cluster.virtual_time import VirtualTime, simulate
 from asyncqn.core import stages
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
-from asyncqn.core.stages import Stages, blocks
+from asyncqn.core.stages import AllParts, Stages
 from asyncqn.core.worker import WorkerSteps
 from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.threads import Threads
@@ -150,7 +150,10 @@ def test_a_simulated_staged_schedule_warms_up_one_by_one_and_then_closes_whole_v
     cluster = aq.Cluster(
         workers, worker_mean=1.0, worker_std=spread, message=0.1, master=0.01
     )
-    cut = (stages.batches(batches, commits=warmup), stages.blocks(blocks, 1.2))
+    cut = (
+        stages.EachUpdate(blocks=batches, commits=warmup),
+        stages.AllParts(blocks=blocks, backup_after=1.2),
+    )
     simulated = VirtualTime(cluster, cut, seed)
     deque(simulated.turns(commits), maxlen=0)
     schedule = simulated.until(commits)
@@ -222,7 +225,7 @@ def test_any_order_of_updates_and_losses_records_a_schedule_that_replays(
 def test_untouched_blocks_go_first_and_a_late_one_is_duplicated_after_its_patience() -> (
     None
 ):
-    parts = PartsByHand(blocks(2, 2.0))
+    parts = PartsByHand(AllParts(blocks=2, backup_after=2.0))
     assert [parts.choose(0, 0, 0.0), parts.choose(1, 0, 0.0)] == [0, 1]
     assert parts.delivered(0, 0, 0, took=1.0)
     assert not parts.complete
@@ -240,7 +243,7 @@ def test_untouched_blocks_go_first_and_a_late_one_is_duplicated_after_its_patien
 
 
 def test_what_a_lost_worker_leaves_of_its_block_need_not_be_waited_for() -> None:
-    parts = PartsByHand(blocks(2, 2.0, 2))
+    parts = PartsByHand(AllParts(blocks=2, backup_after=2.0, pieces=2))
     assert [parts.choose(0, 0, 0.0), parts.choose(1, 0, 0.0)] == [0, 2]
     assert parts.delivered(2, 0, 0, took=1.0)
     assert parts.choose(1, 0, 1.0) == 3
@@ -293,7 +296,7 @@ def test_real_engines_hand_out_what_the_simulator_does_on_the_same_times(
     workers: int, n: int, backup_after: float, seed: int, spread: float
 ) -> None:
     cluster = aq.Cluster(workers, worker_mean=4.0, worker_std=spread)
-    cut = (blocks(n, backup_after),)
+    cut = (AllParts(blocks=n, backup_after=backup_after),)
     schedule = simulate(cluster, cut, 8, seed)
     ours = followed(cluster, cut, 8, seed)
     assert schedule.part is not None

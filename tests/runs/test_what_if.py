@@ -14,7 +14,7 @@ from scipy import stats
 
 import asyncqn as aq
 from asyncqn.cli.main import main
-from asyncqn.core.stages import ASYNCHRONOUS, rounds
+from asyncqn.core.stages import ASYNCHRONOUS, Round
 from asyncqn.core.streams import Stream
 from asyncqn.errors import BadInput
 from asyncqn.lab.blame import student
@@ -74,7 +74,7 @@ def test_fresh_reads_are_those_of_the_serial_loop_over_the_same_streams():
 @given(
     st.integers(2, 6),
     st.integers(0, 5),
-    st.sampled_from([*ASYNCHRONOUS, rounds(1.0, 0.5)]),
+    st.sampled_from([*ASYNCHRONOUS, Round(timeout=1.0, quorum=0.5)]),
     st.integers(0, 99),
 )
 def test_a_worker_taken_out_leaves_the_others_as_they_were(W, gone, stage, seed):

@@ -30,10 +30,10 @@ from asyncqn.core.stages import (
     OWN_ROWS,
     Arrival,
     Hand,
-    Rule,
     Stages,
-    last_versions,
+    first_versions,
     stage_at,
+    stage_index,
 )
 
 new_tuple = tuple.__new__
@@ -93,17 +93,10 @@ class Assignment:
         self._free: list[int] = []  # workers to give something to, by number
         self._resting: set[int] = set()  # workers that wait for the next version
         self._hands: dict[int, tuple[int, Hand]] = {}  # what is under way, by worker
-        begin = 0
-        before: Rule | None = None
-        for stage, end in zip(stages, last_versions(stages)):
-            rule = stage.rule(seed, before)
-            # Updates that read a version before the present rule began are of no use.
-            if rule is not before:
-                self._since = begin
-            self.stage, self.rule, before = stage, rule, rule
-            if version < end:
-                break
-            begin = int(end)
+        stage = stage_index(stages, version)
+        self.stage, self.rule = stages[stage], stages[stage].rule(seed)
+        # Updates that read a version before the present stage are of no use.
+        self._since = first_versions(stages)[stage]
         self.rule.opened(version, now)
 
     # -- what a driver reads
@@ -201,10 +194,8 @@ class Assignment:
         if stage.commits is not None:
             self.stage = stage_at(self.stages, self.version)
             if self.stage is not stage:
-                before = self.rule
-                self.rule = self.stage.rule(self.seed, before)
-                if self.rule is not before:
-                    self._since = self.version
+                self.rule = self.stage.rule(self.seed)
+                self._since = self.version
         self.closing = False
         self.rule.opened(self.version, now)
         if self._resting:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.stages import Arrival, Stages, last_versions
+from asyncqn.core.stages import Arrival, Stages, first_versions
 from asyncqn.errors import BadInput, require
 from asyncqn.parameters import REAL, Checked, checked, parameter
 
@@ -352,7 +352,7 @@ class Schedule(Checked):
             raise BadInput(
                 "schedule: the algorithm assigns parts of the data, so give the column 'part'."
             )
-        stage = np.searchsorted(last_versions(stages), self.read, "right")
+        stage = np.searchsorted(first_versions(stages), self.read, "right") - 1
         most = np.array([s.parts or 0 for s in stages])[stage]
         require(
             bool(((self.part >= 0) & (self.part < most)).all()),

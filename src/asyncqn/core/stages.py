@@ -3,10 +3,10 @@
 A stage states how many commits it has, how the rows are cut, what share of them is used, and when the master
 commits.  Most algorithms have one stage:
 
-    `EachUpdate`    Each update is a commit (`ASYNCHRONOUS`, `not_older_than`), of one of n parts (`batches`).
-    `FreshRound`    A number of updates computed at the current version make a commit (`fresh_rounds`).
-    `Round`         The updates of all workers make a commit, or of a share of them (`rounds`).
-    `AllParts`      An update of every part of the data makes a commit (`blocks`).
+    `EachUpdate`    Each update is a commit (`ASYNCHRONOUS`), and may belong to one of n parts of the rows.
+    `FreshRound`    A number of updates computed at the current version make a commit.
+    `Round`         The updates of all workers make a commit, or of a share of them.
+    `AllParts`      An update of every part of the data makes a commit.
 
 A warm-up on batches before exact passes, or samples that grow to all rows, are sequences of stages.
 
@@ -18,16 +18,17 @@ examples/fedbuff.py has one.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
+from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
-from enum import Enum
 from itertools import accumulate
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
+from asyncqn.core.part_order import Growth, Order, PartOrder
 from asyncqn.errors import BadInput, require
-from asyncqn.kernels import block_rule, part_order
 
 __all__ = [
     "ASYNCHRONOUS",
@@ -37,45 +38,14 @@ __all__ = [
     "FreshRound",
     "Growth",
     "Hand",
-    "Order",
     "Round",
     "Rule",
     "Stage",
-    "batches",
-    "blocks",
-    "fresh_rounds",
-    "not_older_than",
-    "rounds",
 ]
 
-
-class Order(Enum):
-    """The rule that chooses the next part of the data; the numbers are those of `kernels.part_order`."""
-
-    IN_TURN = part_order.IN_TURN
-    BY_AGE = part_order.BY_AGE
-    AT_RANDOM = part_order.AT_RANDOM
-
-
-class Growth(NamedTuple):
-    """The schedule by which parts become active: parts 0 to first - 1 at the start, then one by one.
-
-    The next part becomes active after rounds * first updates, and one more after every `each` further
-    updates. With rounds = 3 and each = 2 this is when updates >= 3 first + 2 (active - first).  Once `quick`
-    parts are active, every update activates one more; None turns this off.
-    """
-
-    first: int
-    rounds: int = 3
-    each: int = 2
-    quick: int | None = None
-
-    def updates(self, parts: int) -> int:
-        """Return the number of updates after which all parts are active."""
-        quick = parts if self.quick is None else min(self.quick, parts)
-        return (
-            self.rounds * self.first + self.each * (quick - self.first) + parts - quick
-        )
+DEVIATIONS = 6.0
+"""Standard deviations of the durations by which idle workers help earlier; measured in
+docs/results/exact-blocks.md."""
 
 
 class Arrival(NamedTuple):
@@ -184,8 +154,8 @@ class Stage:
         """Return the number of updates per commit, as far as the stage determines it."""
         return 1
 
-    def rule(self, seed: int, before: Rule | None) -> Rule:
-        """Return the rule of this stage, after that of another stage or of none."""
+    def rule(self, seed: int) -> Rule:
+        """Return the rule of this stage at its start."""
         raise NotImplementedError
 
     def check(self, name: str) -> None:
@@ -202,8 +172,8 @@ class EachUpdate(Stage):
         Number of commits of the stage; by default all that are left.
     blocks : int, optional
         Number of parts of the rows; by default workers draw their own rows.
-    order : Order, default Order.IN_TURN
-        Order in which parts are assigned.
+    order : "turn", "age" or "random", default "turn"
+        Order in which parts are assigned (`core.part_order`).
     growth : Growth, optional
         How parts become active; by default all are.
     max_delay : int, optional
@@ -212,13 +182,13 @@ class EachUpdate(Stage):
     """
 
     blocks: int | None = None  # type: ignore[misc]
-    order: Order = Order.IN_TURN
+    order: Order = "turn"
     growth: Growth | None = None
     max_delay: int | None = None
 
     waits: ClassVar[bool] = False
 
-    def rule(self, seed: int, before: Rule | None) -> EachUpdateRule:
+    def rule(self, seed: int) -> EachUpdateRule:
         return EachUpdateRule(self, seed)
 
     def check(self, name: str) -> None:
@@ -240,17 +210,14 @@ class EachUpdate(Stage):
 
 
 class EachUpdateRule(Rule):
-    """Commit an update unless it is too old; parts come from `kernels.part_order`."""
+    """Commit an update unless it is too old."""
 
     def __init__(self, stage: EachUpdate, seed: int) -> None:
         super().__init__(stage, seed)
         self.max_delay = math.inf if stage.max_delay is None else stage.max_delay
-        self.order: part_order.PartOrder | None = None
+        self.order: PartOrder | None = None
         if stage.blocks is not None:
-            # Without growth all parts are active from the start.
-            first, rounds, each, quick = stage.growth or Growth(stage.blocks)
-            growth = (first, rounds, each, stage.blocks if quick is None else quick)
-            self.order = part_order.new_order(stage.order.value, stage.blocks, growth)
+            self.order = PartOrder(stage.order, stage.blocks, stage.growth, seed)
 
     def opened(self, version: int, now: float) -> None:
         pass
@@ -258,26 +225,22 @@ class EachUpdateRule(Rule):
     def assign(self, worker: int, version: int, now: float) -> Hand | None:
         if self.order is None:
             return OWN_ROWS
-        part = part_order.hand_out(*self.order, self.seed)
+        part = self.order.next()
         return Hand(part, part)
 
     def add(self, arrival: Arrival, version: int, spent: float) -> list[Arrival] | None:
         young = version - arrival.read <= self.max_delay
-        if self.order is not None:
-            self._take_back(arrival.part, arrival.read if young else -1)
+        if self.order is not None and arrival.part is not None:
+            self.order.done(arrival.part, arrival.read if young else None)
         return [arrival] if young else None
 
-    def _take_back(self, part: int | None, read: int) -> None:
-        if self.order is not None:
-            numbers, parts, _, heap = self.order
-            part_order.take_back(numbers, parts, heap, part, read)
-
     def lost(self, worker: int, read: int, hand: Hand, version: int) -> None:
-        self._take_back(hand.part, -1)
+        if self.order is not None and hand.part is not None:
+            self.order.done(hand.part, None)
 
     def resume(self, read: np.ndarray, part: np.ndarray, kept: np.ndarray) -> None:
         if self.order is not None:
-            part_order.go_on_after(self.order, read.size, part[kept], read[kept])
+            self.order.resume(read.size, part[kept], read[kept])
 
 
 @dataclass(frozen=True)
@@ -302,7 +265,7 @@ class FreshRound(Stage):
     def rows(self) -> int:
         return self.updates
 
-    def rule(self, seed: int, before: Rule | None) -> FreshRoundRule:
+    def rule(self, seed: int) -> FreshRoundRule:
         return FreshRoundRule(self, seed)
 
     def check(self, name: str) -> None:
@@ -356,7 +319,7 @@ class Round(Stage):
     listens: ClassVar[bool] = True
     at_once: ClassVar[bool] = False
 
-    def rule(self, seed: int, before: Rule | None) -> RoundRule:
+    def rule(self, seed: int) -> RoundRule:
         return RoundRule(self, seed)
 
 
@@ -420,7 +383,7 @@ class AllParts(Stage):
         Share of the rows that the stage uses.
     backup_after : float, default inf
         Idle workers duplicate a part once it has been out for this number of mean durations, less six
-        standard deviations; the first update wins (`kernels.block_rule`).
+        standard deviations; the first update wins.
     """
 
     blocks: int = 1  # type: ignore[misc]
@@ -435,12 +398,7 @@ class AllParts(Stage):
     def rows(self) -> int:
         return self.blocks * self.pieces
 
-    def rule(self, seed: int, before: Rule | None) -> AllPartsRule:
-        cut = (self.blocks, self.pieces)
-        # A new sample of the same cut continues with the ages of its parts; only durations change.
-        if isinstance(before, AllPartsRule) and before.cut == cut:
-            before.continue_with(self)
-            return before
+    def rule(self, seed: int) -> AllPartsRule:
         return AllPartsRule(self, seed)
 
     def check(self, name: str) -> None:
@@ -451,50 +409,101 @@ class AllParts(Stage):
 
 
 class AllPartsRule(Rule):
-    """Hand out blocks by `kernels.block_rule`, and count the parts that are missing."""
+    """Give every worker a block, and then let idle workers help with what is late.
+
+    A worker computes the pieces of its block in order, and sends them one by one without waiting.  No
+    computation is interrupted: a worker that learns that its version is over finishes the present piece.
+    """
 
     retries = True
 
     def __init__(self, stage: AllParts, seed: int) -> None:
         super().__init__(stage, seed)
-        self.cut = (stage.blocks, stage.pieces)
-        self.backup_after, self.size = stage.backup_after, stage.rows
-        self.parts = block_rule.new_parts(*self.cut)
-        self.timed_from = 0
-        """The first version whose durations are comparable with the present ones."""
-
-    def continue_with(self, stage: AllParts) -> None:
-        """Continue with another sample of the same parts."""
-        if stage.share != self.stage.share:
-            self.parts.times[:] = 0.0
-            self.timed_from = -1  # until the next version opens
-        self.stage, self.backup_after = stage, stage.backup_after
+        self.blocks, self.pieces = stage.blocks, stage.pieces
+        self.backup_after = stage.backup_after
+        # The number of durations, their sum and the sum of their squares.
+        self.count = 0
+        self.total = self.squares = 0.0
 
     def opened(self, version: int, now: float) -> None:
         super().opened(version, now)
-        if self.timed_from < 0:
-            self.timed_from = version
-        self.missing, self.deadline = self.size, math.inf
-        part, block, node, _ = self.parts
-        block_rule.open_version(part, block, node)
+        parts = self.blocks * self.pieces
+        self.deadline = math.inf
+        self.untouched = list(range(self.blocks))
+        """Blocks of which no worker has any piece, by number."""
+        self.missing = [self.pieces] * self.blocks
+        """How many pieces of each block have no update."""
+        self.open = parts
+        """How many pieces have none in all."""
+        self.done = [False] * parts
+        self.copies = [0] * parts
+        """How often a piece was assigned to workers that are still there."""
+        self.out: OrderedDict[int, float] = OrderedDict()
+        """When each piece that is under way was assigned last, in that order; -inf: its worker is gone."""
 
     def assign(self, worker: int, version: int, now: float) -> Hand | None:
-        first, last, overdue = block_rule.take(
-            *self.parts, worker, now, self.backup_after
-        )
-        if first < 0:
-            self.deadline = overdue
-            return None
+        # Its own number first: with one block per worker, every worker keeps the same rows.
+        home = worker % self.blocks
+        if self.untouched:
+            i = bisect_left(self.untouched, home)
+            block = self.untouched.pop(i if i < len(self.untouched) else 0)
+            first = block * self.pieces
+            last = first + self.pieces - 1
+        else:
+            first = last = self._late_piece(home, now)
+            if first < 0:
+                return None
+        for piece in range(first, last + 1):
+            self.copies[piece] += 1
+            if not self.done[piece]:
+                self.out[piece] = now
+                self.out.move_to_end(piece)
         self.deadline = math.inf
         return Hand(first, last)
 
+    def _late_piece(self, home: int, now: float) -> int:
+        """Return a piece for an idle worker to help with, or -1 where none is overdue.
+
+        It is the one with the fewest copies, in the block that misses most, assigned earliest, and last in its
+        block, which its own worker reaches last.
+        """
+        wait = self._patience()
+        late: list[tuple[int, int, float, int, int]] = []
+        self.deadline = math.inf
+        for piece, assigned in self.out.items():
+            if assigned > -math.inf and now < assigned + wait:
+                self.deadline = assigned + wait
+                break
+            block = piece // self.pieces
+            distance = (block - home) % self.blocks
+            place = (self.copies[piece], -self.missing[block], assigned)
+            late.append((*place, distance, -piece))
+        return -min(late)[-1] if late else -1
+
+    def _patience(self) -> float:
+        """Return how long a piece is out before another worker duplicates it.
+
+        Unnecessary help keeps a worker from the next version, so there should be none where durations are
+        steady.  Where they vary, the slowest of many workers is far beyond the mean, and help must begin early.
+        """
+        if self.backup_after == math.inf:
+            return math.inf
+        count = max(self.count, 1)
+        mean = self.total / count
+        deviation = math.sqrt(max(0.0, self.squares / count - mean * mean))
+        return max(0.0, self.backup_after * mean - DEVIATIONS * deviation)
+
     def add(self, arrival: Arrival, version: int, spent: float) -> list[Arrival] | None:
-        # Durations on another sample would spoil the estimate of what is late.
-        first = arrival.read >= self.timed_from and block_rule.receive(
-            *self.parts, arrival.part, arrival.read, spent
-        )
-        if first:
-            self.missing -= 1
+        self.count += 1
+        self.total += spent
+        self.squares += spent**2
+        part = arrival.part
+        assert part is not None
+        if arrival.read == version and not self.done[part]:
+            self.done[part] = True
+            self.open -= 1
+            self.missing[part // self.pieces] -= 1
+            self.out.pop(part, None)
             self.waiting.append(arrival)
         else:
             # It waits, too: a worker's computations are recorded in its own order.
@@ -502,59 +511,28 @@ class AllPartsRule(Rule):
         return []
 
     def complete(self, present: Collection[int], now: float) -> bool:
-        return self.missing == 0
+        return self.open == 0
 
     def lost(self, worker: int, read: int, hand: Hand, version: int) -> None:
-        if read == version and self.missing > 0:
-            part, block, node, _ = self.parts
-            block_rule.give_back(part, block, node, *hand)
+        if read != version or self.open == 0 or hand.part is None or hand.last is None:
+            return
+        for piece in range(hand.part, hand.last + 1):
+            self.copies[piece] -= 1
+            if not self.done[piece]:
+                self.out[piece] = -math.inf
+                self.out.move_to_end(piece, last=False)
+        block = hand.part // self.pieces
+        first = block * self.pieces
+        # Nobody has begun with this block.
+        if self.copies[first] == 0:
+            insort(self.untouched, block)
+            for piece in range(first, first + self.pieces):
+                self.out.pop(piece, None)
 
-    def resume(self, read: np.ndarray, part: np.ndarray, kept: np.ndarray) -> None:
-        np.maximum.at(self.parts.part["delivered"], part[kept], read[kept])
 
-
-Stages = tuple[Stage, ...]
+Stages: TypeAlias = tuple[Stage, ...]
 
 ASYNCHRONOUS: Stages = (EachUpdate(),)
-
-
-def rounds(timeout: float, quorum: float) -> Stage:
-    """Return a stage of synchronous rounds, to the end of the run."""
-    return Round(timeout=float(timeout), quorum=float(quorum))
-
-
-def fresh_rounds(updates: int) -> Stage:
-    """Return a stage of rounds that close on a number of updates computed at the current version."""
-    return FreshRound(updates=updates)
-
-
-def not_older_than(max_delay: int) -> Stage:
-    """Return a stage in which each update is a commit, unless its staleness exceeds `max_delay`."""
-    return EachUpdate(max_delay=max_delay)
-
-
-def batches(
-    n: int,
-    commits: int | None = None,
-    order: Order = Order.IN_TURN,
-    growth: Growth | None = None,
-    *,
-    max_delay: int | None = None,
-) -> Stage:
-    """Return a stage in which each update is a commit, and belongs to one of n parts of the data."""
-    return EachUpdate(commits, n, order, growth, max_delay)
-
-
-def blocks(
-    n: int,
-    backup_after: float,
-    pieces: int = 1,
-    *,
-    share: float = 1.0,
-    commits: int | None = None,
-) -> Stage:
-    """Return a stage whose versions need n blocks of `pieces` pieces each, on a share of the rows."""
-    return AllParts(commits, n, pieces, share, float(backup_after))
 
 
 def stage_index(stages: Stages, version: int) -> int:
@@ -590,13 +568,9 @@ def time_share(stages: Stages, version: int) -> float:
     return stage.share / stage.pieces * longer
 
 
-def last_versions(stages: Stages) -> list[float]:
-    """Return the version with which each stage ends; infinite for a stage without an end."""
-    return list(
-        accumulate(
-            math.inf if stage.commits is None else stage.commits for stage in stages
-        )
-    )
+def first_versions(stages: Stages) -> list[int]:
+    """Return the version with which each stage begins."""
+    return list(accumulate((stage.commits or 0 for stage in stages[:-1]), initial=0))
 
 
 def check_stages(stages: object, name: str) -> None:

@@ -43,7 +43,7 @@ from asyncqn.algorithms.parameters import (
 )
 from asyncqn.algorithms.parts import rows_of_parts, share_of, whole_sum
 from asyncqn.algorithms.safeguard import Ask, Trial, advance, rebase, standing
-from asyncqn.core.stages import Stages, blocks, last_versions, stage_index
+from asyncqn.core.stages import AllParts, Stages, first_versions, stage_index
 from asyncqn.errors import require
 from asyncqn.kernels.shuffling import fill_strata
 from asyncqn.kernels.vectors import sum_of_squares
@@ -203,10 +203,10 @@ class ExactLBFGS(Checked):
         late = self.backup_after or LATE[self.pieces > 1]
         # `share` tells a simulator that a computation takes that part of the time of one on all rows.
         return tuple(
-            blocks(
-                self.blocks,
-                late,
-                self.pieces,
+            AllParts(
+                blocks=self.blocks,
+                backup_after=late,
+                pieces=self.pieces,
                 share=1.0 / stride,
                 commits=versions,
             )
@@ -216,8 +216,7 @@ class ExactLBFGS(Checked):
     @cached_property
     def _begins(self) -> list[int]:
         """The first version of every stage."""
-        # Without the last entry, which is infinite: the stage of all rows has no end.
-        return [0, *(int(version) for version in last_versions(self.stages)[:-1])]
+        return first_versions(self.stages)
 
     @property
     def _parts(self) -> int:

@@ -33,7 +33,7 @@ from asyncqn.algorithms.parameters import (
     Sampling,
     Scale,
 )
-from asyncqn.core.stages import Stages, rounds
+from asyncqn.core.stages import Round, Stages
 from asyncqn.kernels.vectors import sum_of_squares
 from asyncqn.parameters import checked, parameter
 from asyncqn.published import SETTINGS, PaperName, PaperRows
@@ -167,7 +167,7 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
 
     @property
     def stages(self) -> Stages:
-        return (rounds(self.timeout, self.quorum),)
+        return (Round(timeout=self.timeout, quorum=self.quorum),)
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(

@@ -22,12 +22,11 @@ from asyncqn.algorithms.paper.async_sgd import StochasticGradient
 from asyncqn.algorithms.parameters import Parts, StepSize
 from asyncqn.algorithms.parts import rows_of_parts
 from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_update
-from asyncqn.core.stages import Order, Stages, batches
+from asyncqn.core.stages import EachUpdate, Stages
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import add_scaled
 from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
-ORDERS = {"random": Order.AT_RANDOM, "age": Order.BY_AGE, "turn": Order.IN_TURN}
 LARGEST_TABLE = 2**30
 """Largest size of the master's table, in bytes; more parts than fit are refused.  Our own choice."""
 
@@ -109,7 +108,7 @@ class AsyncSAGA(StochasticGradient):
 
     @property
     def stages(self) -> Stages:  # type: ignore[override]
-        return (batches(self.parts, order=ORDERS[self.order]),)
+        return (EachUpdate(blocks=self.parts, order=self.order),)
 
     def init(self, theta0: Array) -> Iterate:
         table = np.zeros((self.parts, theta0.size), theta0.dtype)

@@ -30,7 +30,7 @@ import numpy as np
 from asyncqn.algorithms.paper.async_sgd import StochasticGradient, Update, Worker
 from asyncqn.algorithms.parameters import BatchSize, Sampling, StepSize
 from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_update
-from asyncqn.core.stages import Stages, fresh_rounds, not_older_than
+from asyncqn.core.stages import EachUpdate, FreshRound, Stages
 from asyncqn.parameters import parameter
 from asyncqn.types import Array, Commit, Problem, Task
 
@@ -197,7 +197,7 @@ class Ringmaster(ScatterGradient):
 
     @property
     def stages(self) -> Stages:  # type: ignore[override]
-        return (not_older_than(self.max_delay),)
+        return (EachUpdate(max_delay=self.max_delay),)
 
     def step_limit(self, curvature: float, workers: int) -> float:
         # No update that is added is older than max_delay, whatever the number of workers.
@@ -236,7 +236,7 @@ class Rennala(ScatterGradient):
 
     @property
     def stages(self) -> Stages:  # type: ignore[override]
-        return (fresh_rounds(self.collect),)
+        return (FreshRound(updates=self.collect),)
 
     def step(
         self, view: ScatterIterate, local: Worker, problem: Problem, task: Task

@@ -76,7 +76,7 @@ from asyncqn.algorithms.table.pace import (
     window_is_full,
 )
 from asyncqn.algorithms.table.start import Start, State
-from asyncqn.core.stages import Growth, Order, Stages, batches
+from asyncqn.core.stages import EachUpdate, Growth, Stages
 from asyncqn.errors import require
 from asyncqn.kernels.table import MOVED, SEEN
 from asyncqn.kernels.vectors import sum_of_squares
@@ -223,7 +223,7 @@ class TableLBFGS(Checked):
         first = self.parts if self._exact_throughout else self.first
         quick = max(first, self.parts // QUICK_GROWTH_DIVISOR)
         growth = Growth(first, ROUNDS, quick=quick)
-        return (batches(self.parts, None, Order.BY_AGE, growth),)
+        return (EachUpdate(blocks=self.parts, order="age", growth=growth),)
 
     @property
     def evaluate_every(self) -> int:
