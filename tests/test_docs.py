@@ -13,7 +13,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import api_page
 import pytest
 from conftest import child_environment
 from test_readme import PAGES, ROOT, blocks
@@ -94,12 +93,6 @@ def test_the_example_of_mpi_prints_what_it_says(mpirun) -> None:
 
 def test_the_example_of_ray_prints_what_it_says(ray_local) -> None:
     prints_what_it_says("Ray")
-
-
-def test_the_list_of_public_names_is_made_of_todays_docstrings() -> None:
-    assert api_page.PAGE.read_text(encoding="utf-8") == api_page.page(), (
-        "run python tests/api_page.py"
-    )
 
 
 def project_pages() -> list[Path]:
