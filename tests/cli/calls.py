@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,9 +23,7 @@ def asyncqn(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[st
     )  # fmt: skip
 
 
-def call(
-    capfd: pytest.CaptureFixture[str], *arguments: str | Path
-) -> tuple[int, str, str]:
+def call(capfd: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
     """The same in this process, without the second that starting Python costs."""
     with pytest.raises(SystemExit) as end:
         main([str(argument) for argument in arguments])
@@ -38,26 +33,3 @@ def call(
 
 def files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
-
-
-@contextmanager
-def begun(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A long simulation in a process of its own, once its loop has begun."""
-    command = [
-        sys.executable,
-        "-m",
-        "asyncqn",
-        "simulate",
-        *SMALL,
-        "--commits",
-        "1000000",
-        *arguments,
-    ]
-    with subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if re.match(r"simulate: \d", line):
-                break
-        yield process

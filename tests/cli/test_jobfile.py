@@ -15,7 +15,6 @@ import asyncqn as aq
 from asyncqn.algorithms import ALGORITHMS
 from asyncqn.cli.jobfile import DEFAULT_PARAMETERS, load_job
 from asyncqn.errors import BadInput
-from asyncqn_recommender import ImplicitFactorization
 
 FULL = """
 [problem]
@@ -172,15 +171,6 @@ def test_a_mistake_is_one_sentence_that_names_file_and_culprit(
     assert sentence.endswith(".")
 
 
-def test_a_job_file_that_is_missing_a_folder_or_binary_is_refused_by_name(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
-    for name in ("none.toml", ".", "binary.toml"):
-        with pytest.raises(BadInput, match=r"none|is a folder|TOML"):
-            load_job(tmp_path / name)
-
-
 plain = st.one_of(
     st.integers(),
     st.floats(),
@@ -227,23 +217,6 @@ def test_a_factorization_of_a_file_of_ratings_is_a_problem(
     assert (job.problem.dim, job.problem.n_data) == (2 * (12 + 9), 108)
     run.save(tmp_path / "run")
     assert aq.replay(tmp_path / "run").theta.tobytes() == run.theta.tobytes()
-
-
-def test_a_factorization_of_clicks_is_a_problem(
-    write: Callable[[str], Path], tmp_path: Path
-) -> None:
-    rows = [f"{u},{i},{(u * i) % 5 + 1}" for u in range(12) for i in range(9)]
-    (tmp_path / "clicks.csv").write_text("user,item,rating\n" + "\n".join(rows) + "\n")
-    text = f"[problem]\nkind = 'implicit-factorization'\nratings = '{tmp_path / 'clicks.csv'}'\nrank = 2\n"
-    job = load_job(write(text + "confidence = 2.0\n"))
-    assert isinstance(job.problem, ImplicitFactorization)
-    assert (job.problem.dim, job.problem.n_data, job.problem.confidence) == (
-        2 * 9,
-        12,
-        2.0,
-    )
-    with pytest.raises(aq.BadInput, match="alpha"):
-        load_job(write(text + "alpha = 0.1\n"))
 
 
 def test_a_factorization_without_ratings_says_what_is_missing(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from cli.calls import SMALL, call
+from cli.calls import SMALL, asyncqn, call
 
 import asyncqn as aq
 
@@ -55,38 +53,17 @@ workers = 2
 """
 
 
-@pytest.fixture(scope="module")
-def lost(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """A run that loses one of two workers, with checkpoints and a log."""
-    folder = tmp_path_factory.mktemp("lost")
-    (folder / "fragile.py").write_text(MODULE)
-    (folder / "job.toml").write_text(JOB)
-    command = [
-        *("run", "job.toml", "--allow-imports", "--checkpoint", "c"),
-        "--log",
-        "run.log",
-    ]
-    done = subprocess.run(
-        [sys.executable, "-m", "asyncqn", *command],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        env={**os.environ, "COLUMNS": "200"},
-    )
-    return folder, done
-
-
-def test_a_lost_worker_is_announced_on_stderr_and_in_the_log(lost) -> None:
-    folder, done = lost
+def test_a_lost_worker_is_announced_on_stderr_and_in_the_log(tmp_path: Path) -> None:
+    (tmp_path / "fragile.py").write_text(MODULE)
+    (tmp_path / "job.toml").write_text(JOB)
+    options = ("--allow-imports", "--checkpoint", "c", "--log", "run.log")
+    done = asyncqn("run", "job.toml", *options, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     said = [line for line in done.stderr.splitlines() if "was lost" in line]
     assert len(said) == 1
     assert said[0].startswith("asyncqn: worker ")
     assert said[0].endswith(": 1 of 2 workers, 1 lost.")
-    log = (folder / "run.log").read_text().splitlines()
+    log = (tmp_path / "run.log").read_text().splitlines()
     assert [line for line in log if " WARNING asyncqn.engines: worker " in line]
     assert (
         "INFO    asyncqn.minimize: AsyncSGD on Processes begins: at most 2000 commits"
@@ -103,17 +80,6 @@ def test_mistakes_with_logs_are_one_sentence(
     code, _, err = call(capfd, "simulate", *SMALL, "--log", tmp_path / "pipe")
     assert (code, err.count("\n")) == (2, 1)
     assert "is a named pipe: name a regular file to write to." in err
-    code, _, err = call(
-        capfd, "simulate", *SMALL, "--log", tmp_path / "no" / "such.log"
-    )
-    assert (code, err.count("\n")) == (2, 1)
-
-
-def test_the_library_adds_no_handler_but_one_that_does_nothing() -> None:
-    handlers = logging.getLogger("asyncqn").handlers
-    assert [
-        type(handler) for handler in handlers if type(handler).__module__ == "logging"
-    ] == [logging.NullHandler]
 
 
 def test_a_user_hears_a_run_by_the_means_of_logging(

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from oracles import Quadratic, one_sentence
+from cli.calls import call
+from oracles import one_sentence
 
 import asyncqn as aq
-from asyncqn.algorithms import ALGORITHMS
-from asyncqn.cli.jobfile import job_schema, load_job
-from asyncqn.cli.main import main
-from asyncqn.engines.named import REAL_ENGINES
+from asyncqn.cli.jobfile import load_job
 from asyncqn.errors import BadInput
-from asyncqn.models import PROBLEMS
 from asyncqn.runs.archive import load_run
 
 MODULE = """
@@ -95,13 +91,6 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def command(*arguments: str) -> int:
-    """The exit code of a command."""
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    return int(ended.value.code or 0)
-
-
 def test_without_leave_nothing_is_imported_and_a_sentence_tells_of_the_option(
     module: str, capfd: Any
 ) -> None:
@@ -119,59 +108,39 @@ def test_a_job_of_own_classes_runs_is_saved_replayed_and_resumed(
     assert isinstance(job.problem.weight, float)
     assert type(job.algorithm).__name__ == "Mine"
     arguments = ("job.toml", "--allow-imports", "--quiet")
-    assert command("simulate", *arguments, "--save", "run") == 0
+    assert call(capfd, "simulate", *arguments, "--save", "run")[0] == 0
     about = load_run("run").manifest
     assert about["algorithm"]["kind"] == f"{module}:Mine"
-    assert about["problem"]["reference"] == {
-        "kind": f"{module}:Ridge",
-        "n_data": 30,
-        "weight": 2.0,
-    }
+    reference = {"kind": f"{module}:Ridge", "n_data": 30, "weight": 2.0}
+    assert about["problem"]["reference"] == reference
     assert load_run("run").problem is None
-    capfd.readouterr()
-    assert command("replay", "run") == 2
-    assert (
-        f"your own class {module}:Ridge: allow its import with --allow-imports"
-        in capfd.readouterr().err
-    )
-    assert command("replay", "run", "--allow-imports") == 0
-    assert command("run", *arguments, "--workers", "1", "--checkpoint", "c") == 0
+    code, _, err = call(capfd, "replay", "run")
+    assert code == 2
+    assert f"class {module}:Ridge: allow its import with --allow-imports" in err
+    assert call(capfd, "replay", "run", "--allow-imports")[0] == 0
+    run = ("run", *arguments, "--workers", 1, "--checkpoint", "c")
+    assert call(capfd, *run)[0] == 0
     with pytest.raises(BadInput, match="allow_imports=True"):
         aq.resume("c")
-    assert command("resume", "c", "--allow-imports", "--quiet") == 0
+    assert call(capfd, "resume", "c", "--allow-imports", "-q")[0] == 0
 
 
-def test_a_job_of_a_factory_replays_and_resumes_from_the_command_line(
+def test_a_job_of_a_factory_replays_from_the_command_line(
     module: str, capfd: Any
 ) -> None:
     with open(f"{module}.py", "a") as file:
         file.write(FACTORY)
     Path("made.toml").write_text(
         f'[problem]\nkind = "{module}:made"\nrows = 30\n'
-        "[algorithm]\nkind = 'async-sgd'\nh = 1e-4\nbatch = 5\n"
-        "[run]\ncommits = 40\n[engine]\nkind = 'processes'\nworkers = 1\n"
+        "[algorithm]\nkind = 'async-sgd'\nh = 1e-4\nbatch = 5\n[run]\ncommits = 40\n"
     )
-    arguments = ("made.toml", "--allow-imports", "--quiet")
-    assert (
-        command(
-            "run",
-            *arguments,
-            "--save",
-            "run",
-            "--checkpoint",
-            "c",
-            "--set",
-            "engine.start_method=spawn",
-        )
-        == 0
-    )
+    spawn = ("--engine", "processes", "--workers", 1, "--set", "engine.start_method=spawn")  # fmt: skip
+    run = ("run", "made.toml", "--allow-imports", "--save", "run", "-q")
+    assert call(capfd, *run, *spawn)[0] == 0
     about = load_run("run").manifest["problem"]
     assert about["reference"] == {"kind": f"{module}:made", "rows": 30}
-    capfd.readouterr()
-    assert command("replay", "run") == 2
-    assert "--allow-imports" in capfd.readouterr().err
-    assert command("replay", "run", "--allow-imports") == 0
-    assert command("resume", "c", "--allow-imports", "--quiet") == 0
+    assert "--allow-imports" in call(capfd, "replay", "run")[2]
+    assert call(capfd, "replay", "run", "--allow-imports")[0] == 0
 
 
 def test_a_law_of_one_s_own_is_a_law_of_a_job_s_cluster(
@@ -179,12 +148,13 @@ def test_a_law_of_one_s_own_is_a_law_of_a_job_s_cluster(
 ) -> None:
     law = f"cluster.times={{kind='{module}:Pauses', every=3}}"
     simulate = ("simulate", "job.toml", "--set", law, "--save", "r", "-q")
-    assert command(*simulate) == 2
-    assert "use --allow-imports" in capfd.readouterr().err
-    assert command(*simulate, "--allow-imports") == 0
+    code, _, err = call(capfd, *simulate)
+    assert code == 2
+    assert "use --allow-imports" in err
+    assert call(capfd, *simulate, "--allow-imports")[0] == 0
     times = load_run(tmp_path / "r", allow_imports=True).schedule.time
     assert times[-1] > 70, "a third of the computations takes ten units"
-    assert command("replay", "r", "--allow-imports", "-q") == 0
+    assert call(capfd, "replay", "r", "--allow-imports", "-q")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -203,42 +173,3 @@ def test_mistakes_in_an_own_section_are_named(
     with pytest.raises(BadInput, match=words) as caught:
         load_job("bad.toml", allow_imports=True)
     assert str(caught.value).startswith("bad.toml: ")
-
-
-def test_a_class_with_arrays_is_not_written_into_the_manifest() -> None:
-    run = aq.minimize(
-        Quadratic.random(),
-        aq.AsyncSGD(1e-3, 4),
-        engine=aq.Simulator(aq.Cluster(1)),
-        commits=3,
-    )
-    assert run.manifest["problem"]["reference"] is None
-
-
-def test_the_schema_knows_every_kind_and_its_parameters() -> None:
-    schema = job_schema()
-    json.dumps(schema, allow_nan=False)
-    definitions = schema["$defs"]
-    assert set(definitions["Job"]["properties"]) == {
-        "problem",
-        "algorithm",
-        "cluster",
-        "run",
-        "engine",
-    }
-    for kind in [*PROBLEMS, *ALGORITHMS, *REAL_ENGINES]:
-        assert definitions[kind.replace("-", "_")]["properties"]["kind"] == {
-            "enum": [kind]
-        }
-    sgd = definitions["async_sgd"]
-    assert sgd["properties"]["h"]["type"] == "number"
-    assert sgd["required"] == ["kind", "h", "batch"]
-    assert sgd["additionalProperties"] is False
-    assert definitions["Cluster"]["required"] == ["workers"]
-    assert (
-        definitions["ray"]["required"] == definitions["threads"]["required"] == ["kind"]
-    )
-    assert {"$ref": "#/$defs/Cluster"} in definitions["mpi"]["properties"][
-        "timing_model"
-    ]["anyOf"]
-    assert definitions["RunOptions"]["properties"]["commits"]["default"] == 5_000

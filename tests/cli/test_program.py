@@ -1,59 +1,42 @@
-"""The program as a whole, in a process of its own: streams, exit codes, nothing half-written."""
+"""The program as a person and a script use it: streams, exit codes, nothing half-written."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from cli.calls import SMALL, asyncqn, begun, call, files
+from cli.calls import SMALL, asyncqn, call, files
 from sealed import data_file
 
 import asyncqn as aq
-from asyncqn.runs.archive import load_run
-from asyncqn.runs.replay import replay
 from asyncqn.storage.writing import check_of
 
 DIVERGING = [*SMALL, "--set", "algorithm.h=1.0", "--commits", "400"]
 
 
 def test_simulate_save_show_replay_in_processes_of_their_own(tmp_path: Path) -> None:
-    made = asyncqn(
-        "simulate", *SMALL, "--seed", "3", "--save", "runs/a", "--json", cwd=tmp_path
-    )
+    simulate = ("simulate", *SMALL, "--seed", "3", "--save", "runs/a", "--json")
+    made = asyncqn(*simulate, cwd=tmp_path)
     assert made.returncode == 0, made.stderr
-    numbers = json.loads(made.stdout)
-    assert numbers["run"] == "runs/a"
+    assert json.loads(made.stdout)["run"] == "runs/a"
     assert "simulate: 40/40" in made.stderr, "progress goes to stderr"
-    shown = asyncqn(
-        "show", "runs/a", "--plot", "a.svg", "--trace", "t/a.json", cwd=tmp_path
-    )
+    show = ("show", "runs/a", "--plot", "a.svg", "--trace", "t/a.json")
+    shown = asyncqn(*show, cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
-    for word in (
-        "completed",
-        "async-sgd",
-        "convergence",
-        "staleness",
-        "worker 2",
-        "versions",
-    ):
+    for word in ("completed", "async-sgd", "convergence", "worker 2", "versions"):
         assert word in shown.stdout
     again = asyncqn("replay", "runs/a", "--json", "--quiet", cwd=tmp_path)
     assert (again.returncode, again.stderr) == (0, "")
     assert json.loads(again.stdout)["identical"] is True
     arrays = data_file(tmp_path / "runs" / "a").name
-    expected = [
-        "a.svg",
-        "runs",
-        "runs/a",
-        f"runs/a/{arrays}",
-        "runs/a/run.json",
-        "t",
-        "t/a.json",
-    ]
-    assert files(tmp_path) == expected
+    written = ["runs/a", f"runs/a/{arrays}", "runs/a/run.json", "t", "t/a.json"]
+    assert files(tmp_path) == ["a.svg", "runs", *written]
 
 
 def test_the_promised_keys_are_printed_and_quiet_prints_nothing_else(
@@ -62,30 +45,47 @@ def test_the_promised_keys_are_printed_and_quiet_prints_nothing_else(
     code, out, err = call(capfd, "simulate", *SMALL, "--json", "--quiet")
     numbers = json.loads(out)
     assert (code, err) == (0, "")
-    promised = {
-        "status",
-        "commits",
-        "time",
-        "fun",
-        "staleness_mean",
-        "staleness_max",
-        "pairs_accepted",
-    }
-    assert promised | {"pairs_rejected", "run", "error"} <= set(numbers)
+    promised = "status commits time fun staleness_mean staleness_max pairs_accepted pairs_rejected run error"
+    assert set(promised.split()) <= set(numbers)
     assert numbers["run"] is None
     assert (numbers["status"], numbers["commits"]) == ("completed", 40)
     # The mean tends to W - 1 = 2 from below, for the first computations of all workers read version 0.
     assert 1 < numbers["staleness_mean"] <= 2
 
 
+def test_a_real_run_has_numbers_of_its_own_and_replays(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "r"
+    engine = ("--engine", "threads", "--save", folder)
+    code, out, _ = call(capfd, "run", *SMALL, *engine, "--json")
+    numbers = json.loads(out)
+    assert (code, numbers["engine"], numbers["workers"]) == (0, "threads", 3)
+    lost = (numbers["workers_lost"], numbers["workers_joined"])
+    assert (*lost, numbers["resumed_from"]) == (0, 0, None)
+    assert numbers["commits_per_second"] == pytest.approx(40 / numbers["seconds"])
+    aq.replay(folder)
+
+
+def test_a_real_run_imitates_the_cluster_of_its_job(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    slow = ("--slow", "--set", "cluster.worker_mean=2.0", "--set", "engine.time_unit=1e-3")  # fmt: skip
+    _, out, _ = call(capfd, "run", *SMALL, *slow, "--set", "cluster.worker_std=0", "--json")  # fmt: skip
+    numbers = json.loads(out)
+    # Forty computations of 2 units each on three workers last at least 26 units of a millisecond.
+    assert numbers["time"] >= 26
+    assert numbers["seconds"] == pytest.approx(numbers["time"] * 1e-3)
+    _, _, err = call(capfd, "run", "--set", "cluster.worker_mean=3")
+    assert "no section [cluster], unless --slow imitates one" in err
+
+
 def test_a_diverged_run_exits_with_three_says_why_and_is_saved(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = call(
-        capfd, "simulate", *DIVERGING, "--save", tmp_path / "d", "--json", "--quiet"
-    )
-    assert code == 3
-    assert json.loads(out)["status"] == "diverged"
+    save = ("--save", tmp_path / "d")
+    code, out, err = call(capfd, "simulate", *DIVERGING, *save, "--json", "--quiet")
+    assert (code, json.loads(out)["status"]) == (3, "diverged")
     assert err.startswith("asyncqn: diverged: ")
     assert "smaller h" in err
     code, out, _ = call(capfd, "replay", tmp_path / "d", "--json", "-q")
@@ -102,8 +102,7 @@ def test_an_altered_run_is_refused_and_a_false_one_is_not_identical(
     document["check"] = check_of(document)
     (tmp_path / "a" / "run.json").write_text(json.dumps(document))
     code, out, err = call(capfd, "replay", tmp_path / "a", "--json")
-    assert code != 0
-    assert json.loads(out)["identical"] is False
+    assert (code, json.loads(out)["identical"]) == (2, False)
     assert "commit 1 of 40" in err
     arrays = data_file(tmp_path / "a")
     arrays.write_bytes(arrays.read_bytes()[:-9])
@@ -114,67 +113,26 @@ def test_an_altered_run_is_refused_and_a_false_one_is_not_identical(
         assert "damaged" in err
 
 
-def test_a_checkpoint_of_a_run_that_ended_does_not_advise_to_go_on(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert call(capfd, "run", *SMALL, "--checkpoint", tmp_path / "c", "-q")[0] == 0
-    assert "all that were requested" in call(capfd, "show", tmp_path / "c")[1]
-
-
 def test_a_friction_above_its_limit_is_warned_of_in_one_line(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    _, out, err = call(
-        capfd,
-        "simulate",
-        "--commits",
-        "5",
-        "--set",
-        "algorithm.gamma=0.5",
-        "--json",
-        "-q",
-    )
+    gamma = ("--set", "algorithm.gamma=0.5")
+    _, _, err = call(capfd, "simulate", "--commits", "5", *gamma, "-q")
     assert err.count("\n") == 1
     assert err.startswith("asyncqn: warning: gamma = 0.5 exceeds")
-    assert json.loads(out)["commits"] == 5
-
-
-@pytest.mark.parametrize(
-    ("sent", "code", "word"), [(2, 130, "interrupted"), (15, 143, "terminated")]
-)
-def test_a_signal_ends_a_simulation_and_keeps_what_was_computed(
-    sent: int, code: int, word: str, tmp_path: Path
-) -> None:
-    with begun(tmp_path, "--evaluate", "100", "--save", "run", "--json") as process:
-        process.send_signal(sent)
-        out, err = process.communicate(timeout=60)
-    numbers = json.loads(out)
-    assert process.returncode == code
-    assert err.splitlines()[-1].startswith(
-        f"asyncqn: {word} after {numbers['commits']} of 1000000 commits"
-    )
-    assert (numbers["status"], numbers["run"]) == (word, "run")
-    run = load_run(tmp_path / "run")
-    assert run.nit == numbers["commits"] > 0
-    assert (replay(run).theta == run.theta).all()
 
 
 def test_a_run_that_every_worker_left_is_no_success(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    job = tmp_path / "job.toml"
-    job.write_text(
-        "[problem]\ndim = 8\nn_data = 24\n[algorithm]\nkind = 'async-sgd'\nh = 1e-5\nbatch = 2\n"
-        "[cluster]\nworkers = 2\nworker_mean = 2.0\ndeaths = {0 = 20.0, 1 = 30.0}\n[run]\ncommits = 1000\n"
-    )
+    deaths = ("--workers", 2, "--set", "cluster.deaths={0 = 20.0, 1 = 30.0}")
+    job = (*SMALL, *deaths, "--set", "cluster.worker_mean=2.0", "--commits", 1000)
     for command in (["simulate"], ["run", "--slow", "--set", "engine.time_unit=1e-3"]):
-        code, _, err = call(capfd, *command, job, "-q")
+        code, _, err = call(capfd, *command, *job, "-q")
         assert code == 4
         *lost, end = err.splitlines()
         assert end.startswith("asyncqn: stopped: every worker was gone after ")
-        assert all("was lost after commit" in line for line in lost), (
-            "a real engine announces each"
-        )
+        assert all("was lost after commit" in line for line in lost)
 
 
 def test_control_characters_of_a_file_do_not_reach_the_terminal(
@@ -204,42 +162,27 @@ def test_control_characters_of_a_file_do_not_reach_the_terminal(
 def test_a_simulation_keeps_checkpoints_is_shown_and_resumed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    folder, options = (
-        tmp_path / "c",
-        ["--checkpoint-every", "0.001", "--evaluate", "10"],
-    )
-    code, _, _ = call(capfd, "simulate", *SMALL, *options, "--checkpoint", folder, "-q")
-    assert code == 0
+    folder = tmp_path / "c"
+    often = ("--checkpoint-every", "0.001", "--evaluate", "10", "--checkpoint", folder)
+    assert call(capfd, "simulate", *SMALL, *often, "-q")[0] == 0
     shown = json.loads(call(capfd, "show", folder, "--json")[1])
-    assert "known when the simulated run ends" in call(capfd, "show", folder)[1]
     assert shown["commits_wanted"] == 40
     assert 0 < shown["commits"] <= 40
-    assert "convergence" in call(capfd, "show", folder)[1]
+    text = call(capfd, "show", folder)[1]
+    assert "known when the simulated run ends" in text
+    assert "all that were requested" in text
     code, out, _ = call(capfd, "resume", folder, "--json", "-q")
-    assert (code, json.loads(out)["commits"]) == (0, 40)
-    assert (
-        json.loads(out)["fun"]
-        == json.loads(call(capfd, "simulate", *SMALL, "--json", "-q")[1])["fun"]
-    )
+    whole = json.loads(call(capfd, "simulate", *SMALL, "--json", "-q")[1])
+    again = json.loads(out)
+    assert (code, again["commits"], again["fun"]) == (0, 40, whole["fun"])
 
 
 def test_runs_are_compared_by_their_time_to_a_target(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for name, h in (("slow", "1e-6"), ("fast", "1e-5")):
-        assert (
-            call(
-                capfd,
-                "simulate",
-                *SMALL,
-                "--set",
-                f"algorithm.h={h}",
-                "--save",
-                tmp_path / name,
-                "-q",
-            )[0]
-            == 0
-        )
+        step = ("--set", f"algorithm.h={h}", "--save", tmp_path / name)
+        assert call(capfd, "simulate", *SMALL, *step, "-q")[0] == 0
     both = [tmp_path / "slow", tmp_path / "fast"]
     code, out, _ = call(capfd, "compare", *both, "--plot", tmp_path / "c.svg", "--json")
     compared = json.loads(out)
@@ -257,35 +200,18 @@ def test_runs_are_compared_by_their_time_to_a_target(
     assert "no column 'rmse'" in call(capfd, "compare", *both, "--metric", "rmse")[2]
 
 
-def test_a_cluster_to_imitate_needs_slow(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    _, _, err = call(capfd, "run", "--set", "cluster.worker_mean=3")
-    assert (
-        "--set cluster.worker_mean describes a cluster to imitate: give --slow" in err
-    )
-
-
-def test_every_field_of_a_cluster_can_be_said_on_the_command_line(
+def test_every_field_of_a_cluster_can_be_given_on_the_command_line(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     fields = ['times={kind="pareto", mean=40.0, shape=1.5}', "link=2.0", "deaths={3=500.0}",
               "recoveries={3=900.0}", "fixed=1.5"]  # fmt: skip
-    said = [word for field in fields for word in ("--set", f"cluster.{field}")]
-    code, _, _ = call(
-        capfd,
-        "simulate",
-        *SMALL,
-        *said,
-        "--workers",
-        "5",
-        "--save",
-        str(tmp_path / "run"),
-    )
-    assert code == 0
+    words = [word for field in fields for word in ("--set", f"cluster.{field}")]
+    folder = tmp_path / "run"
+    simulate = ("simulate", *SMALL, *words, "--workers", "5", "--save", folder)
+    assert call(capfd, *simulate)[0] == 0
     cluster = aq.Cluster(5, times=aq.times.Pareto(40.0, 1.5), message=10.0, link=2.0, deaths={3: 500.0},
                          recoveries={3: 900.0}, fixed=1.5)  # fmt: skip
-    assert aq.Cluster.from_run(aq.load_run(tmp_path / "run")) == cluster
+    assert aq.Cluster.from_run(aq.load_run(folder)) == cluster
 
 
 @pytest.mark.parametrize(
@@ -298,22 +224,41 @@ def test_ctrl_c_during_an_import_ends_with_one_line(
         "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nmore = 1\n"
     )
     (tmp_path / "job.toml").write_text("[problem]\nkind = 'slow:Problem'\n")
+    done = asyncqn("simulate", "job.toml", "--allow-imports", *options, cwd=tmp_path)
+    end = (130, "asyncqn: interrupted.\n", out)
+    assert (done.returncode, done.stderr, done.stdout) == end
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])  # fmt: skip
+def test_a_signal_writes_a_checkpoint_and_says_how_to_resume(
+    sent: int, code: int, tmp_path: Path
+) -> None:
+    long = ("--commits", "10000000", "--evaluate", "1000000", "--workers", "2")
+    keep = ("--checkpoint", "c", "--checkpoint-every", "0.05")
+    command = [sys.executable, "-m", "asyncqn", "run", *SMALL, *long, *keep]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    ) as child:
+        while not (tmp_path / "c" / "a" / "checkpoint.json").exists():
+            assert child.poll() is None
+            time.sleep(0.01)
+        os.kill(child.pid, sent)
+        _, err = child.communicate(timeout=60)
+    assert child.returncode == code
+    assert "continue with: asyncqn resume " in err
+    assert err.count("asyncqn: ") == 1, "it is said once"
+
+
+def test_a_second_ctrl_c_while_the_interpreter_ends_prints_no_traceback() -> None:
+    program = (
+        "import atexit, os, signal, time\n"
+        "atexit.register(lambda: (os.kill(os.getpid(), signal.SIGINT), time.sleep(0.01)))\n"
+        "from asyncqn.cli.main import main\n"
+        "main(['run', 'nowhere.toml'])\n"
+    )
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "asyncqn",
-            "simulate",
-            "job.toml",
-            "--allow-imports",
-            *options,
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
-    assert (done.returncode, done.stderr, done.stdout) == (
-        130,
-        "asyncqn: interrupted.\n",
-        out,
-    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == 1

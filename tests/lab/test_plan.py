@@ -12,7 +12,7 @@ import pytest
 from oracles import one_sentence
 
 import asyncqn as aq
-from asyncqn.cli.commands.plan import counts, seconds
+from asyncqn.cli.commands.plan import counts
 from asyncqn.cli.main import main
 from asyncqn.errors import BadInput
 from asyncqn.lab.plan import Prediction, _Goal, _pays
@@ -97,10 +97,12 @@ def test_the_command_prints_the_plan(tmp_path: Path, capfd: pytest.CaptureFixtur
         assert words in capfd.readouterr().err
 
 
-def test_numbers_of_workers_and_times_are_read():
+def test_numbers_of_workers_are_read():
     assert counts("1..6") == [1, 2, 4, 6]
     assert counts("3,5") == [3, 5]
-    assert [seconds(text) for text in ("30s", "2m", "45")] == [30.0, 120.0, 45.0]
+    for text in ("6..1", "0..4", "a"):
+        with pytest.raises(BadInput, match="--workers must be like"):
+            counts(text)
 
 
 def test_a_target_that_nobody_reaches_is_told():

@@ -1,13 +1,11 @@
-"""The paper's tables by name: spec section 5, on the classes and on the command line."""
+"""The paper's tables by name: spec section 5."""
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 
 import pytest
-from cli.calls import call
 
 import asyncqn as aq
 
@@ -44,24 +42,3 @@ def test_the_cluster_charges_each_algorithm_its_own_times():
     )
     with pytest.raises(aq.BadInput, match="on real machines and prints no times"):
         aq.Cluster.from_paper("ml-1m")
-
-
-def test_the_command_line_runs_the_papers_setting(capfd, tmp_path):
-    code, out, _ = call(
-        capfd, "simulate", "--paper", "linear-gaussian", "--algorithm", "async-sgd", "--set", "algorithm.h=1e-5",
-        "--commits", "20", "--save", tmp_path / "run", "--json",
-    )  # fmt: skip
-    assert (code, json.loads(out)["commits"]) == (0, 20)
-    manifest = aq.load_run(tmp_path / "run").manifest
-    assert (manifest["problem"]["dim"], manifest["problem"]["n_data"]) == (100, 600)
-    assert aq.load_run(tmp_path / "run").algorithm == aq.AsyncSGD(h=1e-5, batch=6)
-    for arguments, sentence in (
-        (["--paper", "ml-1m"], "the paper simulates only linear-gaussian"),
-        (
-            ["--paper", "linear-gaussian", "--algorithm", "sgd"],
-            "the paper has no numbers for 'sgd'",
-        ),
-    ):
-        code, _, err = call(capfd, "simulate", *arguments)
-        assert code == 2
-        assert sentence in " ".join(err.split())

@@ -6,12 +6,8 @@ Nothing heavy is imported here: the program must be able to end with a sentence 
 from __future__ import annotations
 
 import re
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from asyncqn.core.outcome import Outcome
 
@@ -31,32 +27,13 @@ EXIT_CODES = {
 """The exit code of every status of a run: 0 only where there is an answer.  A run counts as stopped where it
 reached a limit or lost all workers.  130 and 143 are the codes of shells for SIGINT and SIGTERM."""
 
-ENDINGS = {
-    signal.SIGINT: ("interrupted.", INTERRUPTED),
-    signal.SIGTERM: ("terminated.", TERMINATED),
-}
-
-
-class Terminated(BaseException):
-    """SIGTERM arrived and no run with checkpoints handles it."""
-
-
-@contextmanager
-def hearing(
-    numbers: Iterable[int], hear: Callable[[int, Any], None]
-) -> Iterator[dict[int, Any]]:
-    """Let these signals call `hear` inside the block; yield the previous handlers.
-
-    Python delivers signals to the main thread alone, so in another thread nothing changes.
-    """
-    # Elsewhere `signal.signal` would raise.
-    heard = numbers if threading.current_thread() is threading.main_thread() else ()
-    before = {number: signal.signal(number, hear) for number in heard}
-    try:
-        yield before
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+LONGEST_WORD = 400
+"""Longest word, such as a path, that an error shows completely."""
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, delete, C1
+    "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # marks that turn the direction of text, separators
+    "\ud800-\udfff]"  # surrogates, from paths that are not valid text: they cannot be printed
+)
 
 
 def exit_code(run: Run) -> int:
@@ -64,15 +41,6 @@ def exit_code(run: Run) -> int:
     # A run that made its commits may still be no success: then its code must not be 0.
     code = EXIT_CODES[run.status]
     return code if run.success or code else EXIT_CODES[Outcome.STOPPED]
-
-
-MAX_WORD_LENGTH = 400
-"""Longest word, such as a path, that an error shows completely."""
-_CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, delete, C1
-    "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # marks that turn the direction of text, separators
-    "\ud800-\udfff]"  # surrogates, from paths that are not valid text: they cannot be printed
-)
 
 
 def clean(text: str) -> str:
@@ -83,8 +51,8 @@ def clean(text: str) -> str:
 def complain(sentence: str) -> None:
     """Print one line on stderr after the program's name; a very long word is abbreviated."""
     # Both ends of a path tell more than its beginning alone.
-    words = (
-        w if len(w) <= MAX_WORD_LENGTH else f"{w[:60]}...{w[-60:]}"
-        for w in sentence.split()
-    )
+    words = [
+        word if len(word) <= LONGEST_WORD else f"{word[:60]}...{word[-60:]}"
+        for word in sentence.split()
+    ]
     print(f"asyncqn: {clean(' '.join(words))}", file=sys.stderr)

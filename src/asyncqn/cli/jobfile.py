@@ -9,21 +9,17 @@
 A kind "module:Class" is a user's own class; it is imported only with permission.  A missing section takes the
 defaults below.  If the file describes its own problem but no algorithm, `minimize` chooses one, as for the
 algorithm "default": step sizes that suit one problem are no defaults for another.  For the same reason a
-section [algorithm] must be complete.  `asyncqn run --schema` prints the JSON schema of all this, for editors.
+section [algorithm] must be complete.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from asyncqn.algorithms import ALGORITHMS, make_algorithm
 from asyncqn.algorithms.defaults import TOLERANCE
@@ -40,12 +36,10 @@ from asyncqn.parameters import (
     Evaluate,
     Seed,
     arguments_from_json,
-    file_type,
     from_json,
     parameters_of,
     suggestion,
 )
-from asyncqn.published import PROBLEM, SETTINGS, VARIANCE, timing
 from asyncqn.storage import open_input
 from asyncqn.storage.serialise import is_own
 from asyncqn.types import Algorithm, Engine, Problem, extra
@@ -61,15 +55,14 @@ MAX_JOB_BYTES = 1 << 24
 def maker_of(kind: str, arguments: Section) -> Callable[..., Problem]:
     """Return the function that builds a problem from [problem]: from a file, where `data` names one."""
     model = MODELS[kind]
-    # Four ways, from the most specific to the most general: the rows of a file, or of a
-    # data server, random data of a given size,
-    # and a reference to stored data, such as a set of ratings.
-    if "data" in arguments and hasattr(model, "from_file"):
-        make: Callable[..., Problem] = model.from_file
-    elif "url" in arguments and hasattr(model, "from_server"):
-        make = model.from_server
-    else:
-        make = model.random if hasattr(model, "random") else model.from_stored
+    # From the most specific to the most general: the rows of a file or of a data server, random data of a
+    # given size, and a reference to stored data, such as a set of ratings.
+    readers = {"data": "from_file", "url": "from_server"}
+    names = [reader for key, reader in readers.items() if key in arguments]
+    names += ["random", "from_stored"]
+    make: Callable[..., Problem] = next(
+        getattr(model, name) for name in names if hasattr(model, name)
+    )
     return make
 
 
@@ -181,7 +174,6 @@ def load_job(
     overrides: Mapping[str, Section] | None = None,
     *,
     allow_imports: bool = False,
-    sections: Mapping[str, Section] | None = None,
 ) -> Job:
     """Build the job that a TOML file describes; without a file, the defaults.
 
@@ -194,8 +186,6 @@ def load_job(
         parameters, which were not meant for it.
     allow_imports : bool, default False
         Whether a user's own classes may be imported.
-    sections : mapping of str to mapping, optional
-        Sections to use instead of a file.
 
     Raises
     ------
@@ -204,7 +194,7 @@ def load_job(
     """
     over = overrides or {}
     if path is None:
-        return _build(sections or {}, over, allow_imports)
+        return _build({}, over, allow_imports)
     read = _read(Path(path))
     data = read.get("problem", {}).get("data")
     if isinstance(data, str):  # relative to the job file, not to the current folder
@@ -215,58 +205,26 @@ def load_job(
         raise BadInput(f"{path}: {error}") from None
 
 
-def paper_sections(name: str, kind: str | None) -> dict[str, dict[str, Any]]:
-    """Return the sections of an experiment of the paper, for one of its three algorithms."""
-    kind = kind or DEFAULT_ALGORITHM
-    require(
-        name == "linear-gaussian",
-        f"the paper simulates only linear-gaussian, not {name!r}; ASLBFGS.from_paper and the other two "
-        f"algorithms have its numbers for MovieLens.",
-    )
-    # These checks name what the paper has, where the errors of the classes would name what asyncqn has.
-    setting = SETTINGS[name]
-    require(
-        kind in setting.algorithms,
-        f"the paper has no numbers for {kind!r}: choose one of {', '.join(setting.algorithms)}.",
-    )
-    return {
-        "problem": dict(PROBLEM),
-        "algorithm": {"kind": kind, **setting.parameters(kind)},
-        "cluster": {
-            "workers": setting.workers,
-            "worker_std": math.sqrt(VARIANCE),
-            **timing(name, kind),
-        },
-    }
-
-
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     """Return the sections of a job file as plain data."""
     try:
         with open_input(path, MAX_JOB_BYTES) as file:
             sections = tomllib.loads(file.read().decode())
-    except FileNotFoundError:
-        raise BadInput(f"there is no job file {path}: check the path.") from None
     except BadInput:
         raise
     except OSError as error:
         reason = error.strerror
         raise BadInput(f"the job file {path} cannot be read: {reason}.") from None
-    except RecursionError:
-        raise BadInput(
-            f"the job file {path} is nested too deeply: its sections must contain plain values."
-        ) from None
-    # Invalid TOML, bytes that are not text, or numbers of 5,000 digits.
-    except ValueError as error:
+    # Invalid TOML, bytes that are not text, numbers of 5,000 digits, or tables nested too deeply.
+    except (ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0].split(";")[0]
         raise BadInput(f"{path} is not a TOML file: {reason}.") from None
     # The sections of a file are the fields of `Job`, so that a new one is accepted here at once.
     names = [field.name for field in dataclasses.fields(Job)]
     for name, section in sections.items():
-        what = "section" if isinstance(section, dict) else "key outside the sections"
         if name not in names:
             hint = suggestion(name, names)
-            raise BadInput(f"{path}: unknown {what} '{name}'; {hint}.")
+            raise BadInput(f"{path}: unknown section or key '{name}'; {hint}.")
         require(
             isinstance(section, dict),
             f"{path}: '{name}' must be a section: write [{name}] and its keys below it.",
@@ -390,90 +348,8 @@ def _engine(section: Section, over: Section, allow_imports: bool) -> dict[str, A
     # The class is imported for its arguments alone: it may need an optional package.
     if not arguments:
         return {"kind": kind}
-    known = parameters_of(engine_class(kind))
-    for name in arguments.keys() - known.keys():
-        require(
-            name != "workers",
-            "under MPI, mpiexec -n sets the number of workers: leave workers out.",
-        )
-        # A key of another engine is a likelier mistake than a misspelling, and deserves its own sentence.
-        takers = [
-            other
-            for other in REAL_ENGINES
-            if name in parameters_of(engine_class(other))
-        ]
-        require(
-            not takers,
-            f"{name} is for the engine {' or '.join(takers)}, not {kind}: leave it out, or choose that one.",
-        )
     model = arguments.get("timing_model")
     if isinstance(model, Mapping):
         arguments["timing_model"] = _with_laws(model, allow_imports)
     given = arguments_from_json(engine_class(kind), arguments, f"engine '{kind}'")
     return {"kind": kind, **given}
-
-
-def _schema_of_rows(reader: str, description: str) -> dict[str, Any]:
-    """Return the schema of a section [problem] whose rows a class method of linear models reads."""
-    kinds = [kind for kind, model in MODELS.items() if hasattr(model, reader)]
-    described = msgspec.json.schema(file_type(getattr(MODELS[kinds[0]], reader)))
-    (section,) = described["$defs"].values()
-    section["description"] = description
-    # All linear models share the method, so that one schema serves them with several kinds.
-    section["properties"]["kind"] = {"enum": kinds}
-    section["required"] = ["kind", *section.get("required", [])]
-    return dict(section)
-
-
-def job_schema() -> dict[str, Any]:
-    """Return the JSON schema of a job file, for editors that complete and check TOML."""
-    engines = {
-        kind: partial(engine_class(kind), workers=DEFAULT_WORKERS)
-        for kind in REAL_ENGINES
-    }
-    engines["mpi"] = partial(engine_class("mpi"))  # mpiexec sets the number of workers
-    problems = {kind: maker_of(kind, {}) for kind in MODELS}
-    problem, algorithm, engine = (
-        Union[tuple(file_type(make, kind) for kind, make in table.items())]  # noqa: UP007 - made at run time
-        for table in (problems, ALGORITHMS, engines)
-    )
-    sections = {"problem": problem, "algorithm": algorithm, "engine": engine}
-    sections |= {"cluster": file_type(Cluster), "run": file_type(RunOptions)}
-    fields = [
-        (name, Union[kind, msgspec.UnsetType], msgspec.UNSET)  # noqa: UP007
-        for name, kind in sections.items()
-    ]
-    schema = msgspec.json.schema(
-        msgspec.defstruct("Job", fields, forbid_unknown_fields=True)
-    )
-    own = {
-        "type": "object",
-        "description": "Your own class, for --allow-imports, with its parameters.",
-        "properties": {"kind": {"type": "string", "pattern": r"^[\w.]+:[\w.]+$"}},
-        "required": ["kind"],
-    }
-    chosen = {
-        "type": "object",
-        "description": "The algorithm that minimize chooses.",
-        "properties": {"kind": {"const": CHOSEN}},
-        "required": ["kind"],
-        "additionalProperties": False,
-    }
-    in_file = _schema_of_rows(
-        "from_file", "A problem whose rows are in a CSV, Parquet or libsvm file."
-    )
-    on_server = _schema_of_rows(
-        "from_server", "A problem whose rows are on a data server."
-    )
-    # msgspec describes tagged unions of known kinds; the open-ended alternatives are added by hand.
-    for name, more in (
-        ("problem", [in_file, on_server, own]),
-        ("algorithm", [own, chosen]),
-    ):
-        section = schema["$defs"]["Job"]["properties"][name]
-        schema["$defs"]["Job"]["properties"][name] = {"anyOf": [section, *more]}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "asyncqn job",
-        **schema,
-    }

@@ -12,36 +12,14 @@ import re
 import signal
 import sys
 import warnings
-from functools import partial
 from typing import Any
 
-from asyncqn.cli.ending import (
-    BAD_INPUT,
-    ENDINGS,
-    INTERRUPTED,
-    Terminated,
-    clean,
-    complain,
-    hearing,
-)
+from asyncqn.cli.ending import BAD_INPUT, INTERRUPTED, TERMINATED, clean, complain
 from asyncqn.errors import AsyncqnError, StabilityWarning
 
 
-def _hear(given: list[str], number: int, frame: Any) -> None:
-    """End the command with a sentence, after a signal.
-
-    Interrupting an import could print a traceback, or leave a module half initialised, so during an import
-    the process ends at once.  That is safe, because imports write nothing.
-    """
-    while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            sentence, code = ENDINGS[signal.Signals(number)]
-            _fail(sentence, given)
-            sys.stderr.flush()
-            os._exit(code)
-        frame = frame.f_back
-    # Outside of imports an exception unwinds the command, so that files are closed and locks released.
-    raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+class Terminated(BaseException):
+    """SIGTERM arrived and no run with checkpoints handles it."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -64,37 +42,37 @@ def run_commands(package: str, name: str, arguments: list[str] | None = None) ->
     arguments : list of str, optional
         The words after the name of the program; by default those of this process.
     """
-    given = sys.argv[1:] if arguments is None else arguments
-    sentence, code = "", 0
+    words = sys.argv[1:] if arguments is None else arguments
     # A second Ctrl-C while the interpreter exits would print the traceback of whatever it interrupts.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
-    under_mpi = (
-        "OMPI_COMM_WORLD_RANK" in os.environ
-    )  # there mpiexec reports SIGTERM and ends all ranks
+    before = signal.getsignal(signal.SIGTERM)
+    # Under MPI, mpiexec reports SIGTERM and ends all ranks.
+    if "OMPI_COMM_WORLD_RANK" not in os.environ:
+        signal.signal(signal.SIGTERM, _terminate)
     try:
-        with (
-            warnings.catch_warnings(),
-            hearing((signal.SIGINT,) if under_mpi else ENDINGS, partial(_hear, given)),
-        ):
+        with warnings.catch_warnings():
             warnings.showwarning = _warn
             # Python shows a warning once per line by default, but each run deserves its own.
             warnings.simplefilter("always", StabilityWarning)
-            sentence, code = _call(given, name, package)
+            sentence, code = _call(words, name, package)
     except KeyboardInterrupt:
-        sentence, code = ENDINGS[signal.SIGINT]
+        sentence, code = "interrupted.", INTERRUPTED
     except Terminated:
-        sentence, code = ENDINGS[signal.SIGTERM]
+        sentence, code = "terminated.", TERMINATED
+    finally:
+        signal.signal(signal.SIGTERM, before)
     if sentence:
-        _fail(sentence, given)
+        complain(sentence)
+        # A script that parses stdout must find an object there, whatever happened.  The words are searched
+        # as text, because they may not have been parsed.
+        if "--json" in words:
+            print(json.dumps({"error": clean(sentence)}), flush=True)
     sys.exit(code)
 
 
-def _fail(sentence: str, arguments: list[str]) -> None:
-    complain(sentence)
-    # A script that parses stdout must find an object there, whatever happened; the arguments are searched as
-    # text, because they may not have been parsed.
-    if "--json" in arguments:
-        print(json.dumps({"error": clean(sentence)}), flush=True)
+def _terminate(number: int, frame: Any) -> None:
+    # An exception unwinds the command, so that files are closed and locks released.
+    raise Terminated
 
 
 def _warn(
@@ -126,22 +104,19 @@ def _call(arguments: list[str], name: str, package: str) -> tuple[str, int]:
         return str(error), BAD_INPUT
     except usage as error:
         # Every rank of an MPI job has this command line; rank 0 alone reports the error.
-        if os.environ.get("OMPI_COMM_WORLD_RANK", "0") != "0":
-            return "", 0
-        return usage_sentence(error, name), BAD_INPUT
+        first_rank = os.environ.get("OMPI_COMM_WORLD_RANK", "0") == "0"
+        return (_usage(error), BAD_INPUT) if first_rank else ("", 0)
     # typer raises Abort where standard input ends inside a prompt; that counts as an interruption.
     except typer.Abort:
         raise KeyboardInterrupt from None
     except (MemoryError, OverflowError, ValueError) as error:
-        reason = str(error).rstrip(".")
         # NumPy has no error of its own for a size that no array can have.
-        too_large = re.search("Maximum allowed dimension|array is too big", reason)
+        too_large = re.search("Maximum allowed dimension|array is too big", str(error))
         if isinstance(error, ValueError) and not too_large:
             raise
-        what = f": {reason}" if reason else ""
         # Sizes come from the command line, so that running out of memory is a mistake of the input.
         advice = "choose a smaller problem, or use a larger machine"
-        return f"this needs more memory than is available{what}; {advice}.", BAD_INPUT
+        return f"this needs more memory than is available: {advice}.", BAD_INPUT
     # The reader of a pipe, such as `head`, has enough; that is not an error of the user's.
     except BrokenPipeError:
         return "", 1
@@ -150,16 +125,11 @@ def _call(arguments: list[str], name: str, package: str) -> tuple[str, int]:
         return f"{file}{error.strerror or error}.", BAD_INPUT
 
 
-def usage_sentence(error: Any, name: str) -> str:
-    """Return a sentence about a wrong command line and the help to read; empty where help is printed."""
-    message = error.format_message()
+def _usage(error: Any) -> str:
+    """Return a sentence about a wrong command line; where a command is missing, print the help instead."""
+    message: str = error.format_message()
     context = getattr(error, "ctx", None)
-    # Without a command the message is the help, of many lines.
     if context is not None and message == context.get_help():
         print(message, file=sys.stderr)
         return ""
-    # typer's messages may have several lines; a user gets one.
-    sentence = " ".join(message.split())
-    command = name if context is None else context.command_path
-    sentence = sentence[0].lower() + sentence[1:].rstrip(".")
-    return sentence if sentence.endswith("?") else f"{sentence}; try: {command} --help"
+    return message

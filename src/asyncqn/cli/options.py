@@ -10,6 +10,7 @@ import inspect
 import tomllib
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -29,128 +30,67 @@ Section = dict[str, Any]
 SECTIONS = ("problem", "algorithm", "cluster", "engine", "run")
 """The sections of a job file."""
 
-AllowImports = Annotated[
-    bool,
-    typer.Option(
-        "--allow-imports",
-        help='Import your own classes, named as "module:Class"; this runs their code.',
-    ),
-]
-Save = Annotated[
-    Path | None, typer.Option(help="Save the run in this folder.", metavar="DIR")
-]
-Checkpoint = Annotated[
-    Path | None, typer.Option(help="Keep checkpoints in this folder.", metavar="DIR")
-]
-CheckpointEvery = Annotated[
-    float, typer.Option(help="Seconds between two checkpoints.")
-]
+AllowImports = Annotated[bool, typer.Option("--allow-imports")]
 JobFile = Annotated[
     Path | None,
     typer.Argument(help=f"TOML file with sections {', '.join(SECTIONS)}."),
 ]
-Workers = Annotated[int | None, typer.Option(help="Number of workers.")]
 Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="SECTION.KEY=VALUE",
-        help="Any value of a job file, as in --set algorithm.h=1e-3 or --set "
-        "'cluster.deaths={3=500.0}'; any number of times.",
-    ),
+    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE")
 ]
 
-
-@dataclass(frozen=True)
-class Generated:
-    """One option per parameter of a class or function; the command receives those that were given."""
-
-    make: Callable[..., Any]
-    names: tuple[str, ...] = ()
-    """The parameters that become options; all by default."""
-
-    def options(self) -> Iterator[inspect.Parameter]:
-        """Return the options, described by the docstring of `make`."""
-        from asyncqn.parameters import descriptions_of, parameters_of
-
-        descriptions = descriptions_of(self.make)
-        parameters = parameters_of(self.make)
-        for name in self.names or parameters:
-            default = parameters[name].default
-            usual = "" if default is None else f"  [default: {default}]"
-            if parameters[name].needed:
-                usual = ""
-            option = typer.Option(help=f"{descriptions[name]}.{usual}")
-            yield inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None,
-                annotation=Annotated[_type(parameters[name].kind.in_files), option],
-            )
-
-
-def _type(hint: Any) -> Any:
-    """Return the type of an option for a parameter of this type; None, if it is not given."""
-    parts = set(_parts(hint))
-    for kind in (float, int, bool):
-        if kind in parts:
-            return kind | None
-    return str | None
-
-
-def _parts(hint: Any) -> Iterator[Any]:
-    if typing.get_origin(hint) is Annotated:
-        yield from _parts(typing.get_args(hint)[0])
-    elif arguments := typing.get_args(hint):
-        for each in arguments:
-            yield from _parts(each)
-    else:
-        yield hint
+SHARED = {
+    "allow_imports": 'Import your own classes, named as "module:Class"; this runs their code',
+    "checkpoint": "Keep checkpoints in this folder",
+    "checkpoint_every": "Seconds between two checkpoints",
+    "save": "Save the run in this folder",
+    "settings": "Any value of a job file, as in --set algorithm.h=1e-3 or --set "
+    "'cluster.deaths={3=500.0}'; any number of times",
+    "workers": "Number of workers",
+}
+"""The help of options with the same meaning in several commands."""
 
 
 @dataclass(frozen=True)
 class JobOptions:
-    """The options of `simulate` and `run`; they override the job file, which overrides the defaults."""
+    """The options of `simulate` and `run`; they override the job file, which overrides the defaults.
+
+    Parameters
+    ----------
+    algorithm : str, optional
+        Name of the algorithm; default: a good choice.
+    theta : Path, optional
+        Write theta to this .npy file.
+    coefficients : Path, optional
+        Of a linear model: write coefficients with standard errors to this .csv file.
+    """
 
     job: JobFile = None
-    algorithm: Annotated[
-        str | None, typer.Option(help="Name of the algorithm; default: a good choice.")
-    ] = None
-    workers: Workers = None
+    algorithm: str | None = None
+    workers: int | None = None
     settings: Settings = None
-    checkpoint: Checkpoint = None
-    checkpoint_every: CheckpointEvery = 30.0
-    save: Save = None
-    theta: Annotated[
-        Path | None,
-        typer.Option(help="Write theta to this .npy file.", metavar="FILE"),
-    ] = None
-    coefficients: Annotated[
-        Path | None,
-        typer.Option(
-            help="Of a linear model: write coefficients with standard errors to this .csv file.",
-            metavar="FILE",
-        ),
-    ] = None
+    checkpoint: Path | None = None
+    checkpoint_every: float = 30.0
+    save: Path | None = None
+    theta: Path | None = None
+    coefficients: Path | None = None
     allow_imports: AllowImports = False
 
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """The options that draw runs to files."""
+    """The options that draw runs to files.
 
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also draw a figure to this .png or .svg file.", metavar="FILE"
-        ),
-    ] = None
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also write an interactive page that works offline.", metavar="FILE"
-        ),
-    ] = None
+    Parameters
+    ----------
+    plot : Path, optional
+        Also draw a figure to this .png or .svg file.
+    html : Path, optional
+        Also write an interactive page that works offline.
+    """
+
+    plot: Path | None = None
+    html: Path | None = None
 
     def check(self) -> None:
         """Raise `BadInput` early for a figure that could not be written later."""
@@ -172,24 +112,108 @@ class ViewOptions:
             out.say(f"page: {write_page(self.html, runs)}")
 
 
+@dataclass(frozen=True)
+class Generated:
+    """One option per parameter of a class or function; the command receives those that were given."""
+
+    make: Callable[..., Any]
+    names: tuple[str, ...] = ()
+    """The parameters that become options; all by default."""
+
+    def options(self) -> Iterator[inspect.Parameter]:
+        """Return the options, described by the docstring of `make`."""
+        from asyncqn.parameters import descriptions_of, parameters_of
+
+        descriptions = descriptions_of(self.make)
+        parameters = parameters_of(self.make)
+        for name in self.names or parameters:
+            parameter = parameters[name]
+            text = f"{descriptions[name]}."
+            if parameter.default is not None and not parameter.needed:
+                text += f"  [default: {parameter.default}]"
+            hint = Annotated[_type(parameter.kind.in_files), typer.Option(help=text)]
+            yield _option(name, None, hint, {})
+
+
+def _option(
+    name: str, default: Any, hint: Any, descriptions: Mapping[str, str]
+) -> inspect.Parameter:
+    """Return a parameter as typer reads it, with its description as the help of it."""
+    type_, *notes = typing.get_args(hint) if _is_annotated(hint) else [hint]
+    if not notes:
+        # A flag needs its name, for typer would add another one that turns it off.
+        flag = [f"--{name.replace('_', '-')}"] if type_ is bool else []
+        required = default is inspect.Parameter.empty
+        notes = [typer.Argument() if required else typer.Option(*flag)]
+    (note,) = notes
+    text = descriptions.get(name, SHARED.get(name))
+    if note.help is None and text is not None:
+        # A copy, because several commands share the note.
+        note = copy(note)
+        note.help = f"{text}."
+    # typer requires that parameters with defaults come last, unless all are keyword-only.
+    kind = inspect.Parameter.KEYWORD_ONLY
+    hint = Annotated[type_, note]  # type: ignore[valid-type]
+    return inspect.Parameter(name, kind, default=default, annotation=hint)
+
+
+def _is_annotated(hint: Any) -> bool:
+    return typing.get_origin(hint) is Annotated
+
+
+def _type(hint: Any) -> Any:
+    """Return the type of an option for a parameter of this type; None, if it is not given."""
+    parts = set(_parts(hint))
+    for kind in (float, int, bool):
+        if kind in parts:
+            return kind | None
+    return str | None
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    arguments = typing.get_args(hint)
+    if typing.get_origin(hint) is Annotated:
+        arguments = arguments[:1]
+    if not arguments:
+        yield hint
+    for each in arguments:
+        yield from _parts(each)
+
+
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Return `command` for typer: each group of options is spread out, and gathered for the call."""
-    # With the extras, because help texts and `Generated` are in the annotations.
+    """Return `command` for typer: its docstring describes its options, whose groups are spread out."""
+    from asyncqn.parameters import descriptions_of
+
+    # With the extras, because `Generated` is in the annotations.
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, tuple[Any, list[str]]] = {}
     options: list[inspect.Parameter] = []
     # The sort is stable: only the options of `Output`, which all commands have, come last.
-    for name, own in sorted(
-        inspect.signature(command).parameters.items(),
-        key=lambda item: hints[item[0]] is Output,
-    ):
-        gather, members = _members(own.replace(annotation=hints[name]))
+    own = sorted(
+        inspect.signature(command).parameters.values(),
+        key=lambda each: hints[each.name] is Output,
+    )
+    for parameter in own:
+        hint = hints[parameter.name]
+        notes = [note for note in typing.get_args(hint) if isinstance(note, Generated)]
+        if is_dataclass(hint):
+            kinds = get_type_hints(hint, include_extras=True)
+            texts = descriptions_of(hint)  # type: ignore[arg-type]
+            members = [
+                _option(f.name, f.default, kinds[f.name], texts) for f in fields(hint)
+            ]
+        elif notes:
+            members = list(notes[0].options())
+        else:
+            texts = descriptions_of(command)
+            options.append(_option(parameter.name, parameter.default, hint, texts))
+            continue
         options += members
-        if gather is not None:
-            groups[name] = gather, [member.name for member in members]
+        gather = hint if is_dataclass(hint) else _given
+        groups[parameter.name] = gather, [member.name for member in members]
 
     @wraps(command)
-    def called(**values: Any) -> None:
+    def call(**values: Any) -> None:
         for name, (gather, members) in groups.items():
             values[name] = gather(**{member: values.pop(member) for member in members})
         out = next(value for value in values.values() if isinstance(value, Output))
@@ -197,27 +221,11 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         with out.log_records():
             command(**values)
 
-    # typer requires that parameters with defaults come last, unless all are keyword-only.
-    options = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options]
     # typer reads both: the signature for the order, the annotations for the types.
-    called.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    called.__annotations__ = {each.name: each.annotation for each in options}
-    return called
-
-
-def _members(own: inspect.Parameter) -> tuple[Any, list[inspect.Parameter]]:
-    """Return the options that a parameter of a command stands for, and what gathers their values."""
-    hint = own.annotation
-    if is_dataclass(hint):
-        kinds = get_type_hints(hint, include_extras=True)
-        return hint, [
-            own.replace(name=f.name, default=f.default, annotation=kinds[f.name])
-            for f in fields(hint)
-        ]
-    for note in typing.get_args(hint)[1:]:
-        if isinstance(note, Generated):
-            return _given, list(note.options())
-    return None, [own]
+    call.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    call.__annotations__ = {each.name: each.annotation for each in options}
+    call.__doc__ = (command.__doc__ or "").partition("\n    Parameters\n")[0]
+    return call
 
 
 def _given(**values: Any) -> Section:

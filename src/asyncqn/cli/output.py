@@ -7,23 +7,22 @@ import json
 import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from signal import SIGINT, SIGTERM
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asyncqn.cli.ending import ENDINGS, Terminated, clean, complain
+from asyncqn.cli.ending import clean, complain
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from asyncqn.view.progress import Advance
 
-WIDTH_OF_FILES = 1_000
+FILE_WIDTH = 1_000
 """Width of output that is not a terminal, in characters: no table is squeezed into the columns of one."""
 
 
@@ -43,33 +42,23 @@ class _Stderr(logging.Handler):
             complain(record.getMessage())
 
 
-class _CleanFormatter(logging.Formatter):
-    """Format time, level, logger and message, with control characters replaced."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return clean(super().format(record))
-
-
 @dataclass(frozen=True)
 class Output:
-    """The output options; people read `say` and `show`, and with --json scripts read `result`."""
+    """The output options; people read `say` and `show`, and with --json scripts read `result`.
 
-    json: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="Print one JSON object on stdout, all else on stderr."
-        ),
-    ] = False
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks.")
-    ] = False
-    log: Annotated[
-        Path | None,
-        typer.Option(
-            help="Append events such as lost workers and checkpoints to this file.",
-            metavar="FILE",
-        ),
-    ] = None
+    Parameters
+    ----------
+    json : bool
+        Print one JSON object on stdout, all else on stderr.
+    quiet : bool
+        Show no progress and no remarks.
+    log : Path, optional
+        Append events such as lost workers and checkpoints to this file.
+    """
+
+    json: bool = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False
+    log: Path | None = None
 
     @cached_property
     def console(self) -> Console:
@@ -86,10 +75,10 @@ class Output:
         if not self.quiet:
             self.console.print(clean(text))
 
-    def show(self, renderable: Any) -> None:
-        """Print the command's result for people; with --json, `result` prints it instead."""
+    def show(self, result: Any) -> None:
+        """Print a text or a table of rich for people; with --json, `result` prints instead."""
         if not self.json:
-            print(clean(_text(renderable)))
+            print(clean(result if isinstance(result, str) else _text(result)))
 
     def table(self, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
         """Print a table for people."""
@@ -108,38 +97,17 @@ class Output:
                 text = f"{value:.6g}" if isinstance(value, float) else f"{value}"
                 self.show(f"{name:<{width}}  {text}")
 
-    def fail(self, sentence: str) -> None:
-        """Print an error to stderr, even with --quiet."""
-        complain(sentence)
-
     def result(self, values: dict[str, Any]) -> None:
         """Print the one JSON object, if --json is given."""
-        from asyncqn.storage.serialise import to_json
+        from asyncqn.storage import to_json
 
         if self.json:
             # `allow_nan=False`: "NaN" is not JSON, and `to_json` has written it as a word.
-            sys.stdout.write(json.dumps(to_json(values), allow_nan=False) + "\n")
-
-    @contextmanager
-    def until_interrupted(self) -> Iterator[None]:
-        """End the program with its usual sentence and code when Ctrl-C or SIGTERM ends the block.
-
-        This is for a command that runs until it is interrupted, and has printed its `result` before.
-        """
-        try:
-            yield
-        except (KeyboardInterrupt, Terminated) as ending:
-            number = SIGTERM if isinstance(ending, Terminated) else SIGINT
-            sentence, code = ENDINGS[number]
-            complain(sentence)
-            sys.exit(code)
+            print(json.dumps(to_json(values), allow_nan=False), flush=True)
 
     @contextmanager
     def progress(self, label: str, total: int) -> Iterator[Advance]:
-        """Show a bar on a terminal, a plain line every few seconds otherwise, and nothing with --quiet.
-
-        Until the first report it shows what it waits for, which is usually the compiler.
-        """
+        """Show a bar on a terminal, a plain line every few seconds otherwise, and nothing with --quiet."""
         if self.quiet:
             yield lambda done, note="": None
             return
@@ -155,41 +123,29 @@ class Output:
 
         logger = logging.getLogger("asyncqn")
         level = logger.level
-        stderr = _Stderr(logging.WARNING)
-        handlers: list[logging.Handler] = [stderr]
-        stream = None
-        if self.log is not None:
-            check_output(self.log)
-            stream = self.log.open("a", encoding="utf-8", errors="replace")
-            file = logging.StreamHandler(stream)
-            file.setFormatter(
-                _CleanFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-            )
-            handlers.append(file)
-        try:
+        with ExitStack() as undo:
+            handlers: list[logging.Handler] = [_Stderr(logging.WARNING)]
+            if self.log is not None:
+                check_output(self.log)
+                file = logging.FileHandler(self.log, encoding="utf-8", errors="replace")
+                undo.callback(file.close)
+                form = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+                file.setFormatter(logging.Formatter(form))
+                handlers.append(file)
             # The logger passes what any handler wants.
-            logger.setLevel(logging.WARNING if stream is None else logging.INFO)
+            undo.callback(logger.setLevel, level)
+            logger.setLevel(logging.WARNING if self.log is None else logging.INFO)
             for handler in handlers:
                 logger.addHandler(handler)
+                undo.callback(logger.removeHandler, handler)
             yield
-        finally:
-            for handler in handlers:
-                logger.removeHandler(handler)
-            logger.setLevel(level)
-            if stream is not None:
-                stream.close()
 
 
-def _text(renderable: Any) -> str:
-    """Return a text, or a table of rich, as plain text."""
-    if isinstance(renderable, str):
-        return renderable
+def _text(table: Any) -> str:
+    """Return a table of rich as plain text."""
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else WIDTH_OF_FILES
-    console = Console(
-        file=io.StringIO(), width=width, markup=False, emoji=False, highlight=False
-    )
-    with console.capture() as capture:
-        console.print(renderable)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+    width = None if sys.stdout.isatty() else FILE_WIDTH
+    text = io.StringIO()
+    Console(file=text, width=width, markup=False, highlight=False).print(table)
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())

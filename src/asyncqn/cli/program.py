@@ -35,7 +35,6 @@ def command_modules(package: str = COMMANDS) -> dict[str, str]:
     # `import` is a word of Python, so that its file is `import_`.
     modules = {path.stem.rstrip("_"): f"{package}.{path.stem}" for path in files}
     if package == COMMANDS:
-        # A plug-in may replace a command of ours, as any later entry of a dictionary does.
         modules |= {entry.name: entry.value for entry in entry_points(group=PLUGINS)}
     return modules
 
@@ -58,15 +57,16 @@ def _application(package: str, words: Collection[str]) -> typer.Typer:
         app.callback()(_asyncqn)
     else:
         # Without a callback, typer would make a group of one command that command.
-        app.callback(help=summary(package))(_nothing)
+        app.callback(help=_summary(_file(package)))(_nothing)
     for name, module in command_modules(package).items():
-        if _is_group(module):
+        file = _file(module)
+        if file.name == "__init__.py":
             app.add_typer(_application(module, words), name=name)
         elif name in words:
             function = module.rpartition(".")[2]
             app.command(name)(grouped(getattr(import_module(module), function)))
         else:
-            app.command(name, help=summary(module))(_nothing)
+            app.command(name, help=_summary(file))(_nothing)
     return app
 
 
@@ -81,14 +81,9 @@ def _file(module: str) -> Path:
     return Path(spec.origin)
 
 
-def _is_group(module: str) -> bool:
-    return _file(module).name == "__init__.py"
-
-
-def summary(module: str) -> str:
+def _summary(path: Path) -> str:
     """Return the description in the first line of a command's file."""
-    # Reading one line avoids importing the module, which may take seconds.
-    with _file(module).open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8") as file:
         sentence = file.readline().strip().strip('"').partition(": ")[2]
     return sentence[:1].upper() + sentence[1:]
 

@@ -42,20 +42,14 @@ def write_results(options: JobOptions, out: Output, run: Run) -> Section:
     if options.theta is not None:
         entries["theta"] = str(write_whole(options.theta, run.theta))
     if options.coefficients is not None:
-        table = coefficients_csv(run, out)
-        entries["coefficients"] = str(write_whole(options.coefficients, table))
+        problem: Any = run.problem
+        try:
+            table = coefficient_table(problem, run.theta, standard_errors=True)
+        except BadInput as reason:
+            out.say(f"the coefficients have no standard errors: {reason}")
+            table = coefficient_table(problem, run.theta)
+        entries["coefficients"] = str(write_whole(options.coefficients, csv_of(table)))
     return entries | held_out_scores(run)
-
-
-def coefficients_csv(run: Run, out: Output) -> str:
-    """Return the coefficients of a linear model by name, with standard errors where they exist."""
-    problem: Any = run.problem
-    try:
-        table = coefficient_table(problem, run.theta, standard_errors=True)
-    except BadInput as reason:
-        out.say(f"the coefficients have no standard errors: {reason}")
-        table = coefficient_table(problem, run.theta)
-    return csv_of(table)
 
 
 def csv_of(table: Table) -> str:
@@ -79,10 +73,12 @@ def held_out_scores(run: Run) -> Section:
     z, y = held.predictors(theta, outputs), held.y
     scores: Section = {"rows": len(y), problem.score_name: problem.score(run)}
     if problem.score_name == "accuracy":
-        if outputs > 1:
-            scores["log_loss"] = log_loss(z, y)
-        else:
-            scores |= two_class_scores(z, (y > 0).astype(float))
+        # The two classes of a logistic regression are -1 and 1.
+        label = y if outputs > 1 else (y > 0).astype(float)
+        scores["log_loss"] = log_loss(z, label)
+        # Without rows of both classes there is nothing to rank.
+        if outputs == 1 and 0 < label.sum() < len(label):
+            scores["auc"] = auc(z, label)
     else:
         # Poisson regression predicts the mean exp(z).
         mean = np.exp(z) if problem.score_name == "d2" else z
@@ -90,24 +86,21 @@ def held_out_scores(run: Run) -> Section:
     return {f"held_out_{name}": value for name, value in scores.items()}
 
 
-def two_class_scores(z: Numbers, y: Numbers) -> Section:
-    """Return log loss and AUC of classes 0 and 1, of which one predictor is the log odds."""
-    by_class = np.column_stack([np.zeros(len(z)), z])
-    scores = {"log_loss": log_loss(by_class, y)}
-    # Without rows of both classes there is nothing to rank.
-    if 0 < y.sum() < len(y):
-        scores["auc"] = auc(z, y)
-    return scores
+def log_chances(z: Numbers) -> Numbers:
+    """Return log p of each class, from predictors by class or from the log odds of the second of two."""
+    if z.ndim == 1:
+        z = np.column_stack([np.zeros(len(z)), z])
+    # Without the largest predictor, so that no exponential overflows.
+    shifted = z - z.max(axis=1, keepdims=True)
+    logs: Numbers = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    return logs
 
 
 def log_loss(z: Numbers, y: Numbers) -> float:
     """Return the mean of -log p of the true classes; infinity where a class was not in the training rows."""
     if (y < 0).any():
         return float("inf")
-    # Without the largest predictor, so that no exponential overflows.
-    shifted = z - z.max(axis=1, keepdims=True)
-    logs = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    return float(-logs[np.arange(len(y)), y.astype(int)].mean())
+    return float(-log_chances(z)[np.arange(len(y)), y.astype(int)].mean())
 
 
 def auc(z: Numbers, y: Numbers) -> float:

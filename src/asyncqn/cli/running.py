@@ -1,19 +1,17 @@
-"""A run from the command line: the job, the engine, live progress, signals, and the run's results."""
+"""A run from the command line: the job, the engine, live progress, and the run's results."""
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asyncqn.cli.ending import INTERRUPTED, TERMINATED, exit_code, hearing
+from asyncqn.cli.ending import INTERRUPTED, TERMINATED, complain, exit_code
 from asyncqn.cli.options import JobOptions, Section, parse_settings
 from asyncqn.cli.output import Output, check_run_folder
 from asyncqn.core.outcome import Outcome
@@ -22,8 +20,7 @@ from asyncqn.errors import require
 if TYPE_CHECKING:
     from asyncqn.cli.jobfile import Job
     from asyncqn.runs.run import Run
-    from asyncqn.types import Engine, Progress
-    from asyncqn.view.progress import Advance
+    from asyncqn.types import Engine
 
 SIMULATOR = "simulator"
 Once = Callable[[], AbstractContextManager[None]]
@@ -37,7 +34,6 @@ def run_job(
     out: Output,
     *,
     slow: bool = False,
-    sections: dict[str, Section] | None = None,
 ) -> int:
     """Run a job on an engine, print and save its results, and return the exit code.
 
@@ -53,25 +49,18 @@ def run_job(
         Output of the command.
     slow : bool, default False
         Whether a real engine stretches its times to those of the job's cluster.
-    sections : dict, optional
-        Sections to use instead of a file.
     """
     from asyncqn.cli.jobfile import load_job
     from asyncqn.cli.results import check_results, write_results
     from asyncqn.minimize import minimize
 
-    overrides = job_overrides(options, run, kind, slow)
     # The job file may name MPI; until it is read, only the launcher's variables tell.
     perhaps_mpi = kind == "mpi" or (kind is None and under_mpiexec())
     # A mistake in the job file is found by every rank; inside this context they report it once.
     _, once = output_of_rank(out, mpi=perhaps_mpi)
     with once():
-        job = load_job(
-            options.job,
-            overrides,
-            allow_imports=options.allow_imports,
-            sections=sections,
-        )
+        overrides = job_overrides(options, run, kind, slow)
+        job = load_job(options.job, overrides, allow_imports=options.allow_imports)
     on_mpi = kind != SIMULATOR and job.engine["kind"] == "mpi"
     out, once = output_of_rank(out, mpi=on_mpi)
     with once():
@@ -80,14 +69,14 @@ def run_job(
         engine = make_engine(job, kind, slow)
     # The choice may call the problem's functions, and a mistake in them is reported once.
     with once():
-        algorithm, checked = job.choose(engine)
+        algorithm, compared = job.choose(engine)
     out.say(f"{algorithm}\n{job.cluster if kind == SIMULATOR else engine}")
     begin = partial(
         minimize,
         job.problem,
         algorithm,
         engine=engine,
-        check=not checked,
+        check=not compared,
         checkpoint=options.checkpoint,
         checkpoint_every=options.checkpoint_every,
         **vars(job.run),
@@ -99,7 +88,6 @@ def run_job(
         out,
         once,
         simulated=kind == SIMULATOR,
-        checkpoint=options.checkpoint is not None,
         results=partial(write_results, options, out),
     )
 
@@ -124,10 +112,9 @@ def job_overrides(
         return overrides
     if kind is not None:
         overrides["engine"]["kind"] = kind
-    idle = ", ".join(f"cluster.{name}" for name in overrides["cluster"])
     require(
-        slow or not idle,
-        f"--set {idle} describes a cluster to imitate: give --slow as well, or leave it out.",
+        slow or not overrides["cluster"],
+        "a real engine has no section [cluster], unless --slow imitates one.",
     )
     return overrides
 
@@ -174,24 +161,6 @@ def under_mpiexec() -> bool:
     return any(int(os.environ.get(name, "1")) > 1 for name in names)
 
 
-@contextmanager
-def ending_at_signals(wanted: bool) -> Iterator[list[int]]:
-    """Let Ctrl-C and SIGTERM end a run at its next evaluation, so that its result is kept.
-
-    The first signal is noted in the yielded list; a second one interrupts the command at once.
-    """
-    heard: list[int] = []
-
-    def hear(number: int, frame: Any) -> None:
-        # The second signal has its usual effect: the previous handler ends the command.
-        if heard:
-            before[number](number, frame)
-        heard.append(number)
-
-    with hearing((signal.SIGINT, signal.SIGTERM) if wanted else (), hear) as before:
-        yield heard
-
-
 def show_run(
     begin: Callable[..., Run | None],
     commits: int,
@@ -200,7 +169,6 @@ def show_run(
     once: Once = nullcontext,
     *,
     simulated: bool,
-    checkpoint: bool,
     results: Callable[[Run], Section],
 ) -> int:
     """Run with live progress, save the run, print its numbers, and return the exit code.
@@ -208,54 +176,40 @@ def show_run(
     `begin` returns None on an MPI rank that does not hold the run.  `results` receives the run after its end
     and returns more entries to print.
     """
+    from asyncqn.view.progress import as_callback
+
     label = "simulate" if simulated else "run"
-    # A run with checkpoints handles signals itself; workers of real runs receive those of the terminal, too.
-    signals = ending_at_signals(simulated and not checkpoint)
-    with out.progress(label, commits) as advance, once(), signals as heard:
-        run = begin(callback=_live(advance, heard, simulated), progress=False)
+    with out.progress(label, commits) as advance, once():
+        run = begin(callback=as_callback(advance, simulated=simulated), progress=False)
     if run is None:
         return 0
-    # The callback stopped the run on behalf of a signal, which is the better reason to report.
-    if heard and run.status is Outcome.STOPPED:
-        run = _at_signal(run, heard[0], commits, save)
     if save is not None:
         run.save(save)
-    # Seconds and lost workers exist only for real runs.
-    numbers = run.summary() if simulated else real_summary(run)
+    numbers = run.summary() if simulated else run.summary() | _of_real_run(run)
     # The results come after saving: should they fail, the run is on disk.
     numbers = {**numbers, **results(run), "run": None if save is None else str(save)}
     code = exit_code(run)
-    by_signal = run.status in (Outcome.INTERRUPTED, Outcome.TERMINATED)
+    by_signal = code in (INTERRUPTED, TERMINATED)
     if code:
         # The message about a signal starts with the status.
-        out.fail(run.message if by_signal else f"{run.status}: {run.message}")
+        complain(run.message if by_signal else f"{run.status}: {run.message}")
     # The numbers of a run that diverged say no more than the error, which was printed above.
     if not (out.quiet and run.status is Outcome.DIVERGED):
         out.numbers({**numbers, "message": None} if code else numbers)
     out.result(numbers)
     # `typer.Exit` with 130 would reach `main` as typer's own reaction to Ctrl-C.
-    if code in (INTERRUPTED, TERMINATED):
+    if by_signal:
         sys.stdout.flush()
-        sys.exit(code)  # directly, because the message was printed above
+        sys.exit(code)
     return code
 
 
-def _at_signal(run: Run, number: int, commits: int, save: Path | None) -> Run:
-    """Return a run that was stopped on behalf of a signal, with that as its status."""
-    term = number == signal.SIGTERM
-    status = Outcome.TERMINATED if term else Outcome.INTERRUPTED
-    place = "" if save is None else f"; what was computed is in {save}"
-    message = f"{status} after {run.nit} of {commits} commits{place}."
-    return replace(run, status=status, message=message)
-
-
-def real_summary(run: Run) -> Section:
-    """Return the numbers of `simulate`, and those of a real run; `seconds` excludes evaluations."""
+def _of_real_run(run: Run) -> Section:
+    """Return the numbers that only a real run has; `seconds` excludes evaluations."""
     # The manifest and not the engine itself: a resumed run may have had several.
-    engine = run.manifest["engine"]
+    engine: dict[str, Any] = run.manifest["engine"]
     seconds = run.time * float(engine.get("time_unit", 1.0))
     return {
-        **run.summary(),
         "engine": engine["kind"],
         "workers": engine["workers"],
         "workers_lost": engine.get("workers_lost", 0),
@@ -264,20 +218,3 @@ def real_summary(run: Run) -> Section:
         "commits_per_second": run.schedule.commits / seconds if seconds > 0 else 0.0,
         "resumed_from": engine.get("resumed_from"),
     }
-
-
-def _live(
-    advance: Advance, heard: list[int], simulated: bool
-) -> Callable[[Progress], None]:
-    """Return the callback of a run that shows progress and ends at a signal."""
-    from asyncqn.view.progress import as_callback
-
-    tell = as_callback(advance, simulated=simulated)
-
-    def progressed(progress: Progress) -> None:
-        tell(progress)
-        if heard:
-            # `minimize` ends a run whose callback raises StopIteration, and returns what was computed.
-            raise StopIteration
-
-    return progressed

@@ -36,15 +36,6 @@ Schema = Mapping[str, Spec]
 """Specifications by the names of arrays; a name that ends in * matches any number of arrays."""
 
 
-class Header(NamedTuple):
-    """The header of a stored array."""
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    by_columns: bool
-    """Whether the first index runs fastest."""
-
-
 def read_arrays(
     file: IO[bytes], path: Path, schema: Schema, sizes: dict[str, int]
 ) -> dict[str, npt.NDArray[Any]]:
@@ -71,8 +62,8 @@ def read_arrays(
                     f"{path} is damaged: its arrays claim to be larger than the file."
                 )
             members[name] = opened.enter_context(archive.open(info))
-            header = read_header(members[name], info.file_size)
-            _compare(path, name, header, schema, sizes)
+            shape, _, dtype = read_header(members[name], info.file_size)
+            _compare(path, name, dtype, shape, schema, sizes)
         for name, spec in schema.items():
             if not (spec.optional or name.endswith("*") or name in members):
                 raise DamagedFile(f"{path} is damaged: the array {name!r} is missing.")
@@ -88,33 +79,43 @@ def map_array(
     file: IO[bytes], path: Path, name: str, schema: Schema, sizes: dict[str, int]
 ) -> npt.NDArray[Any]:
     """Return the array in an open file as a memory map, after its header fits."""
-    header = read_header(file, os.fstat(file.fileno()).st_size)
-    _compare(path, name, header, schema, sizes)
-    if 0 in header.shape:  # an empty file cannot be mapped
-        return np.empty(header.shape, header.dtype)
-    order: Any = "F" if header.by_columns else "C"
+    shape, by_columns, dtype = read_header(file, os.fstat(file.fileno()).st_size)
+    _compare(path, name, dtype, shape, schema, sizes)
+    if 0 in shape:  # an empty file cannot be mapped
+        return np.empty(shape, dtype)
+    order: Any = "F" if by_columns else "C"
     # The map keeps the file's pages even if a writer replaces the file afterwards.
-    mapped = np.memmap(file, header.dtype, "r", file.tell(), header.shape, order)
+    mapped = np.memmap(file, dtype, "r", file.tell(), shape, order)
     return mapped.view(np.ndarray)
 
 
-def read_header(stream: IO[bytes], length: int) -> Header:
-    """Return the header of an array that fills the rest of a stream of this length exactly."""
-    if np.lib.format.read_magic(stream) == (1, 0):
-        shape, by_columns, dtype = np.lib.format.read_array_header_1_0(stream)
-    else:
-        shape, by_columns, dtype = np.lib.format.read_array_header_2_0(stream)
+def read_header(
+    stream: IO[bytes], length: int
+) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, Fortran order and dtype of an array that fills a stream of this length exactly."""
+    old = np.lib.format.read_magic(stream) == (1, 0)
+    read = (
+        np.lib.format.read_array_header_1_0
+        if old
+        else np.lib.format.read_array_header_2_0
+    )
+    shape, by_columns, dtype = read(stream)
     # Objects would need pickle, and a foreign byte order would be converted silently.
     plain = dtype.kind in "biufU" and dtype.itemsize > 0 and dtype.isnative
     # Python's integers cannot overflow here, unlike a product in NumPy.
     size = math.prod(shape) * dtype.itemsize
     if not plain or min(shape, default=0) < 0 or size != length - stream.tell():
         raise ValueError("an array does not fill its file exactly")
-    return Header(dtype, shape, by_columns)
+    return shape, by_columns, dtype
 
 
 def _compare(
-    path: Path, name: str, header: Header, schema: Schema, sizes: dict[str, int]
+    path: Path,
+    name: str,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    schema: Schema,
+    sizes: dict[str, int],
 ) -> None:
     """Compare a header with the schema; the first array with a word fixes the size of all others."""
     # An exact name wins over a family.
@@ -124,14 +125,13 @@ def _compare(
         raise DamagedFile(
             f"{path} is damaged: it holds an unknown array {name[:80]!r}."
         )
-    fits = header.dtype.str in spec.dtypes or header.dtype.kind in spec.dtypes
+    fits = dtype.str in spec.dtypes or dtype.kind in spec.dtypes
     if fits and spec.shape is not None:
-        fits = len(header.shape) == len(spec.shape)
-        for word, size in zip(spec.shape, header.shape):
-            wanted = sizes.setdefault(word, size) if isinstance(word, str) else word
-            fits &= size == wanted
+        fits = len(shape) == len(spec.shape)
+        for word, size in zip(spec.shape, shape):
+            expected = sizes.setdefault(word, size) if isinstance(word, str) else word
+            fits &= size == expected
     if not fits:
         raise DamagedFile(
-            f"{path} is damaged: its arrays do not fit together ({name[:80]!r} is {header.dtype} of shape "
-            f"{header.shape})."
+            f"{path} is damaged: its arrays do not fit together ({name[:80]!r} is {dtype} of shape {shape})."
         )

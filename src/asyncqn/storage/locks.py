@@ -41,30 +41,30 @@ class FolderLock:
         try:
             # Read before the attempt: the holder's own description names it where the attempt fails.
             content = os.pread(handle, _MAX_OWNER_BYTES, 0)
-            locked = _lock(handle)
-            if locked is False:
+            supported = True
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
                 raise BadInput(
                     f"{self.folder} is being written by {_owner(content)}: wait until it ends, or choose "
                     "another folder."
-                )
+                ) from None
+            except OSError:
+                supported = False
             # A file of the user's that happens to be called `lock` must not be overwritten.
             if content and not content.startswith(b'{"pid"'):
                 raise DamagedFile(
                     f"{path} was not written by asyncqn: choose another folder."
                 )
-            about = {
-                "pid": os.getpid(),
-                "host": socket.gethostname(),
-                "run": self.run,
-                "since": time.time(),
-            }
+            about = {"pid": os.getpid(), "host": socket.gethostname()}
+            text = json.dumps({**about, "run": self.run, "since": time.time()})
             os.ftruncate(handle, 0)
-            os.pwrite(handle, json.dumps(about).encode(), 0)
+            os.pwrite(handle, text.encode(), 0)
         except BaseException:
             os.close(handle)
             raise
         self._handle = handle
-        return locked is not None
+        return supported
 
     def release(self) -> None:
         """Release the lock; the empty file stays, since removing it would race with the next taker."""
@@ -86,28 +86,16 @@ class FolderLock:
             os.close(self._handle)
 
 
-def _lock(handle: int) -> bool | None:
-    """Try to lock an open file; return whether it worked, and None where there are no locks."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
-
-
 def _owner(content: bytes) -> str:
     """Return the holder that a lock file describes; the file is not trusted, so its text is cleaned."""
     try:
         about = json.loads(content)
         # In local time, for the person who reads the message.
         since = time.localtime(float(about["since"]))
-        host, run = (
-            "".join(c if c.isprintable() else "?" for c in str(about[key])[:80])
-            for key in ("host", "run")
-        )
         when = time.strftime("%Y-%m-%d %H:%M:%S", since)
-        return f"process {int(about['pid'])} on {host} (run {run}, since {when})"
+        text = (
+            f"{int(about['pid'])} on {about['host']} (run {about['run']}, since {when})"
+        )
     except (ValueError, LookupError, TypeError, OverflowError, OSError):
         return "another process"
+    return f"process {''.join(c if c.isprintable() else '?' for c in text[:200])}"

@@ -12,11 +12,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 from io import BufferedReader
 from pathlib import Path
 
 from asyncqn.errors import BadInput, DamagedFile
 
+AnyPath = str | os.PathLike[str]
 # O_NONBLOCK: opening a named pipe must not wait for a writer.  O_NOCTTY: a terminal must not become ours.
 _SAFE = os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _FILE_TYPES = {
@@ -29,9 +31,7 @@ _FILE_TYPES = {
 }
 
 
-def open_input(
-    path: str | os.PathLike[str], limit: int | None = None
-) -> BufferedReader:
+def open_input(path: AnyPath, limit: int | None = None) -> BufferedReader:
     """Open a file that a user named, for reading.
 
     Parameters
@@ -52,19 +52,23 @@ def open_input(
     OSError
         If it cannot be opened.
     """
-    # A socket cannot be opened at all, and opening a device can have effects.
-    _require_input(path, os.stat(path), limit)
-    handle = os.open(path, os.O_RDONLY | _SAFE)
-    try:
-        # The file may have been replaced since `stat`.
-        _require_input(path, os.fstat(handle), limit)
-    except BaseException:
-        os.close(handle)
-        raise
-    return os.fdopen(handle, "rb")
+
+    def check(status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            raise BadInput(
+                f"{short(path)} is {_file_type(status)}: name a regular file."
+            )
+        if limit is not None and status.st_size > limit:
+            raise BadInput(
+                f"{short(path)} has {status.st_size:,} bytes, but at most {limit:,} are allowed."
+            )
+
+    # Before it is opened, because a socket cannot be, and opening a device can have effects.
+    check(os.stat(path))
+    return os.fdopen(_open(path, os.O_RDONLY, check), "rb")
 
 
-def check_output(path: str | os.PathLike[str]) -> None:
+def check_output(path: AnyPath) -> None:
     """Raise `BadInput` unless an output path is a regular file or missing."""
     try:
         status = os.stat(path)
@@ -72,7 +76,7 @@ def check_output(path: str | os.PathLike[str]) -> None:
         return
     if not stat.S_ISREG(status.st_mode):
         raise BadInput(
-            f"{_short(path)} is {_file_type(status)}: name a regular file to write to."
+            f"{short(path)} is {_file_type(status)}: name a regular file to write to."
         )
 
 
@@ -95,15 +99,8 @@ def open_own(path: Path, flags: int = os.O_RDONLY, limit: int | None = None) -> 
     OSError
         If it cannot be opened.
     """
-    try:
-        handle = os.open(path, flags | os.O_NOFOLLOW | _SAFE, 0o666)
-    except OSError as error:
-        # A link, a socket or pipe, and a folder: each is refused by the system with an error of its own.
-        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-            raise _planted(path, _file_type(os.lstat(path)), "regular file") from None
-        raise
-    try:
-        status = os.fstat(handle)
+
+    def check(status: os.stat_result) -> None:
         if not stat.S_ISREG(status.st_mode):
             raise _planted(path, _file_type(status), "regular file")
         # O_RDONLY is no flag but the absence of the other two.
@@ -111,12 +108,16 @@ def open_own(path: Path, flags: int = os.O_RDONLY, limit: int | None = None) -> 
             raise _planted(path, "a hard link", "file with one name")
         if limit is not None and status.st_size > limit:
             raise DamagedFile(
-                f"{_short(path)} is damaged: it is longer than any such file of asyncqn."
+                f"{short(path)} is damaged: it is longer than any such file of asyncqn."
             )
-    except BaseException:
-        os.close(handle)
+
+    try:
+        return _open(path, flags | os.O_NOFOLLOW, check)
+    except OSError as error:
+        # A link, a socket or pipe, and a folder: each is refused by the system with an error of its own.
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise _planted(path, _file_type(os.lstat(path)), "regular file") from None
         raise
-    return handle
 
 
 def read_own(path: Path, limit: int) -> bytes:
@@ -133,32 +134,29 @@ def require_real_folder(path: Path) -> None:
             raise _planted(path, _file_type(status), "folder")
 
 
-def _require_input(
-    path: str | os.PathLike[str], status: os.stat_result, limit: int | None
-) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        kind = _file_type(status)
-        pipe = stat.S_ISFIFO(status.st_mode)
-        hint = ", to which you have saved the output of the pipe" if pipe else ""
-        raise BadInput(f"{_short(path)} is {kind}: name a regular file{hint}.")
-    if limit is not None and status.st_size > limit:
-        raise BadInput(
-            f"{_short(path)} has {status.st_size:,} bytes, but at most {limit:,} are allowed."
-        )
+def short(path: object) -> str:
+    """Return a text, such as a path, cut in the middle so that a sentence with it can be read."""
+    text = str(path)
+    return text if len(text) < 300 else f"{text[:140]} ... {text[-140:]}"
+
+
+def _open(path: AnyPath, flags: int, check: Callable[[os.stat_result], None]) -> int:
+    """Open a file without blocking; `check` raises an error for what was opened."""
+    handle = os.open(path, flags | _SAFE, 0o666)
+    try:
+        check(os.fstat(handle))
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
 
 
 def _planted(path: Path, what: str, wanted: str) -> DamagedFile:
     return DamagedFile(
-        f"{_short(path)} is {what}, where asyncqn keeps a {wanted} of its own: remove it, or use another "
+        f"{short(path)} is {what}, where asyncqn keeps a {wanted} of its own: remove it, or use another "
         "folder."
     )
 
 
 def _file_type(status: os.stat_result) -> str:
     return _FILE_TYPES.get(stat.S_IFMT(status.st_mode), "no regular file")
-
-
-def _short(path: str | os.PathLike[str]) -> str:
-    # A sentence with a path of thousands of characters could not be read.
-    text = os.fspath(path)
-    return text if len(text) < 300 else f"{text[:140]} ... {text[-140:]}"

@@ -8,12 +8,8 @@ becomes `DamagedFile`, with one sentence.
 from __future__ import annotations
 
 import os
-import struct
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -31,25 +27,6 @@ Structure = TypeVar("Structure")
 Stored = TypeVar("Stored")
 ATTEMPTS = 3
 """Attempts to read a version that a writer replaces meanwhile, which takes it milliseconds."""
-
-_DAMAGE = (
-    LookupError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    ArithmeticError,
-    OSError,
-    EOFError,
-    SyntaxError,
-    RuntimeError,  # too deeply nested, or encrypted
-    MemoryError,
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    msgspec.MsgspecError,
-    tokenize.TokenError,  # an array header that NumPy cannot parse
-)
-"""The errors of the decoders on altered content."""
 
 
 @dataclass(frozen=True)
@@ -113,24 +90,14 @@ def read_folder(
     kind : Kind
         What it must be; anything else raises `BadInput`.
     read : callable
-        Returns what the document and its data files hold.  Any error of it means that the folder is damaged,
-        and it is called again where the folder was replaced meanwhile.
-    """
-    place = Path(folder)
-    return settled(lambda: _read_once(place, kind, read))
-
-
-def settled(read: Callable[[], Stored]) -> Stored:
-    """Call `read` up to three times until it finds no damage.
-
-    A reader that holds the old version's document may find its data files removed, which is not damage.
+        Returns what the document and its data files hold.  Any error of it means that the folder is damaged.
+        It is called again after an error, because the folder may have been replaced meanwhile.
     """
     for _ in range(ATTEMPTS - 1):
-        try:
-            return read()
-        except DamagedFile:
-            continue
-    return read()
+        # A reader that holds the old version's document may find its data files removed.
+        with suppress(DamagedFile):
+            return _read_once(Path(folder), kind, read)
+    return _read_once(Path(folder), kind, read)
 
 
 def _read_once(folder: Path, kind: Kind, read: Callable[[Document], Stored]) -> Stored:
@@ -142,7 +109,7 @@ def _read_once(folder: Path, kind: Kind, read: Callable[[Document], Stored]) -> 
         elif os.path.isfile(folder):
             why = "it is a file, not a folder"
         raise BadInput(f"{folder} is not a saved {kind.what}: {why}.")
-    with telling_damage(folder, kind), ExitStack() as opened:
+    with damage_in_words(folder, kind), ExitStack() as opened:
         plain = _decoded(folder, kind)
         entries = msgspec.convert(plain["files"], dict[str, FileEntry])
         files = {}
@@ -184,7 +151,7 @@ def _decoded(folder: Path, kind: Kind) -> dict[str, Any]:
 
 
 @contextmanager
-def telling_damage(place: str | Path, kind: Kind) -> Iterator[None]:
+def damage_in_words(place: str | Path, kind: Kind) -> Iterator[None]:
     """Turn any error of a decoder inside the block into `DamagedFile`, with one sentence."""
     try:
         yield
@@ -193,8 +160,8 @@ def telling_damage(place: str | Path, kind: Kind) -> Iterator[None]:
     # A file that we may not read is not damaged.
     except PermissionError as error:
         raise BadInput(f"{place} cannot be read: {error.strerror}.") from None
-    except _DAMAGE as error:
-        # Decoders write several sentences over several lines; a user gets the first one.
+    except Exception as error:  # decoders raise errors of many kinds on altered content
+        # They write several sentences over several lines; a user gets the first one.
         first = " ".join(str(error).split()).split(". ")[0].rstrip(".")
         text = first or type(error).__name__
         raise DamagedFile(

@@ -33,6 +33,7 @@ from asyncqn.storage.opening import (
     open_own,
     read_own,
     require_real_folder,
+    short,
 )
 
 Content: TypeAlias = (
@@ -45,8 +46,6 @@ Content: TypeAlias = (
 """The content of a file; see `write_whole`."""
 LONGEST_DOCUMENT = 1 << 28
 """Largest size of a document, in bytes, that is read: a damaged one must not fill the memory."""
-_BLOCK = 1 << 18
-"""Bytes that are read at a time; small enough for the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +109,8 @@ class FileEntry(msgspec.Struct, frozen=True):
     def of(cls, file: IO[bytes], name: str) -> FileEntry:
         """Return the entry of an open file, and rewind the file."""
         total = 0
-        block = memoryview(bytearray(_BLOCK))
-        while count := file.readinto(block):  # type: ignore[attr-defined]
-            total = zlib.crc32(block[:count], total)
+        while block := file.read(1 << 18):  # fits into the processor's cache
+            total = zlib.crc32(block, total)
         size = file.tell()
         file.seek(0)
         return cls(name, size, total)
@@ -235,8 +233,7 @@ def in_words(what: str) -> Iterator[None]:
         raise
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        words = what if len(what) < 300 else f"{what[:140]} ... {what[-140:]}"
-        raise BadInput(f"{words}: {reason}.") from None
+        raise BadInput(f"{short(what)}: {reason}.") from None
 
 
 def _fill(path: Path, content: Content) -> None:

@@ -5,46 +5,42 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from asyncqn.cli.options import Generated, Section
 from asyncqn.cli.output import Output
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput
+from asyncqn.models.data_file import read_table
+from asyncqn.storage import check_output, write_whole
+from asyncqn.view.plots import check_ending, draw_log, save_picture
+from asyncqn.view.terminal import bar_chart, histogram_bins
 
 COLUMNS = ("worker", "start", "end", "version", "commit")
+MAX_WORKERS = 12
+"""Workers in the printed table; the JSON object has all of them."""
 
 
 def import_(
-    file: Annotated[
-        Path, typer.Argument(help="CSV or Parquet file with one row per update.")
-    ],
+    file: Path,
     columns: Annotated[Section, Generated(Schedule.from_table, COLUMNS)],
     out: Output,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="Draw staleness and workers to this .png or .svg file.", metavar="FILE"
-        ),
-    ] = None,
-    job: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the workers' times as a job file for simulate and plan.",
-            metavar="FILE",
-        ),
-    ] = None,
+    plot: Path | None = None,
+    job: Path | None = None,
 ) -> None:
     """Read a log with a row per update (worker, start, end), and show what its stragglers do.
 
     In Python, Schedule.from_table reads the same log, and Recorded(schedule) runs any algorithm under exactly
     its delays.
-    """
-    from asyncqn.models.data_file import read_table
-    from asyncqn.storage import check_output, write_whole
-    from asyncqn.view.plots import check_ending, draw_log, save_picture
-    from asyncqn.view.terminal import bar_chart, histogram_bins
 
+    Parameters
+    ----------
+    file : Path
+        CSV or Parquet file with one row per update.
+    plot : Path, optional
+        Draw staleness and workers to this .png or .svg file.
+    job : Path, optional
+        Write the workers' times as a job file for simulate and plan.
+    """
     if plot is not None:
         check_ending(plot)
     if job is not None:
@@ -64,15 +60,10 @@ def import_(
         out.show(line)
     # The slowest workers first, because they are what a reader looks for.
     slowest = sorted(workers, key=lambda one: -one.cycle)
-    rows = [
-        [
-            f"{one.worker}",
-            f"{one.delivered:,}",
-            f"{one.staleness:.1f}",
-            f"{one.cycle:.4g}",
-        ]
-        for one in slowest[:12]
-    ]
+    rows = []
+    for one in slowest[:MAX_WORKERS]:
+        numbers = [f"{one.delivered:,}", f"{one.staleness:.1f}", f"{one.cycle:.4g}"]
+        rows.append([f"{one.worker}", *numbers])
     out.table(["worker", "updates", "mean staleness", "mean cycle"], rows)
     out.result(
         {
@@ -87,8 +78,6 @@ def import_(
 
 def cluster_section(schedule: Schedule) -> str:
     """Return the section [cluster] of a job file, in which each worker repeats its own times."""
-    from asyncqn.cluster.cluster import Cluster
-
     laws: Any = Cluster.from_schedule(schedule).laws()
     times = [
         f'  {{kind = "trace", recorded = {list(map(float, law.recorded))}}},'

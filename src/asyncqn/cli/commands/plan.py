@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from asyncqn.cli.jobfile import load_job
 from asyncqn.cli.options import AllowImports, Generated, JobFile, Section
 from asyncqn.cli.output import Output
@@ -16,44 +14,33 @@ from asyncqn.lab.plan import CANDIDATES, Plan, counted, planned
 from asyncqn.lab.plan import plan as make_plan
 from asyncqn.runs.archive import load_run
 
+GOAL = ("target", "metric", "seeds", "commits", "record", "check")
+
 
 def plan(
     out: Output,
-    goal: Annotated[
-        Section, Generated(make_plan, ("target", "metric", "seeds", "commits"))
-    ],
+    goal: Annotated[Section, Generated(make_plan, GOAL)],
     job: JobFile = None,
-    record: Annotated[
-        str, typer.Option(help="Duration of the recorded real runs, as in 30s or 2m.")
-    ] = "30s",
-    workers: Annotated[
-        str, typer.Option(help="Numbers of workers, as in 1..256 (doubling) or 1,2,6.")
-    ] = "1..256",
-    algorithms: Annotated[
-        str,
-        typer.Option(
-            help='"all", or names such as default,table-lbfgs; "job" is the job\'s own.'
-        ),
-    ] = "all",
-    engine: Annotated[
-        str, typer.Option(help="Engine of the recorded runs: threads or processes.")
-    ] = "threads",
-    recorded: Annotated[
-        list[Path] | None,
-        typer.Option(help="A saved run of a real engine, instead of a new recording."),
-    ] = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check",
-            help="Run the best prediction for the recorded number of workers for real.",
-        ),
-    ] = False,
+    workers: str = "1..256",
+    algorithms: str = "all",
+    engine: str = "threads",
+    recorded: list[Path] | None = None,
     allow_imports: AllowImports = False,
 ) -> None:
     """Record short real runs, fit a cluster to each, and simulate algorithms with several numbers of workers.
 
     The predicted times are for workers that each have a processor like the recorded ones to themselves.
+
+    Parameters
+    ----------
+    workers : str
+        Numbers of workers, as in 1..256 (doubling) or 1,2,6.
+    algorithms : str
+        "all", or names such as default,table-lbfgs; "job" is the job's own.
+    engine : str
+        Engine of the recorded runs: threads or processes.
+    recorded : list of Path, optional
+        A saved run of a real engine, instead of a new recording.
     """
     require(
         engine in ("threads", "processes"),
@@ -84,10 +71,8 @@ def plan(
         workers=counts(workers),
         algorithms=chosen or {name: candidates[name] for name in names},
         recorded=before or None,
-        record=seconds(record),
         engine=lambda many: make_engine(workers=many),
         seed=loaded.run.seed,
-        check=check,
         tell=out.say,
         **goal,
     )
@@ -128,34 +113,18 @@ def _show(out: Output, result: Plan) -> None:
 
 def counts(text: str) -> list[int]:
     """Return the numbers that a list, or a range in doublings, stands for."""
+    first, dots, last = text.partition("..")
     try:
-        if ".." not in text:
-            numbers = [int(number) for number in text.split(",")]
-        else:
-            first, last = (int(end) for end in text.split(".."))
-            # The end of a range is always included, also if it is not a power of two.
-            # 64 doublings exceed any number of workers.
-            numbers = [first << k for k in range(64) if first << k < last] + [last]
-            if first > last:
-                raise ValueError
-        if min(numbers) < 1:
+        if not dots:
+            return [int(number) for number in text.split(",")]
+        numbers = [int(first)]
+        if not 0 < numbers[0] <= int(last):
             raise ValueError
+        while numbers[-1] < int(last):
+            numbers.append(2 * numbers[-1])
     except ValueError:
         raise BadInput(
             f"--workers must be like 1..256 or 1,2,6, not {text!r}."
         ) from None
-    return numbers
-
-
-def seconds(text: str) -> float:
-    """Return the seconds of a duration such as 30s, 2m or 45."""
-    unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:])
-    try:
-        value = float(text[:-1]) * unit if unit is not None else float(text)
-    except ValueError:
-        value = -1.0
-    require(
-        0.0 < value < float("inf"),
-        f"--record must be a time such as 30s or 2m, not {text!r}.",
-    )
-    return value
+    # The end of a range is always included, also if it is not a doubling of its beginning.
+    return [*numbers[:-1], int(last)]

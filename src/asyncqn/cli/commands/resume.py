@@ -8,26 +8,31 @@ from typing import Annotated
 
 import typer
 
-from asyncqn.cli.options import AllowImports, CheckpointEvery, Generated, Save, Section
+from asyncqn.cli.options import AllowImports, Generated, Section
 from asyncqn.cli.output import Output, check_run_folder
+from asyncqn.cli.results import held_out_scores
 from asyncqn.cli.running import SIMULATOR, output_of_rank, show_run, under_mpiexec
 from asyncqn.resume import resume as resume_run
+from asyncqn.runs.checkpoint_reading import load_checkpoint
 
 LIMITS = ("commits", "max_passes", "max_time", "target", "tol")
 
 
 def resume(
-    folder: Annotated[Path, typer.Argument(help="Folder of checkpoints.")],
+    folder: Path,
     limits: Annotated[Section, Generated(resume_run, LIMITS)],
     out: Output,
-    checkpoint_every: CheckpointEvery = 30.0,
-    save: Save = None,
+    checkpoint_every: float = 30.0,
+    save: Path | None = None,
     allow_imports: AllowImports = False,
 ) -> None:
-    """Continue a run from its newest complete checkpoint, to its own end or to a later one."""
-    from asyncqn.cli.results import held_out_scores
-    from asyncqn.runs.checkpoint_reading import load_checkpoint
+    """Continue a run from its newest complete checkpoint, to its own end or to a later one.
 
+    Parameters
+    ----------
+    folder : Path
+        Folder of checkpoints.
+    """
     out, once = output_of_rank(out, mpi=under_mpiexec())
     with once():
         check_run_folder(save)
@@ -50,7 +55,6 @@ def resume(
         out,
         once,
         simulated=manifest["engine"]["kind"] == SIMULATOR,
-        checkpoint=True,
         results=held_out_scores,
     )
     raise typer.Exit(code)

@@ -5,20 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from asyncqn.cli.jobfile import load_job
 from asyncqn.cli.options import (
     AllowImports,
-    Checkpoint,
-    CheckpointEvery,
     Generated,
     JobFile,
     JobOptions,
-    Save,
     Section,
     Settings,
-    Workers,
 )
 from asyncqn.cli.output import Output, check_run_folder
 from asyncqn.cli.running import (
@@ -45,28 +39,29 @@ def sample(
         Section, Generated(draw, ("draws", "chains", "warm_up", "acceptance", "seed"))
     ],
     job: JobFile = None,
-    engine: Annotated[
-        str | None,
-        typer.Option(help="A real engine, or simulator; by default threads."),
-    ] = None,
-    workers: Workers = None,
+    engine: str | None = None,
+    workers: int | None = None,
     settings: Settings = None,
-    checkpoint: Checkpoint = None,
-    checkpoint_every: CheckpointEvery = 30.0,
-    save: Save = None,
-    netcdf: Annotated[
-        Path | None,
-        typer.Option(help="Write draws and statistics to this netCDF file, for ArviZ."),
-    ] = None,
-    csv: Annotated[
-        Path | None, typer.Option(help="Write all draws to this CSV file.")
-    ] = None,
+    checkpoint: Path | None = None,
+    checkpoint_every: float = 30.0,
+    save: Path | None = None,
+    netcdf: Path | None = None,
+    csv: Path | None = None,
     allow_imports: AllowImports = False,
 ) -> None:
     """Draw from exp(-U) with chains on asynchronous workers, and report whether they agree.
 
     Of the job file, the problem, the engine or cluster, and the seed are used.  --save stores the run with
     all draws; in Python, Samples.from_run(load_run(DIR)) reads them.
+
+    Parameters
+    ----------
+    engine : str, optional
+        A real engine, or simulator; by default threads.
+    netcdf : Path, optional
+        Write draws and statistics to this netCDF file, for ArviZ.
+    csv : Path, optional
+        Write all draws to this CSV file.
     """
     options = JobOptions(job, workers=workers, settings=settings)
     out, once = output_of_rank(out, mpi=engine == "mpi" or under_mpiexec())
@@ -82,7 +77,7 @@ def sample(
     total = arguments["draws"] + sampling.get("warm_up", 0)
     with out.progress("sample", total) as advance, once():
 
-        def progressed(progress: Progress) -> None:
+        def report(progress: Progress) -> None:
             advance(min(progress.commit, total), f"U {progress.metrics['fun']:.6g}")
 
         samples = draw(
@@ -90,7 +85,7 @@ def sample(
             engine=chosen,
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
-            callback=progressed,
+            callback=report,
             progress=False,
             **arguments,
         )
@@ -108,11 +103,11 @@ def sample(
 def _show(samples: Samples, save: Path | None, out: Output) -> None:
     """Print the table of parameters and the diagnostics."""
     summary = samples.summary()
-    head, *rows = summary.table().splitlines()
-    for line in [head, *rows[:MAX_TABLE_ROWS]]:
-        out.show(line)
-    if len(rows) > MAX_TABLE_ROWS:
-        out.show(f"... and {len(rows) - MAX_TABLE_ROWS} more parameters")
+    lines = summary.table().splitlines()
+    out.show("\n".join(lines[: 1 + MAX_TABLE_ROWS]))
+    hidden = len(summary.names) - MAX_TABLE_ROWS
+    if hidden > 0:
+        out.show(f"... and {hidden} more parameters")
     numbers = {
         "draws": sum(map(len, samples.chains)),
         "chains": [len(chain) for chain in samples.chains],

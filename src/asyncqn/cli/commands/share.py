@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,37 +10,33 @@ import typer
 
 from asyncqn.cli.output import Output
 from asyncqn.errors import require
+from asyncqn.models.data_file import SUFFIXES, read_table
+from asyncqn.models.server import DataServer
 
 PLUGINS = "asyncqn.tables"
 """Entry points that read other files: functions from a name or path to the columns of a table."""
 
 
 def share(
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            help="CSV or Parquet files, ratings or stored sets, also as NAME=FILE.",
-            metavar="FILE...",
-        ),
-    ],
+    files: list[str],
     out: Output,
-    host: Annotated[
-        str,
-        typer.Option(
-            help="Address to listen on; any but this machine's own needs a token."
-        ),
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")
-    ] = 0,
+    host: str = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 0,
 ) -> None:
     """Serve tables to workers on other machines, as flight://HOST:PORT/NAME, until interrupted.
 
     A table has the name of its file, without folder and suffix. If the environment variable
     ASYNCQN_DATA_TOKEN is set, readers must present the same token.
-    """
-    from asyncqn.models.server import DataServer
 
+    Parameters
+    ----------
+    files : list of str
+        CSV or Parquet files, ratings or stored sets, also as NAME=FILE.
+    host : str
+        Address to listen on; any but this machine's own needs a token.
+    port : int
+        Port; 0 takes a free one.
+    """
     tables = {}
     for word in files:
         name, equals, file = word.partition("=")
@@ -55,18 +50,13 @@ def share(
         tables[name] = table_in(file)
     with DataServer(tables, host=host, port=port) as server:
         places = [f"{server.address}/{name}" for name in tables]
+        out.show("\n".join(f"sharing {place}" for place in places))
         out.result({"address": server.address, "tables": places})
-        for place in places:
-            out.show(f"sharing {place}")
-        sys.stdout.flush()  # a program that waits for the address reads a pipe
-        with out.until_interrupted():
-            server.wait()
+        server.wait()
 
 
 def table_in(file: str) -> Any:
     """Return the table in a CSV or Parquet file, or what a plug-in reads there."""
-    from asyncqn.models.data_file import SUFFIXES, read_table
-
     tabular = [suffix for suffix, kind in SUFFIXES.items() if kind != "libsvm"]
     plugins = entry_points(group=PLUGINS)
     if not plugins or {*Path(file.lower()).suffixes} & {*tabular}:
