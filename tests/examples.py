@@ -17,6 +17,8 @@ from asyncqn.models import PROBLEMS
 from asyncqn.types import extra
 
 DTYPES = ("float64", "float32")
+IN_THIS_PROCESS = ("simulator", "threads")
+"""Engines that start no other process, and take no time to start."""
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "as-lbfgs diagonal": ("as-lbfgs", {"rho": 0.1, "initial_scale": "diagonal"}),

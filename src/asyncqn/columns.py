@@ -25,7 +25,7 @@ def _column(value: Any) -> npt.NDArray[Any]:
     return column
 
 
-COLUMN = Kind(("an array",), _column, None)
+COLUMN = Kind(("an array",), _column, in_files=False)
 
 
 class Table(Mapping[str, npt.NDArray[Any]]):

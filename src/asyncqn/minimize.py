@@ -98,7 +98,11 @@ def _callbacks(value: object) -> object:
 
 Callbacks = Annotated[
     Callback | Patience | Sequence[Callback | Patience] | None,
-    Kind(("a function", "a Patience", "a list of these", "None"), _callbacks, None),
+    Kind(
+        ("a function", "a Patience", "a list of these", "None"),
+        _callbacks,
+        in_files=False,
+    ),
 ]
 CheckpointFolder = Folder | None
 

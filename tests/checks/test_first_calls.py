@@ -10,7 +10,7 @@ from checks.user_models import DTYPES, Model, WithRows
 from oracles import one_sentence
 
 import asyncqn as aq
-from asyncqn.checks.first_calls import UndecidedWarning, check_first_calls
+from asyncqn.checks.first_calls import check_first_calls
 from asyncqn.errors import BadInput
 
 
@@ -18,26 +18,12 @@ def mean(self: Any, theta: Any, rows: Any, out: Any) -> None:
     out[:] = self.prior * theta + self.slope(theta, rows) / len(rows)
 
 
-def mean_of_everything(self: Any, theta: Any, rows: Any, out: Any) -> None:
-    out[:] = self.prior * theta / self.n_data + self.slope(theta, rows) / len(rows)
-
-
 def sign(self: Any, theta: Any, rows: Any, out: Any) -> None:
     out[:] = -self.prior * theta - self.n_data / len(rows) * self.slope(theta, rows)
 
 
-def sign_of_the_data(self: Any, theta: Any, rows: Any, out: Any) -> None:
-    out[:] = self.prior * theta - self.n_data / len(rows) * self.slope(theta, rows)
-
-
 def without_prior(self: Any, theta: Any, rows: Any, out: Any) -> None:
     out[:] = self.n_data / len(rows) * self.slope(theta, rows)
-
-
-def prior_of_every_row(self: Any, theta: Any, rows: Any, out: Any) -> None:
-    out[:] = self.n_data * self.prior * theta + self.n_data / len(rows) * self.slope(
-        theta, rows
-    )
 
 
 def unscaled(self: Any, theta: Any, rows: Any, out: Any) -> None:
@@ -46,12 +32,6 @@ def unscaled(self: Any, theta: Any, rows: Any, out: Any) -> None:
 
 def scaled_prior(self: Any, theta: Any, rows: Any, out: Any) -> None:
     out[:] = self.n_data / len(rows) * (self.prior * theta + self.slope(theta, rows))
-
-
-def root_scaled(self: Any, theta: Any, rows: Any, out: Any) -> None:
-    out[:] = self.prior * theta + (self.n_data / len(rows)) ** 0.5 * self.slope(
-        theta, rows
-    )
 
 
 def repeats_once(self: Any, theta: Any, rows: Any, out: Any) -> None:
@@ -85,16 +65,6 @@ def changing_theta(self: Any, theta: Any, rows: Any, out: Any) -> None:
     theta += 1
 
 
-def sorting_rows(self: Any, theta: Any, rows: Any, out: Any) -> None:
-    rows[:] = np.sort(rows)
-    Model.grad(self, theta, rows, out)
-
-
-def counting(self: Any, theta: Any, rows: Any, out: Any) -> None:
-    Model.grad(self, theta, rows, out)
-    out *= 1 + 1e-6 * self.calls["grad"]
-
-
 def stopping(self: Any, *arguments: Any) -> Any:
     raise StopIteration
 
@@ -107,11 +77,6 @@ def value_without_prior(self: Any, theta: Any) -> float:
     return self.loss(theta, slice(None))
 
 
-def value_changing_theta(self: Any, theta: Any) -> float:
-    theta[0] = 3
-    return Model.value(self, theta)
-
-
 def value_counting(self: Any, theta: Any) -> float:
     return Model.value(self, theta) * (1 + 1e-6 * self.calls["value"])
 
@@ -122,10 +87,6 @@ def rows_without_prior(self: Any, theta: Any, rows: Any) -> float:
 
 def rows_mean(self: Any, theta: Any, rows: Any) -> float:
     return WithRows.value_rows(self, theta, rows) / self.n_data
-
-
-def rows_unscaled(self: Any, theta: Any, rows: Any) -> float:
-    return self.loss(theta, rows) + float(self.prior * theta @ theta) / 2
 
 
 def returns_nothing(self: Any, theta: Any, rows: Any, out: Any) -> None:
@@ -142,26 +103,18 @@ def other_gradient(self: Any, theta: Any, rows: Any, out: Any) -> float:
     return value
 
 
+WEIGHTS = "weights rows wrongly"
+OTHER = "is not the gradient of"
 GRAD = {
-    mean: "mean", mean_of_everything: "mean", sign: "wrong sign", sign_of_the_data: "wrong sign",
-    without_prior: "prior is in", prior_of_every_row: "prior is in", unscaled: "does not scale the rows",
-    scaled_prior: "scales the prior with the rows", root_scaled: "weights rows wrongly",
-    repeats_once: "occurs twice", one_entry: "not the gradient of",
-    doubled: "grad is 2 times the gradient", adding: "reads out", a_hole: "reads out",
-    changing_theta: "grad changes theta", sorting_rows: "changes rows", counting: "grad is not pure",
-    stopping: "grad raises StopIteration",
+    mean: OTHER, sign: "wrong sign", without_prior: OTHER, unscaled: WEIGHTS, scaled_prior: WEIGHTS,
+    repeats_once: WEIGHTS, one_entry: OTHER, doubled: "grad is 2 times the gradient", adding: "reads out",
+    a_hole: "reads out", changing_theta: "grad changes theta", stopping: "grad raises StopIteration",
 }  # fmt: skip
-
-
 VALUE = {
-    value_is_a_mean: "mean", value_without_prior: "prior is in", value_changing_theta: "value changes theta",
-    value_counting: "value is not pure", stopping: "value raises StopIteration",
+    value_is_a_mean: "mean", value_without_prior: OTHER, value_counting: "value is not pure",
 }  # fmt: skip
-
-
 EXTRAS = {
-    ("value_rows", rows_without_prior): "prior", ("value_rows", rows_mean): "mean",
-    ("value_rows", rows_unscaled): "weights rows wrongly",
+    ("value_rows", rows_without_prior): "prior", ("value_rows", rows_mean): "the sum",
     ("grad_with_value", returns_nothing): "must return a number",
     ("grad_with_value", other_value): "grad_with_value returns",
     ("grad_with_value", other_gradient): "writes another gradient",
@@ -206,7 +159,7 @@ def test_a_mistake_is_named_in_one_sentence(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("bug", [mean, sign, unscaled, value_is_a_mean], ids=named)
+@pytest.mark.parametrize("bug", [sign, unscaled, value_is_a_mean], ids=named)
 def test_gross_mistakes_show_on_a_few_rows_of_many(bug: Any, dtype: Any) -> None:
     method = "value" if bug is value_is_a_mean else "grad"
     wrong = type("Wrong", (Model,), {method: bug})("linear", 30_000, 5, dtype)
@@ -235,12 +188,10 @@ def test_a_gradient_of_another_size_is_named_where_it_is_along_theta(
 
 
 def test_a_wrong_value_is_compared_with_value_rows() -> None:
-    for bug, words in ((value_is_a_mean, "mean"), (value_without_prior, "prior")):
-        wrong = type("Wrong", (WithRows,), {"value": bug})(
-            "logistic", 300, 4, np.float64
-        )
-        with pytest.raises(BadInput, match=words):
-            check_first_calls(wrong, np.zeros(4))
+    for bug in (value_is_a_mean, value_without_prior):
+        make = type("Wrong", (WithRows,), {"value": bug})
+        with pytest.raises(BadInput, match="both must be the sum"):
+            check_first_calls(make("logistic", 300, 4, np.float64), np.zeros(4))
 
 
 def test_the_checks_can_be_left_out_and_are_not_made_of_our_own(
@@ -284,13 +235,9 @@ class FastCosines:
         np.add.at(out, rows + 1, -0.5 * slope * self.p[rows + 1])
 
 
-def test_values_that_oscillate_too_fast_for_differences_are_warned_of_and_not_refused():
+def test_values_that_oscillate_fast_are_compared_over_short_steps() -> None:
     problem = FastCosines()
-    with pytest.warns(
-        UndecidedWarning, match="finite differences cannot tell"
-    ) as caught:
-        check_first_calls(problem, 1.0 / problem.p)
-    assert one_sentence(str(caught[0].message))
+    check_first_calls(problem, 1.0 / problem.p)
 
 
 @pytest.mark.parametrize("factor", [-1.0, 0.5, 2.0])

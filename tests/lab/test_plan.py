@@ -78,7 +78,7 @@ def test_the_command_prints_the_plan(tmp_path: Path, capfd: pytest.CaptureFixtur
     job = tmp_path / "job.toml"
     job.write_text(f"[problem]\ndim = 6\nn_data = 120\n[run]\ntarget = {TARGET}\n")
     with pytest.raises(SystemExit) as end:
-        main(["plan", str(job), "--record", "0.1s", "--workers", "1..2", "--algorithms", "exact-lbfgs",
+        main(["plan", str(job), "--record", "0.1", "--workers", "1..2", "--algorithms", "exact-lbfgs",
               "--seeds", "2", "--json", "-q"])  # fmt: skip
     sentences = json.loads(capfd.readouterr().out)
     assert end.value.code == 0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from examples import IN_THIS_PROCESS
 from scipy import sparse
 
 import asyncqn as aq
-from asyncqn.checks.testing import IN_THIS_PROCESS, check_problem
+from asyncqn.checks.testing import check_problem
 from asyncqn.errors import BadInput
 from asyncqn.models import PROBLEMS, rebuild
 from asyncqn.models.linear_model import LinearModel

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from examples import IN_THIS_PROCESS
 
-from asyncqn.checks.testing import IN_THIS_PROCESS, check_problem
+from asyncqn.checks.testing import check_problem
 from asyncqn.cli.jobfile import make_problem
 from asyncqn.errors import BadInput
 from asyncqn.models import rebuild

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import IN_THIS_PROCESS
 
 from asyncqn import BadInput, Cluster, Simulator, minimize
-from asyncqn.checks.testing import IN_THIS_PROCESS, check_problem
+from asyncqn.checks.testing import check_problem
 from asyncqn_paper.nonconvex import Mixture, PhaseRetrieval
 
 

@@ -11,17 +11,15 @@ start, at theta0 plus a tenth of each coordinate's size, because at the start it
 * where they are many, `value` against `grad` of a sample, which shows a mean in place of a sum, or a sign;
 * flatness: a gradient that is exactly zero at two points where U differs leads nowhere.
 
-Two step lengths tell curvature and rounding from a mistake: only what is clearly beyond both is refused.
-Where values oscillate so fast that only much shorter steps agree with the gradient, a warning says that
-differences cannot decide, and the run continues.
-What cannot be judged, because a function raises an error or is not finite, passes.
+Shorter and shorter steps tell curvature, kinks, oscillation and rounding from a mistake: a wrong gradient is
+off by the same share over every step that rounding allows, and the others are not.  What cannot be judged,
+because a function raises an error or is not finite, passes.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -46,10 +44,9 @@ _SEED = 0xC4EC
 _OTHER_SIZE = 0.1
 """A gradient counts as scaled by a factor where that differs from 1 by more than this; a small prior that is
 missing changes it by less."""
-
-
-class UndecidedWarning(UserWarning):
-    """The check before a run cannot decide whether a gradient is right."""
+_USUAL_LENGTHS, _LENGTHS = 3, 15
+"""Step lengths of a slope, each a quarter of the one before: as many as a right gradient needs at most, and
+as a wrong one has to be wrong over."""
 
 
 def check_first_calls(problem: Problem, theta0: Array) -> None:
@@ -118,11 +115,17 @@ class _Slope(NamedTuple):
     values: float
     gradient: float
     unsure: float
-    """Largest difference of the two that curvature and rounding explain."""
+    """Largest difference of the two that curvature, noise and rounding explain."""
+    rounding: float
+    """The part of it that shorter steps do not reduce."""
+
+    @property
+    def off(self) -> float:
+        return abs(self.values - self.gradient)
 
     @property
     def wrong(self) -> bool:
-        return abs(self.values - self.gradient) > self.unsure
+        return self.off > self.unsure
 
     @property
     def share_off(self) -> float:
@@ -187,9 +190,7 @@ class _Comparison:
         self.value = self.calls.number("value", theta)
         g = _finite(self._whole_gradient())
         slopes = self._wrong_slopes("value", None, g)
-        if not slopes or self._oscillates("value", None, g, slopes):
-            return None
-        return _mistake(self.name, "value", self.n, slopes, theta)
+        return _mistake(self.name, "value", self.n, slopes) if slopes else None
 
     def _samples(self) -> tuple[Rows, Rows]:
         """Return two small samples; the last row of the second is the first row of the first."""
@@ -231,8 +232,7 @@ class _Comparison:
         theta, calls = self.theta, self.calls
         both = np.concatenate([A, B])
         gA, gB, gC = (_finite(calls.grad(theta, rows)) for rows in (A, B, both))
-        a, b = A.size, B.size
-        c = both.size
+        a, b, c = A.size, B.size, both.size
         self.gradient = gC
         self.gradient_size = max(map(_norm, (gA, gB, gC)))
         # Relative to the terms and not to the difference: large terms may cancel.
@@ -240,27 +240,10 @@ class _Comparison:
         # One equation holds exactly if rows are scaled and the prior is counted once.
         if _norm(a * gA + b * gB - c * gC) <= allowed:
             return
-        scale = "multiply the sum over the rows by n_data / len(rows)"
-        if b > 1:  # there is a mistake, and these calls find its name
-            distinct = [A, B[:-1], both[:-1], np.concatenate([A, A])]
-            gA, gB, gC, twice = (_finite(calls.grad(theta, rows)) for rows in distinct)
-            # The same equation without the shared row: if it holds now, that row was the only fault.
-            off = a * gA + (b - 1) * gB - (c - 1) * gC
-            if _norm(off) <= allowed:
-                raise BadInput(
-                    f"{self.name}.grad does not count a row that occurs twice as two."
-                )
-            # Unscaled sums add up but for the prior p, which 2 grad(A) - grad(A with A) isolates.
-            if _norm(gA + gB - gC - (2 * gA - twice)) <= allowed / c:
-                raise BadInput(f"{self.name}.grad does not scale the rows: {scale}.")
-            # A prior p that is scaled with the rows leaves n p, which is 2 |A| (grad(A) - grad(A with A)).
-            if _norm(off - 2 * a * (gA - twice)) <= allowed:
-                raise BadInput(
-                    f"{self.name}.grad scales the prior with the rows: count it once, and {scale} alone."
-                )
         raise BadInput(
-            f"{self.name}.grad weights rows wrongly, for two samples disagree with both together: {scale}, "
-            "and count the prior once."
+            f"{self.name}.grad weights rows wrongly, for two samples disagree with both together: multiply "
+            "the sum over the rows by n_data / len(rows), count a row that occurs twice as two, and the "
+            "prior once."
         )
 
     def _whole_gradient(self) -> Vector:
@@ -298,41 +281,23 @@ class _Comparison:
                 <= self.rows_tolerance * _norm(self.gradient),
                 f"{name}.grad_with_value writes another gradient than {name}.grad.",
             )
-        mean = f"one of {name}.value and {name}.value_rows is a mean over the data and the other a sum"
-        if self.few:
-            whole = calls.number("value_rows", theta, np.arange(n))
-            allowed = self.value_tolerance * (abs(whole) + abs(self.value) + abs(vC))
-            if math.isfinite(whole) and abs(whole - self.value) > allowed:
-                pair = sorted((abs(whole), abs(self.value)))
-                require(
-                    n == 1 or not _near(pair[0] * n, pair[1], 1e-3),
-                    f"{mean}: both must be the sum.",
-                )
-                raise BadInput(
-                    f"{name}.value_rows of all rows is {whole:.6g} where {name}.value is {self.value:.6g}: a "
-                    "term, such as the prior, is in one of them alone."
-                )
-        # With many rows a pass is too long; samples that agree stand for all rows.
-        elif _near(vA, vB, 0.3):
-            small, large = sorted((abs(vC), abs(self.value)))
-            require(not _near(small * n, large, 0.5), f"{mean}: both must be the sum.")
+        if not self.few:  # a pass is too long
+            return
+        whole = calls.number("value_rows", theta, np.arange(n))
+        allowed = self.value_tolerance * (abs(whole) + abs(self.value) + abs(vC))
+        if math.isfinite(whole) and abs(whole - self.value) > allowed:
+            raise BadInput(
+                f"{name}.value_rows of all rows is {whole:.6g} where {name}.value is {self.value:.6g}: both "
+                "must be the sum over the rows, with the same prior."
+            )
 
     # -- slopes
 
     def _check_slope(self, function: str, rows: Rows | None, g: Vector) -> None:
         """Refuse a gradient that is clearly not that of the values."""
         slopes = self._wrong_slopes(function, rows, g)
-        if not slopes:
-            return
-        if self._oscillates(function, rows, g, slopes):
-            warnings.warn(
-                f"finite differences cannot tell whether {self.name}.grad is the gradient of {function}, "
-                "which oscillates too fast for them; the run continues without this check.",
-                UndecidedWarning,
-                stacklevel=2,
-            )
-        else:
-            raise BadInput(_mistake(self.name, function, self.n, slopes, self.theta))
+        if slopes:
+            raise BadInput(_mistake(self.name, function, self.n, slopes))
 
     def _check_flat(self, function: str, rows: Rows | None, g: Vector) -> None:
         """Refuse a gradient that is exactly zero here and at the start, although the values differ."""
@@ -362,105 +327,52 @@ class _Comparison:
         slopes = [slope for slope in [first, *others] if slope.wrong]
         return slopes if len(slopes) >= 3 else []
 
-    def _oscillates(
-        self, function: str, rows: Rows | None, g: Vector, slopes: list[_Slope]
-    ) -> bool:
-        """Return whether the values oscillate so fast that finite differences cannot decide."""
-        return any(self._vanishes(function, rows, g, slope) for slope in slopes)
-
     def _slope(
         self, function: str, rows: Rows | None, g: Vector, direction: Vector
     ) -> _Slope:
-        """Measure the slope along `direction`, over shorter steps while curvature or noise shows.
-
-        A wrong gradient is off in proportion to the step, noise and curvature are not: only what two step
-        lengths agree on counts as wrong.
-        """
+        """Measure the slope along `direction`, over shorter and shorter steps while it disagrees."""
         before: _Slope | None = None
-        slope: _Slope | None = None
-        # The first step is far above rounding; shorter ones follow where curvature shows.
-        for length in 10 * self.eps**0.25 / np.array([1.0, 4.0, 16.0]):
-            slope, calm = self._measured(function, rows, g, length * direction)
+        # The first step is far above rounding.
+        lengths = 10 * self.eps**0.25 / 4.0 ** np.arange(_LENGTHS)
+        for k, length in enumerate(lengths):
+            slope = self._measured(function, rows, g, length * direction)
             if slope is None:
                 continue
-            if not slope.wrong:
-                if calm:
-                    return slope
-            elif before is not None and _near(before.share_off, slope.share_off, 0.15):
+            # Agreement within rounding needs no further step, and a difference below it none that is shorter.
+            if slope.off <= slope.rounding or (k >= _USUAL_LENGTHS and not slope.wrong):
                 return slope
+            if before is not None and 10 * slope.rounding > slope.off:
+                break
             before = slope
-        # Three lengths contradict each other: nothing is held against the gradient.
         if before is None:
             raise NothingToJudge
-        return before._replace(unsure=math.inf)
-
-    def _vanishes(
-        self, function: str, rows: Rows | None, g: Vector, slope: _Slope
-    ) -> bool:
-        """Return whether the difference of values and gradient vanishes over much shorter steps.
-
-        A wrong gradient is off by the same share over every step that rounding allows.  Where values
-        oscillate faster than the usual steps, only shorter ones agree with a right gradient.
-        """
-        theta, off = self.theta.astype(np.float64), abs(slope.share_off)
-        direction, agreed = slope.step / _norm(slope.step) * _norm(self.reach), 0
-        for length in 10 * self.eps**0.25 / 4.0 ** np.arange(4, 15):
-            left, right = (
-                (theta + k * length * direction).astype(self.theta.dtype)
-                for k in (-1, 1)
-            )
-            near = right.astype(np.float64) - left.astype(np.float64)
-            U = [self.calls.number(function, point, rows) for point in (left, right)]
-            # 16 eps |U| is a generous bound on the rounding of a sum over a few rows.
-            rounding, size = 16 * self.eps * max(map(abs, U)), _norm(near)
-            if not (
-                size > 0.0 and math.isfinite(rounding) and rounding <= 0.1 * off * size
-            ):
-                return False
-            agreed = (
-                agreed + 1
-                if abs(U[1] - U[0] - float(g @ near)) <= 0.1 * off * size
-                else 0
-            )
-            if agreed == 3:  # one may agree by chance
-                return True
-        return False
+        return before
 
     def _measured(
         self, function: str, rows: Rows | None, g: Vector, d: Vector
-    ) -> tuple[_Slope | None, bool]:
-        """Return the slope from differences over d and 2d, and whether they show no more than rounding.
-
-        The slope is None if a value is not finite.
-        """
-        theta, calls = self.theta.astype(np.float64), self.calls
-        points = [(theta + k * d).astype(self.theta.dtype) for k in (-2, -1, 0, 1, 2)]
-        here = (
-            self.value if rows is None else self.rows_value
-        )  # U(theta), known for every step length
-        U = [
-            here if k == 2 else calls.number(function, point, rows)
-            for k, point in enumerate(points)
-        ]
-        left, right = (
-            [point.astype(np.float64) for point in points[k : k + 2]] for k in (0, 3)
-        )
+    ) -> _Slope | None:
+        """Return the slope from differences over d and 2d; None if a value is not finite."""
+        theta = self.theta.astype(np.float64)
+        points = [(theta + k * d).astype(self.theta.dtype) for k in (-2, -1, 1, 2)]
+        U = [self.calls.number(function, point, rows) for point in points]
+        # U(theta) is known for every step length.
+        U.insert(2, self.value if rows is None else self.rows_value)
         # The steps as rounded to theta's type, not as intended: in float32 they differ.
-        near, far = right[0] - left[1], right[1] - left[0]
+        left2, left, right, right2 = (point.astype(np.float64) for point in points)
+        near, far = right - left, right2 - left2
         off_near, off_far = U[3] - U[1] - float(g @ near), U[4] - U[0] - float(g @ far)
         # A wrong slope e adds 2e and 4e to these, curvature c adds 2c and 16c: e without c, then c alone.
         off, bent = (8 * off_near - off_far) / 6, abs(off_far - 2 * off_near)
         # The fourth difference, which no smooth U has at this step: noise, or oscillation.
         rough = 2 * abs(U[0] + U[4] - 4 * (U[1] + U[3]) + 6 * U[2])
-        rounding = 16 * self.eps * max(map(abs, U))
         size = max(self.gradient_size, _norm(g)) if g.any() else 0.0
-        unsure = 2 * (bent + rough + rounding) + self.slope_tolerance * size * _norm(
-            near
-        )
+        # 16 eps |U| is a generous bound on the rounding of a sum over a few rows.
+        rounding = 32 * self.eps * max(map(abs, U))
+        rounding += self.slope_tolerance * size * _norm(near)
+        unsure = 2 * (bent + rough) + rounding
         if not math.isfinite(unsure):
-            return None, False
-        slope = _Slope(near, float(g @ near) + off, float(g @ near), unsure)
-        return slope, bent + rough <= 2 * rounding
+            return None
+        return _Slope(near, float(g @ near) + off, float(g @ near), unsure, rounding)
 
     def _direction(self, g: Vector) -> Vector:
         """Return a random direction of the size of `reach`, with shares along theta (for priors) and g."""
@@ -519,51 +431,30 @@ def _factors(name: str, function: str, n: int) -> list[tuple[float, str]]:
     return [sign] if n < 3 else [mean, total, sign]
 
 
-def _mistake(
-    name: str, function: str, n: int, slopes: list[_Slope], theta: Array
-) -> str:
-    """Return the sentence for slopes that disagree, by the first mistake that explains them.
-
-    A mistake is a factor between U's slopes and the gradient's, or a missing prior, sought as c theta'd, as a
-    Gaussian prior has it.
-    """
-    values, gradients = (np.array([slope[i] for slope in slopes]) for i in (1, 2))
-    priors = np.array(
-        [float(theta.astype(np.float64) @ slope.step) for slope in slopes]
-    )
-    unsure = np.array([slope.unsure for slope in slopes])
-
-    def explained(factor: float, with_prior: bool) -> bool:
-        rest = values - factor * gradients
-        allowed = 1e-3 * np.abs(values).max() + unsure
-        if with_prior:
-            allowed = 1e-2 * np.abs(rest).max() + unsure
-            # Least squares for the unknown weight of the prior.
-            rest = rest - priors * (float(priors @ rest) / float(priors @ priors))
-        return bool((np.abs(rest) <= allowed).all())
-
+def _mistake(name: str, function: str, n: int, slopes: list[_Slope]) -> str:
+    """Return the sentence for slopes that disagree, which a factor may explain."""
+    values = np.array([slope.values for slope in slopes])
+    gradients = np.array([slope.gradient for slope in slopes])
+    allowed = 1e-3 * np.abs(values).max() + np.array([s.unsure for s in slopes])
     if not gradients.any():
         return f"{name}.grad is zero where {name}.{function} changes: write the derivative into out[:]."
-    size = float(values @ gradients) / max(float(gradients @ gradients), 1e-300)
-    for with_prior in (False, True):
-        for factor, sentence in _factors(name, function, n):
-            if explained(factor, with_prior):
-                return sentence
-        # Before a prior is sought: where the gradient is nearly along theta, one would explain any factor.
-        if not with_prior and abs(size - 1.0) > _OTHER_SIZE and explained(size, False):
-            return (
-                f"{name}.grad is {1.0 / size:.4g} times the gradient of {name}.{function}: a factor is "
-                "missing in one of them, such as the 1/2 of a square."
-            )
-        if with_prior and explained(1.0, True):
-            return (
-                f"the prior is in {name}.{function} and not in {name}.grad, or not with the same weight: "
-                "it must be in both, once."
-            )
+    size = float(values @ gradients) / float(gradients @ gradients)
+    for factor, sentence in [
+        *_factors(name, function, n),
+        (
+            size,
+            f"{name}.grad is {1.0 / size:.4g} times the gradient of {name}.{function}: a factor is "
+            "missing in one of them, such as the 1/2 of a square.",
+        ),
+    ]:
+        if abs(factor - 1.0) > _OTHER_SIZE and bool(
+            (np.abs(values - factor * gradients) <= allowed).all()
+        ):
+            return sentence
     return (
         f"{name}.grad is not the gradient of {name}.{function}: along a line it says {gradients[0]:.6g} and "
         f"differences say {values[0]:.6g}, so a derivative is wrong, or a term such as the prior is in one "
-        "of them alone."
+        "of them alone, or not with the same weight."
     )
 
 

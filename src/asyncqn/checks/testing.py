@@ -27,11 +27,9 @@ from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import AsyncqnError, BadInput, MissingExtra, ReplayMismatch, require
 from asyncqn.minimize import minimize, starting_point
 from asyncqn.runs.replay import first_difference, replay
-from asyncqn.types import Algorithm, Array, Commit, Engine, Problem, Task, extra
+from asyncqn.types import Algorithm, Array, Commit, Problem, Task, extra
 
 PASSED = "passed"
-IN_THIS_PROCESS = ("simulator", "threads")
-"""Engines that start no other process, and take no time to start."""
 
 
 def check_problem(
@@ -145,20 +143,12 @@ def check_algorithm(
     check_stages(algorithm.stages, name)
     twin = _travelled(algorithm)
     check_fit(algorithm, problem)
-    theta0 = starting_point(problem, None, seed)
-    _check_functions(name, algorithm, problem, theta0, seed)
+    _check_functions(name, algorithm, problem, starting_point(problem, None, seed))
     count = min(workers, extra(algorithm, "max_workers") or workers)
-    cluster = Cluster(count, 1.0, 0.5, message=0.1, master=0.01)
+    engine = Simulator(Cluster(count, 1.0, 0.5, message=0.1, master=0.01))
+    options: dict[str, Any] = {"commits": commits, "seed": seed, "progress": False}
     first, second = (
-        minimize(
-            problem,
-            each,
-            engine=Simulator(cluster),
-            commits=commits,
-            seed=seed,
-            progress=False,
-        )
-        for each in (algorithm, twin)
+        minimize(problem, each, engine=engine, **options) for each in (algorithm, twin)
     )
     require(
         first_difference(first, second) is None,
@@ -182,12 +172,14 @@ def _trial(
     seed: int,
 ) -> str:
     """Run on an engine and replay; return what became of it, and raise `BadInput` that blames `name`."""
-    cls = engine_class(kind)
+    cls: Any = engine_class(kind)
     try:
-        engine = _engine(cls, workers)
-    except BadInput as reason:
-        return f"not tried: {reason}"
-    try:
+        if kind == "mpi":  # it has the ranks with which the program was started
+            engine = cls()
+            if not engine.workers:
+                return "not tried: there is no rank beside this one."
+        else:
+            engine = cls(Cluster(workers) if kind == "simulator" else workers)
         run: Any = minimize(
             problem,
             algorithm,
@@ -213,21 +205,8 @@ def _trial(
     return PASSED
 
 
-def _engine(cls: Any, workers: int) -> Engine:
-    """Return an engine for a trial; raise `BadInput` where it is not there."""
-    if cls is Simulator:
-        return Simulator(Cluster(workers))
-    if "workers" in cls.__dataclass_fields__:
-        engine: Engine = cls(workers)
-        return engine
-    # MPI has the ranks with which the program was started, if it was.
-    ranks: Engine = cls()
-    require(ranks.workers > 0, "there is no rank beside this one.")
-    return ranks
-
-
 def _check_functions(
-    name: str, algorithm: Algorithm, problem: Problem, theta0: Array, seed: int
+    name: str, algorithm: Algorithm, problem: Problem, theta0: Array
 ) -> None:
     """Check each method by itself, on the first step of one worker."""
 
@@ -244,20 +223,17 @@ def _check_functions(
     steps = WorkerSteps(algorithm, problem, math.inf)
     theta = getattr(iterate, "theta", None)
     require(
-        isinstance(theta, np.ndarray),
-        f"{name}.init must return a state with a field 'theta'.",
-    )
-    require(
-        not np.shares_memory(theta, theta0),
-        f"{name}.init must copy theta0, not keep it.",
-    )
-    require(
-        _bits(theta) == _bits(theta0),
-        f"{name}.init must begin at theta0, in its dtype.",
+        isinstance(theta, np.ndarray)
+        and _bits(theta) == _bits(theta0)
+        and not np.shares_memory(theta, theta0),
+        f"{name}.init must return a state whose field 'theta' is a copy of theta0, in its dtype.",
     )
     first, second, other = (algorithm.init_worker(problem, theta0) for _ in range(3))
     part = algorithm.stages[0].first_part
-    task = Task(0, 0, Stream(seed, 0, 0), part)
+    task, elsewhere, later = (
+        Task(worker, k, Stream(0, worker, k), part)
+        for worker, k in ((0, 0), (1, 0), (0, 1))
+    )
     update = same(
         lambda: algorithm.step(iterate, first, problem, task),
         iterate,
@@ -267,7 +243,6 @@ def _check_functions(
         _bits(algorithm.step(iterate, second, problem, task)) == _bits(update),
         f"{name}.step is not a function of its arguments: equal ones gave another update.",
     )
-    elsewhere = Task(1, 0, Stream(seed, 1, 0), part)
     same(
         lambda: algorithm.step(iterate, other, problem, elsewhere),
         update,
@@ -290,9 +265,8 @@ def _check_functions(
         f"{name}.apply is not a function of its arguments: equal ones gave another theta.",
     )
     state = steps.learn(iterate, first, task, None)
-    again = algorithm.step(after, state, problem, Task(0, 1, Stream(seed, 0, 1), part))
     require(
-        type(again) is type(update),
+        type(algorithm.step(after, state, problem, later)) is type(update),
         f"{name}.step must work after {name}.forget as before it.",
     )
     counters = extra(algorithm, "counters")
@@ -309,12 +283,8 @@ def _check_extras(name: str, problem: Problem, theta: Array, seed: int) -> None:
         # Two generators in the same state: equal draws show that no other randomness is used.
         starts = [np.asarray(initial(np.random.default_rng(seed))) for _ in range(2)]
         require(
-            starts[0].shape == theta.shape,
-            f"{name}.initial must return a vector of dim numbers.",
-        )
-        require(
-            _bits(starts[0]) == _bits(starts[1]),
-            f"{name}.initial must draw from its argument alone.",
+            starts[0].shape == theta.shape and _bits(starts[0]) == _bits(starts[1]),
+            f"{name}.initial must return dim numbers, and draw from its argument alone.",
         )
     curvature = extra(problem, "curvature_diagonal")
     if curvature is not None:
@@ -334,11 +304,9 @@ def _check_extras(name: str, problem: Problem, theta: Array, seed: int) -> None:
         )
     metrics = extra(problem, "metrics")
     if metrics is not None:
+        values = metrics(theta).items()
         require(
-            all(
-                isinstance(key, str) and np.ndim(value) == 0
-                for key, value in metrics(theta).items()
-            ),
+            all(isinstance(key, str) and np.ndim(value) == 0 for key, value in values),
             f"{name}.metrics must return a dict from names to single numbers.",
         )
 

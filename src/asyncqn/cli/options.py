@@ -131,7 +131,7 @@ class Generated:
             text = f"{descriptions[name]}."
             if parameter.default is not None and not parameter.needed:
                 text += f"  [default: {parameter.default}]"
-            hint = Annotated[_type(parameter.kind.in_files), typer.Option(help=text)]
+            hint: Any = Annotated[_type(parameter.hint), typer.Option(help=text)]
             yield _option(name, None, hint, {})
 
 
@@ -153,7 +153,7 @@ def _option(
         note.help = f"{text}."
     # typer requires that parameters with defaults come last, unless all are keyword-only.
     kind = inspect.Parameter.KEYWORD_ONLY
-    hint = Annotated[type_, note]  # type: ignore[valid-type]
+    hint = Annotated[type_, note]
     return inspect.Parameter(name, kind, default=default, annotation=hint)
 
 

@@ -54,7 +54,7 @@ def _run(value: Any) -> Any:
     return value
 
 
-RUN = Kind(("a Run",), _run, None)
+RUN = Kind(("a Run",), _run, in_files=False)
 
 
 @dataclass(frozen=True)

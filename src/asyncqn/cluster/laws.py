@@ -338,5 +338,5 @@ def _law(value: Any) -> TimeLaw:
 
 
 Law = Annotated[
-    TimeLaw, Kind(("a law such as LogNormal(mean=1.0, std=0.2)",), _law, None)
+    TimeLaw, Kind(("a law such as LogNormal(mean=1.0, std=0.2)",), _law, in_files=False)
 ]

@@ -4,9 +4,9 @@ The annotation of a field of a dataclass, or of an argument of a function, holds
 
     h: Annotated[float, parameter(unit="1 / curvature", gt=0.0)]
 
-The check, the sentence about a wrong value, the conversion of values in files and the JSON schema of job
-files all follow from it.  Dataclasses derive from `Checked`; functions are decorated with `checked`.  What a
-parameter means stands in the docstring alone, where help texts read it, too (`parameters.docstrings`).
+The check, the sentence about a wrong value and the conversion of values in files all follow from it.
+Dataclasses derive from `Checked`; functions are decorated with `checked`.  What a parameter means stands in
+the docstring alone, where help texts read it, too (`parameters.docstrings`).
 
 A bool is not a number.  NumPy scalars are converted to the Python numbers that they hold.  Integers have 64
 bits.  A number with `parameter(...)` is finite unless that says otherwise, and never NaN.
@@ -21,7 +21,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import inspect
-import math
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,14 +29,20 @@ from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import BadInput, is_count, require
 from asyncqn.parameters import kinds
 from asyncqn.parameters.docstrings import descriptions_of
-from asyncqn.parameters.kinds import Kind, Refused, array_like, brief, real_array
+from asyncqn.parameters.kinds import (
+    Kind,
+    Limits,
+    Refused,
+    array_like,
+    brief,
+    real_array,
+)
 
 __all__ = [
     "Checked",
@@ -67,7 +72,8 @@ class Parameter(NamedTuple):
     """One parameter of a class or of a function."""
 
     kind: Kind
-    default: Any
+    hint: Any
+    default: Any = inspect.Parameter.empty
     """`inspect.Parameter.empty` if the parameter is required."""
 
     @property
@@ -93,7 +99,7 @@ def parameter(
     words: str | None = None,
     infinite: bool = False,
     **limits: Any,
-) -> msgspec.Meta:
+) -> Limits:
     """Return the limits of a parameter, for `typing.Annotated`.
 
     Parameters
@@ -105,18 +111,14 @@ def parameter(
     infinite : bool, default False
         Whether infinity is allowed.
     **limits
-        gt, ge, lt and le of numbers, pattern of texts, as in `msgspec.Meta`.
+        gt, ge, lt and le of numbers, pattern of texts.
 
     Returns
     -------
-    msgspec.Meta
+    Limits
         The annotation.
     """
-    return msgspec.Meta(
-        extra={"words": words, "infinite": infinite},
-        extra_json_schema=None if unit is None else {"unit": unit},
-        **limits,
-    )
+    return Limits(unit, words, infinite, **limits)
 
 
 class Checked:
@@ -178,8 +180,7 @@ def arguments_from_json(
             raise BadInput(f"{what} has no parameter '{name}'; {near}.")
         about = parameters[name]
         values[name] = _with_infinities(value)
-        # Where no type can describe the value in a file, `make` itself must interpret it.
-        if about.kind.in_files is not None:
+        if about.kind.in_files:
             values[name] = about.checked(f"{what}: {name}", values[name])
     return values
 
@@ -199,8 +200,8 @@ def fields_of(cls: type[Any]) -> dict[str, Parameter]:
     for field in dataclasses.fields(cls):
         # Fields that the class computes itself need no check.
         if field.init:
-            kind = kind_of(_hint(cls.__mro__, field.name))
-            parameters[field.name] = Parameter(kind, None)
+            hint = _hint(cls.__mro__, field.name)
+            parameters[field.name] = Parameter(kind_of(hint), hint)
     return parameters
 
 
@@ -213,39 +214,12 @@ def parameters_of(make: Callable[..., Any]) -> dict[str, Parameter]:
     if isinstance(function, type) and dataclasses.is_dataclass(function):
         owners = [*function.__mro__, *owners]
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return {
-        name: Parameter(kind_of(_hint(owners, name)), p.default)
-        for name, p in inspect.signature(make).parameters.items()
-        if p.kind not in several
-    }
-
-
-@cache
-def file_type(make: Callable[..., Any], kind: str | None = None) -> Any:
-    """Return the msgspec structure of an object in a file: its parameters, and its kind."""
-    fields: list[Any] = []
-    descriptions = descriptions_of(make)
-    for name, about in parameters_of(make).items():
-        hint = Any if about.kind.in_files is None else about.kind.in_files
-        if name in descriptions:
-            hint = Annotated[hint, msgspec.Meta(description=descriptions[name])]
-        default = about.default
-        # JSON has no infinity.
-        infinite = isinstance(default, float) and not math.isfinite(default)
-        if about.needed:
-            fields.append((name, hint))
-        elif isinstance(default, int | float | str | None) and not infinite:
-            fields.append((name, hint, default))
-        else:
-            fields.append((name, hint | msgspec.UnsetType, msgspec.UNSET))
-    return msgspec.defstruct(
-        (kind or make.__name__).replace("-", "_"),
-        fields,
-        kw_only=True,
-        tag_field="kind" if kind else None,
-        tag=kind,
-        forbid_unknown_fields=True,
-    )
+    parameters = {}
+    for name, p in inspect.signature(make).parameters.items():
+        if p.kind not in several:
+            hint = _hint(owners, name)
+            parameters[name] = Parameter(kind_of(hint), hint, p.default)
+    return parameters
 
 
 def _hint(owners: Iterable[Any], name: str) -> Any:
@@ -273,57 +247,53 @@ def kind_of(hint: Any) -> Kind:
     metas: list[Any] = []
     if typing.get_origin(hint) is Annotated:
         hint, *metas = typing.get_args(hint)
-    parts = typing.get_args(hint)
+    notes = [meta for meta in metas if isinstance(meta, Limits)]
+    # Of nested annotations the outer limits win.
+    given: dict[str, Any] = {}
+    for note in notes:
+        values = note._asdict().items()
+        given |= {name: v for name, v in values if v is not None and v is not False}
+    limits = Limits(**given) if notes else None
     # An explicit kind replaces what the type alone would give.
     own = [meta for meta in metas if isinstance(meta, Kind)]
-    notes = [meta for meta in metas if isinstance(meta, msgspec.Meta)]
-    is_union = typing.get_origin(hint) in (typing.Union, UnionType)
-    # Limits of `int | None` apply to the int.
-    numbers = [part for part in parts if notes and part in (int, float)]
     if own:
         kind = own[-1]
-    elif is_union:
-        limited = [Annotated[p, *notes] if p in numbers else p for p in parts]
-        kind = kinds.union([kind_of(part) for part in limited])
+    elif typing.get_origin(hint) in (typing.Union, UnionType):
+        # Limits of `int | None` apply to the int.
+        kind = kinds.union([_union_part(p, limits) for p in typing.get_args(hint)])
     else:
-        kind = _plain_kind(hint, notes)
-    in_files = kind.in_files
-    if own or not (is_union and numbers):
-        in_files = _annotated(in_files, notes)
-    for note in notes:
-        words = (note.extra or {}).get("words")
-        if words:
-            kind = kind._replace(words=(words,))
-    return kind._replace(in_files=in_files)
+        kind = _plain_kind(hint, limits)
+    if limits is not None and limits.words:
+        kind = kind._replace(words=(limits.words,))
+    return kind
 
 
-def _annotated(hint: Any, notes: list[msgspec.Meta]) -> Any:
-    return Annotated[hint, *notes] if notes and hint is not None else hint
+def _union_part(part: Any, limits: Limits | None) -> Kind:
+    return kinds.number(part, limits) if part in (int, float) else kind_of(part)
 
 
-def _plain_kind(hint: Any, notes: list[msgspec.Meta]) -> Kind:
+def _plain_kind(hint: Any, limits: Limits | None) -> Kind:
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
-        return Kind(("anything",), lambda value: value, Any)
     if hint in (None, NoneType):
-        return Kind(("None",), kinds.none, NoneType)
+        return Kind(("None",), kinds.none)
     if hint in (int, float):
-        return kinds.number(hint, notes)
+        return kinds.number(hint, limits)
     if hint is bool:
-        return Kind(("True or False",), kinds.boolean, bool)
+        return Kind(("True or False",), kinds.boolean)
     if hint is str:
-        patterns = [note.pattern for note in notes if note.pattern]
-        return Kind(("a text",), partial(kinds.text, patterns), str)
+        pattern = None if limits is None else limits.pattern
+        return Kind(("a text",), partial(kinds.text, pattern))
     if origin is Literal:
         words = tuple(repr(word) for word in parts)
-        return Kind(words, partial(kinds.word, parts), hint)
+        return Kind(words, partial(kinds.word, parts))
     if origin in _COLLECTIONS or hint in _COLLECTIONS:
         return _COLLECTIONS[origin or hint](parts)
     if origin is Callable or hint is Callable:
-        return Kind(("a function",), kinds.function, None)
-    if isinstance(origin or hint, type):
+        return Kind(("a function",), kinds.function, in_files=False)
+    # From Python 3.11 on, Any is a class, too.
+    if isinstance(origin or hint, type) and hint is not Any:
         return _instance(origin or hint)
-    return Kind(("anything",), lambda value: value, Any)
+    return Kind(("anything",), lambda value: value)
 
 
 def _sequence(parts: tuple[Any, ...]) -> Kind:
@@ -337,12 +307,8 @@ def _sequence(parts: tuple[Any, ...]) -> Kind:
             raise Refused
         return tuple(item.convert(each) for each in value)
 
-    many = item.in_files
-    return Kind(
-        (f"a list whose items are each {item.sentence}",),
-        convert,
-        many and tuple[many, ...],  # type: ignore[valid-type]
-    )
+    words = f"a list whose items are each {item.sentence}"
+    return Kind((words,), convert, item.in_files)
 
 
 def _tuple(parts: tuple[Any, ...]) -> Kind:
@@ -360,9 +326,7 @@ def _tuple(parts: tuple[Any, ...]) -> Kind:
 
     each = " and ".join(dict.fromkeys(kind.sentence for kind in kinds))
     words = f"a list of {len(kinds)} items, each {each}"
-    types = [kind.in_files for kind in kinds]
-    in_files = None if None in types else tuple[tuple(types)]  # type: ignore[misc]
-    return Kind((words,), convert, in_files)
+    return Kind((words,), convert, all(kind.in_files for kind in kinds))
 
 
 def _mapping(parts: tuple[Any, ...]) -> Kind:
@@ -383,8 +347,7 @@ def _mapping(parts: tuple[Any, ...]) -> Kind:
         return key.convert(k)
 
     words = f"a mapping from {key.sentence} to {item.sentence}"
-    in_files = item.in_files and dict[key.in_files, item.in_files]  # type: ignore[name-defined]
-    return Kind((words,), convert, in_files)
+    return Kind((words,), convert, item.in_files)
 
 
 _COLLECTIONS: dict[Any, Callable[[tuple[Any, ...]], Kind]] = {
@@ -412,17 +375,16 @@ def _instance(cls: type[Any]) -> Kind:
         lacking = [member for member in members if not _has(value, member)]
         if isinstance(value, type):
             fits = not lacking if protocol else issubclass(value, cls)
-            made = f"{value.__name__}(...)"
             if fits:
-                raise Refused(f"the class {value.__name__}: create an object, {made}")
+                call = f"{value.__name__}(...)"
+                raise Refused(f"the class {value.__name__}: create an object, {call}")
         if lacking and lacking != members:
             raise Refused(f"{brief(value)}, which has no {lacking[0]}")
         if lacking or not (protocol or isinstance(value, cls)):
             raise Refused
         return value
 
-    in_files = file_type(cls) if dataclasses.is_dataclass(cls) else None
-    return Kind((words,), convert, in_files)
+    return Kind((words,), convert, dataclasses.is_dataclass(cls))
 
 
 def _has(value: Any, name: str) -> bool:
@@ -437,13 +399,10 @@ def _has(value: Any, name: str) -> bool:
     return True
 
 
-ARRAY = Kind(("an array",), array_like, None)
-REAL = Kind(("an array of real numbers",), real_array, tuple[float, ...])
+ARRAY = Kind(("an array",), array_like, in_files=False)
+REAL = Kind(("an array of real numbers",), real_array)
 RealArray = Annotated[npt.ArrayLike, REAL]
-Precision = Annotated[
-    npt.DTypeLike,
-    Kind(("float64 or float32",), kinds.precision, Literal["float64", "float32"]),
-]
+Precision = Annotated[npt.DTypeLike, Kind(("float64 or float32",), kinds.precision)]
 Seed = Annotated[int, parameter(ge=0)]
 Workers = Annotated[int, parameter(ge=1, le=1_000_000)]
 Commits = Annotated[int, parameter(ge=1)]
@@ -457,10 +416,8 @@ CheckpointEvery = Annotated[
         infinite=True,
     ),
 ]
-FOLDER = Kind(("the path of a folder",), kinds.path, str)
-FILE = Kind(("the path of a file",), kinds.path, str)
-Folder = Annotated[str | Path, FOLDER]
-File = Annotated[str | Path, FILE]
+Folder = Annotated[str | Path, Kind(("the path of a folder",), kinds.path)]
+File = Annotated[str | Path, Kind(("the path of a file",), kinds.path)]
 
 
 def _with_infinities(value: Any) -> Any:

@@ -1,8 +1,7 @@
 """Elementary kinds of values: numbers, texts, words, paths, arrays, and unions of kinds.
 
-A `Kind` holds a phrase for the values that it accepts, used in the sentence about a wrong value; a function
-that converts or refuses a value; and the type of the value in a file.  `asyncqn.parameters` finds the kind of
-an annotation.
+A `Kind` holds a phrase for the values that it accepts, used in the sentence about a wrong value, and a
+function that converts or refuses a value.  `asyncqn.parameters` finds the kind of an annotation.
 """
 
 from __future__ import annotations
@@ -10,13 +9,10 @@ from __future__ import annotations
 import math
 import os
 import re
-import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from numbers import Integral, Real
-from types import NoneType
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 MAX_INTEGER = 2**63 - 1
@@ -34,14 +30,38 @@ class Kind(NamedTuple):
     """The alternatives, each with its article: ("a positive finite number", "None")."""
     convert: Callable[[Any], Any]
     """Returns the value as the parameter stores it; raises `Refused`."""
-    in_files: Any
-    """The type in a file, as msgspec spells it; None if files cannot represent it."""
+    in_files: bool = True
+    """Whether a value in a file is one of these; otherwise the constructor itself interprets it."""
 
     @property
     def sentence(self) -> str:
         """The accepted values as a phrase."""
         *others, last = self.words
         return f"{', '.join(others)} or {last}" if others else last
+
+
+class Limits(NamedTuple):
+    """What `parameter` adds to the type of a parameter; see there."""
+
+    unit: str | None = None
+    words: str | None = None
+    infinite: bool = False
+    pattern: str | None = None
+    gt: float | None = None
+    ge: float | None = None
+    lt: float | None = None
+    le: float | None = None
+
+    def allow(self, number: float) -> bool:
+        """Return whether a number is within the limits; NaN never is."""
+        return not (
+            math.isnan(number)
+            or (math.isinf(number) and not self.infinite)
+            or (self.gt is not None and number <= self.gt)
+            or (self.ge is not None and number < self.ge)
+            or (self.lt is not None and number >= self.lt)
+            or (self.le is not None and number > self.le)
+        )
 
 
 def brief(value: Any) -> str:
@@ -73,11 +93,9 @@ def boolean(value: Any) -> bool:
     return bool(value)
 
 
-def text(patterns: Sequence[str], value: Any) -> str:
-    """Accept a text that matches every pattern."""
-    if not isinstance(value, str) or not all(
-        re.search(pattern, value) for pattern in patterns
-    ):
+def text(pattern: str | None, value: Any) -> str:
+    """Accept a text, with a pattern one that matches it."""
+    if not isinstance(value, str) or (pattern and not re.search(pattern, value)):
         raise Refused
     return str(value)
 
@@ -108,25 +126,13 @@ def precision(value: Any) -> np.dtype[Any]:
     return checked
 
 
-def number(of: type[int] | type[float], notes: list[msgspec.Meta]) -> Kind:
+def number(of: type[int] | type[float], limits: Limits | None) -> Kind:
     """Return the kind of 64-bit integers, or of real numbers, within the limits."""
-
-    def limit(at: str) -> Any:
-        limits = [getattr(note, at) for note in reversed(notes)]
-        return next((each for each in limits if each is not None), None)
-
-    # An annotation without a description, such as a plain float, has no limits.
-    extras = [note.extra or {} for note in notes]
-    infinite = not notes or any(extra.get("infinite") for extra in extras)
-    gt, ge = limit("gt"), limit("ge")
-    lt, le = limit("lt"), limit("le")
     numeric: type[Any] = Integral if of is int else Real
 
     def convert(value: Any) -> Any:
         # bool is a subclass of int in Python.
-        if isinstance(value, (bool, np.bool_)):
-            raise Refused
-        if not isinstance(value, numeric):
+        if isinstance(value, (bool, np.bool_)) or not isinstance(value, numeric):
             raise Refused
         try:
             number = of(value)
@@ -134,52 +140,43 @@ def number(of: type[int] | type[float], notes: list[msgspec.Meta]) -> Kind:
             raise Refused(f"{brief(value)}, which is too large") from None
         if of is int and not -MAX_INTEGER <= number <= MAX_INTEGER:
             raise Refused(f"{brief(value)}, which has more than 64 bits")
-        if notes and math.isnan(number):
-            raise Refused
-        if not infinite and math.isinf(number):
-            raise Refused
-        if gt is not None and not number > gt:
-            raise Refused
-        if ge is not None and not number >= ge:
-            raise Refused
-        below = (lt is None or number < lt) and (le is None or number <= le)
-        if not below:
-            raise Refused(f"{number}, which is more than {le}" if of is int else "")
+        if limits is not None and not limits.allow(number):
+            above = of is int and limits.le is not None and number > limits.le
+            raise Refused(f"{number}, which is more than {limits.le}" if above else "")
         return number
 
+    # An annotation without a description, such as a plain float, has no limits.
+    if limits is None:
+        return Kind(("an integer" if of is int else "a number",), convert)
     if of is int:
-        words = _integer_words(ge, le)
-    else:
-        words = _number_words(gt, ge, lt, le, infinite)
-    return Kind(words if notes else words[:1], convert, of)
+        return Kind((_integer_words(limits),), convert)
+    infinity = ("infinity",) if limits.infinite and limits.le is None else ()
+    return Kind((_number_words(limits), *infinity), convert)
 
 
-def _integer_words(least: int | None, most: int | None) -> tuple[str, ...]:
-    if least is None:
-        return ("an integer",)
+def _integer_words(limits: Limits) -> str:
+    if limits.ge is None:
+        return "an integer"
     # A limit that few ever meet is named only when met.
-    if most is None or most >= 1000:
-        return (f"an integer of at least {least}",)
-    return (f"an integer from {least} to {most}",)
+    if limits.le is None or limits.le >= 1000:
+        return f"an integer of at least {limits.ge}"
+    return f"an integer from {limits.ge} to {limits.le}"
 
 
-def _number_words(
-    gt: Any, ge: Any, lt: Any, le: Any, infinite: bool
-) -> tuple[str, ...]:
-    low = ge if gt is None else gt
-    high = le if lt is None else lt
+def _number_words(limits: Limits) -> str:
+    low = limits.ge if limits.gt is None else limits.gt
+    high = limits.le if limits.lt is None else limits.lt
     if low is not None and high is not None:
-        opening = "[" if gt is None else "("
-        closing = "]" if lt is None else ")"
-        return (f"a number in {opening}{low:g}, {high:g}{closing}",)
+        opening = "[" if limits.gt is None else "("
+        closing = "]" if limits.lt is None else ")"
+        return f"a number in {opening}{low:g}, {high:g}{closing}"
     # Most parameters must be finite, and the sentence says so.
-    finite = "" if infinite else "finite "
-    words = f"a {finite}number"
-    if gt == 0:
-        words = f"a positive {finite}number"
-    elif low is not None:
-        words += f" {'of at least' if gt is None else 'above'} {low:g}"
-    return (words, "infinity") if infinite else (words,)
+    finite = "" if limits.infinite else "finite "
+    if limits.gt == 0:
+        return f"a positive {finite}number"
+    if low is None:
+        return f"a {finite}number"
+    return f"a {finite}number {'of at least' if limits.gt is None else 'above'} {low:g}"
 
 
 def union(kinds: list[Kind]) -> Kind:
@@ -195,12 +192,8 @@ def union(kinds: list[Kind]) -> Kind:
         raise Refused(reason)
 
     # Two kinds may share a phrase, which is then listed once.
-    phrases = [word for kind in kinds for word in kind.words]
-    words = tuple(dict.fromkeys(phrases))
-    types = [kind.in_files for kind in kinds if kind.in_files is not None]
-    if not types or types == [NoneType]:
-        return Kind(words, convert, None)
-    return Kind(words, convert, typing.Union[tuple(types)])  # noqa: UP007 - at run time
+    phrases = dict.fromkeys(word for kind in kinds for word in kind.words)
+    return Kind(tuple(phrases), convert, all(kind.in_files for kind in kinds))
 
 
 def refuse_masked(value: Any) -> None:
