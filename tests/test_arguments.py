@@ -41,36 +41,20 @@ def idle(self: Any, theta: Any, rows: Any, out: Any) -> None:
     pass
 
 
-def meddling(self: Any, theta: Any, rows: Any, out: Any) -> None:
-    theta[0] = 5.0
-
-
 @pytest.mark.parametrize(
     ("members", "sentence"),
     [
-        (
-            {"grad": returning},
-            r"grad leaves the array out unchanged \(it returns an array of shape \(3,\) instead\)",
-        ),
+        ({"grad": returning}, r"grad leaves the array out unchanged \(it returns an array of shape \(3,\)"),
         ({"grad": idle}, "grad leaves the array out unchanged: write the gradient"),
-        ({"grad": meddling}, "changes theta"),
-        (
-            {"value": lambda self, theta: np.ones(3)},
-            r"value must return a number, not an array of shape",
-        ),
-        ({"value": lambda self, theta: None}, "value must return a number, not None"),
+        ({"value": lambda self, theta: np.ones(3)}, "value must return a number, not an array of shape"),
         ({"value": lambda self, theta: "low"}, "value must return a number, not str"),
         ({"value": 3.0}, "'value' of the problem must be a method"),
-        ({"dim": 0}, "dim = 0: it must be an integer"),
         ({"dim": 3.0}, r"dim = 3\.0: it must be an integer"),
-        ({"dim": "3"}, "dim = '3': it must be an integer"),
-        ({"n_data": 2.5}, r"n_data = 2\.5: it must be an integer"),
         ({"n_data": 0}, "n_data = 0: it must be an integer"),
-        ({"n_data": None}, "n_data = None: it must be an integer"),
         ({"dtype": "foo"}, "but the problem has dtype = 'foo'"),
         ({"dtype": np.int64}, "but the problem has dtype = .*int64"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("algorithm", [SGD, None], ids=["sgd", "default"])
 def test_a_wrong_problem_is_refused(
     members: dict[str, Any], sentence: str, algorithm: Any
@@ -83,57 +67,19 @@ def test_a_wrong_problem_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (
-            {"problem": Bowl},
-            r"problem must be .*, not the class Bowl: create an object, Bowl\(\.\.\.\)",
-        ),
-        (
-            {"problem": 3},
-            "problem must be an object with dim, n_data, value and grad, not 3",
-        ),
-        (
-            {"algorithm": aq.AsyncSGD},
-            "algorithm must be an algorithm.*, not the class AsyncSGD: create",
-        ),
-        (
-            {"algorithm": "async-sgd"},
-            "algorithm must be an algorithm, such as .*, not 'async-sgd'",
-        ),
-        (
-            {"engine": aq.Threads},
-            "engine must be an engine.*, not the class Threads: create an object",
-        ),
+        ({"problem": Bowl}, r"problem must be .*, not the class Bowl: create an object, Bowl\(\.\.\.\)"),
+        ({"problem": 3}, "problem must be an object with dim, n_data, value and grad, not 3"),
+        ({"algorithm": aq.AsyncSGD}, "algorithm must be .*, not the class AsyncSGD: create"),
         ({"engine": "threads"}, "engine must be an engine, such as .*, not 'threads'"),
-        (
-            {"callback": 3},
-            "callback must be a function, a Patience, a list of these or None, not 3",
-        ),
-        ({"checkpoint": 3}, "checkpoint must be the path of a folder or None, not 3"),
+        ({"callback": 3}, "callback must be a function, a Patience, a list of these or None, not 3"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_object_of_a_run_is_refused(
     arguments: dict[str, Any], sentence: str
 ) -> None:
-    given = {
-        "problem": Bowl(),
-        "algorithm": SGD,
-        "engine": engine(),
-        "commits": 5,
-        **arguments,
-    }
+    call = {"problem": Bowl(), "algorithm": SGD, "engine": engine(), **arguments}
     with pytest.raises(BadInput, match=sentence):
-        aq.minimize(given.pop("problem"), given.pop("algorithm"), **given)
-
-
-def test_clusters_are_asked_for_where_they_are_needed() -> None:
-    with pytest.raises(BadInput, match="cluster must be a Cluster, as in"):
-        aq.Simulator(3)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="timing_model must be a Cluster"):
-        aq.Threads(2, timing_model=3)  # type: ignore[arg-type]
-    with pytest.raises(
-        BadInput, match="worker_mean must be one finite number of at least 0, or one"
-    ):
-        aq.Cluster(workers=2, worker_mean="a")  # type: ignore[arg-type]
+        aq.minimize(**call, commits=5)
 
 
 def test_what_a_problem_raises_is_told_by_the_engine() -> None:

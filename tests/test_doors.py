@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import subprocess
 import sys
@@ -143,32 +142,6 @@ def reinit(): pass
 """
 
 
-def test_json_is_all_that_is_written_where_colorama_is_installed(
-    tmp_path: Path,
-) -> None:
-    """mpiexec gives each rank a terminal, which colorama resets at exit once numba has formatted an error."""
-    (tmp_path / "colorama.py").write_text(COLORAMA)
-    path = os.pathsep.join(
-        [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
-    )
-    environment = {**os.environ, "PYTHONPATH": path}
-    program = (
-        "from asyncqn.cli.main import main\n"
-        "import asyncqn.cli.jobfile\n"
-        "from numba.core.errors import termcolor\n"
-        "termcolor().errmsg('a type that does not fit, as compiling tries many')\n"
-        f"main({['simulate', *SMALL, '--json', '-q']})\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
-    assert json.loads(done.stdout)["commits"] == 40
-
-
 def test_json_under_mpiexec_is_one_document_where_colorama_is_installed(
     mpirun: Any, tmp_path: Path
 ) -> None:
@@ -188,18 +161,7 @@ def test_json_under_mpiexec_is_one_document_where_colorama_is_installed(
 
 # -- modules of the current folder
 
-NAMES = (
-    "socket",
-    "signal",
-    "threading",
-    "random",
-    "numpy",
-    "numba",
-    "json",
-    "pickle",
-    "selectors",
-    "struct",
-)
+NAMES = "socket signal threading random numpy numba json pickle selectors struct"
 
 
 @pytest.fixture
@@ -207,7 +169,7 @@ def hostile(tmp_path: Path) -> Path:
     """A folder whose modules leave a file when they are run."""
     folder = tmp_path / "hostile"
     folder.mkdir()
-    for name in NAMES:
+    for name in NAMES.split():
         (folder / f"{name}.py").write_text(
             f"open('{folder}/ran {name}', 'w').close()\n"
         )
@@ -230,28 +192,16 @@ def program(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "engine",
     [
-        (
-            "run",
-            "--engine",
-            "processes",
-            "--set",
-            "engine.start_method=spawn",
-            "--commits",
-            "5",
-            "-q",
-        ),
-        pytest.param(
-            ("run", "--engine", "ray", "--commits", "5", "-q"),
-            marks=pytest.mark.xdist_group("clusters"),
-        ),
+        "processes --set engine.start_method=spawn",
+        pytest.param("ray", marks=pytest.mark.xdist_group("clusters")),
     ],
-    ids=["spawn", "ray"],
 )
 def test_no_module_of_the_current_folder_is_run_by_a_child(
-    hostile: Path, arguments: tuple[str, ...]
+    hostile: Path, engine: str
 ) -> None:
-    done = program(hostile, *arguments)
+    run = ("run", "--commits", "5", "-q", "--engine", *engine.split())
+    done = program(hostile, *run)
     assert done.returncode == 0, done.stderr
     assert [path.name for path in hostile.glob("ran *")] == []

@@ -68,51 +68,6 @@ def run_python(found: list[Block], name: str) -> None:
         del sys.modules["readme"]
 
 
-SAMPLE = """\
-Text.
-```python
-a = 1
-```
-<!-- run -->
-```console
-$ asyncqn show \\
-    runs/demo
-made-up output
-$ make test
-```
-```bash
-asyncqn never
-```
-```
-asyncqn no language
-```
-```python
-b = a + 1
-```
-"""
-
-
-def test_blocks_are_found_with_language_line_and_mark() -> None:
-    found = blocks(SAMPLE)
-    assert [(b.language, b.line, b.marked) for b in found] == [
-        ("python", 3, False),
-        ("console", 7, True),
-        ("bash", 13, False),
-        ("python", 19, False),
-    ]
-    assert [shlex.split(c) for c in commands(found[1])] == [
-        ["asyncqn", "show", "runs/demo"]
-    ]
-
-
-def test_blocks_share_a_namespace_and_an_error_names_its_line() -> None:
-    python = [b for b in blocks(SAMPLE) if b.language == "python"]
-    run_python(python, "sample")
-    with pytest.raises(ZeroDivisionError) as caught:
-        run_python([*python, Block("python", 40, "c = 0\nb / c\n", False)], "sample")
-    assert caught.traceback[-1].lineno + 1 == 41
-
-
 def of(page: Path, *languages: str) -> list[Block]:
     """The blocks of a page in one of these languages."""
     return [

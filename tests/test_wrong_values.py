@@ -17,35 +17,13 @@ import asyncqn as aq
 import asyncqn.sklearn as estimators
 from asyncqn.columns import Table
 from asyncqn.errors import AsyncqnError
+from asyncqn_recommender import Recommender, synthetic_ratings
 
 VALUES: list[Any] = [
-    None,
-    True,
-    -1,
-    0,
-    1.5,
-    -0.5,
-    math.nan,
-    math.inf,
-    10**30,
-    1j,
-    "",
-    "a\0b",
-    b"bytes",
-    [],
-    [1, "a"],
-    [[1.0], [1.0, 2.0]],
-    {},
-    {"a": 1},
-    object(),
-    int,
-    len,
-    np.zeros(0),
-    np.zeros((2, 2)),
-    np.array(["a", "b"]),
-    np.array([1.0, math.nan]),
-    np.ma.masked_array([1.0, 2.0], [True, False]),
-]
+    None, True, -1, 0, 1.5, -0.5, math.nan, math.inf, 10**30, 1j, "", "a\0b", b"bytes", [], [1, "a"],
+    [[1.0], [1.0, 2.0]], {}, {"a": 1}, object(), int, len, np.zeros(0), np.zeros((2, 2)),
+    np.array(["a", "b"]), np.array([1.0, math.nan]), np.ma.masked_array([1.0, 2.0], [True, False]),
+]  # fmt: skip
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((30, 2))
@@ -55,6 +33,8 @@ LINEAR = aq.LogisticRegression(X, Y)
 ENGINE = aq.Simulator(aq.Cluster(workers=2))
 SGD = aq.AsyncSGD(h=1e-3, batch=2)
 RUN = aq.minimize(PROBLEM, SGD, engine=ENGINE, commits=6)
+RATINGS = synthetic_ratings(20, 15, 120, seed=0)
+FITTED = Recommender(2, passes=1, seed=0).fit(RATINGS)
 LOG = {"worker": [0, 1], "start": [0.0, 0.0], "end": [1.0, 2.0]}
 SUMS: dict[str, Any] = {
     "value": lambda theta, rows: float(theta @ theta) * len(rows),
@@ -62,13 +42,10 @@ SUMS: dict[str, Any] = {
     "n_data": 6,
     "dim": 2,
 }
-LBFGS = {"gamma": 0.1, "beta": 100.0, "memory": 2, "overlap": 2}
 STEP = {"h": 1e-3, "batch": 4}
+PAIRS = {"gamma": 0.1, "beta": 100.0, "memory": 2, "overlap": 2, "rho": 0.0}
 SOUND: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
-    "ASLBFGS": (
-        aq.ASLBFGS,
-        STEP | LBFGS | {"initial_scale": 1.0, "cosine_floor": 0.1, "rho": 0.0},
-    ),
+    "ASLBFGS": (aq.ASLBFGS, STEP | PAIRS | {"initial_scale": 1.0, "cosine_floor": 0.1}),
     "AsyncSGD": (aq.AsyncSGD, {**STEP, "sampling": "replacement"}),
     "AsyncSAGA": (aq.AsyncSAGA, {"h": 1e-3, "parts": 2}),
     "DelayAdaptiveSGD": (aq.DelayAdaptiveSGD, {**STEP, "tau": 3}),
@@ -76,18 +53,12 @@ SOUND: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Ringmaster": (aq.Ringmaster, {**STEP, "max_delay": 2}),
     "SGD": (aq.SGD, STEP),
     "SGLD": (aq.SGLD, {**STEP, "beta": 10.0}),
-    "MBLBFGS": (
-        aq.MBLBFGS,
-        {**STEP, "memory": 2, "overlap": 1, "timeout": 1.0, "quorum": 0.5},
-    ),
+    "MBLBFGS": (aq.MBLBFGS, {**STEP, "memory": 2, "overlap": 1, "timeout": 1.0, "quorum": 0.5}),
     "ExactLBFGS": (
         aq.ExactLBFGS,
         {"blocks": 2, "pieces": 1, "samples": 0, "inverse": "pairs", "memory": 3},
     ),
-    "TableLBFGS": (
-        aq.TableLBFGS,
-        {"parts": 4, "first": 2, "memory": 3},
-    ),
+    "TableLBFGS": (aq.TableLBFGS, {"parts": 4, "first": 2, "memory": 3}),
     "SharedMetricHMC": (
         aq.SharedMetricHMC,
         {"draws": 5, "chains": 2, "warm_up": 5, "acceptance": 0.8},
@@ -95,27 +66,15 @@ SOUND: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Annealing": (aq.Annealing, {"start": 10.0, "end": 100.0, "steps": 10}),
     "Bounded": (aq.Bounded, {"name": "a", "size": 1, "low": 0.0, "high": 1.0}),
     "Patience": (aq.Patience, {"metric": "fun", "evaluations": 2, "keep_best": True}),
-    "LogNormal": (aq.times.LogNormal, {"mean": 1.0, "std": 0.1}),
-    "Exponential": (aq.times.Exponential, {"mean": 1.0}),
-    "Pareto": (aq.times.Pareto, {"mean": 1.0, "shape": 2.0}),
-    "Constant": (aq.times.Constant, {"mean": 1.0}),
-    "Trace": (aq.times.Trace, {"recorded": [1.0, 2.0]}),
+    "times.LogNormal": (aq.times.LogNormal, {"mean": 1.0, "std": 0.1}),
+    "times.Exponential": (aq.times.Exponential, {"mean": 1.0}),
+    "times.Pareto": (aq.times.Pareto, {"mean": 1.0, "shape": 2.0}),
+    "times.Constant": (aq.times.Constant, {"mean": 1.0}),
+    "times.Trace": (aq.times.Trace, {"recorded": [1.0, 2.0]}),
     "Cluster": (
         aq.Cluster,
-        {
-            "workers": 2,
-            "worker_mean": 1.0,
-            "worker_std": 0.1,
-            "message": 0.1,
-            "master": 0.1,
-            "deaths": {},
-            "joins": {},
-            "times": None,
-            "recoveries": {},
-            "link": 0.0,
-            "rows": None,
-            "fixed": 0.0,
-        },
+        {"workers": 2, "worker_mean": 1.0, "worker_std": 0.1, "message": 0.1, "master": 0.1, "deaths": {},
+         "joins": {}, "times": None, "recoveries": {}, "link": 0.0, "rows": None, "fixed": 0.0},
     ),
     "Cluster.from_schedule": (aq.Cluster.from_schedule, {"schedule": RUN.schedule}),
     "Simulator": (aq.Simulator, {"cluster": aq.Cluster(2)}),
@@ -126,10 +85,7 @@ SOUND: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "Processes": (aq.Processes, {"workers": 2, "start_method": "fork"}),
     "Ray": (aq.Ray, {"workers": 2, "restarts": 1, "cpus": 1.0}),
-    "LinearGaussian": (
-        aq.LinearGaussian,
-        {"A": X, "y": X[:, 0], "noise_var": 1.0},
-    ),
+    "LinearGaussian": (aq.LinearGaussian, {"A": X, "y": X[:, 0], "noise_var": 1.0}),
     "LinearGaussian.random": (
         aq.LinearGaussian.random,
         {"dim": 2, "n_data": 6, "noise_var": 1.0, "spectrum": [1.0, 2.0], "seed": 0},
@@ -150,40 +106,31 @@ SOUND: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "PoissonRegression": (aq.PoissonRegression, {"X": X, "y": Y, "offset": None}),
     "RobustRegression": (aq.RobustRegression, {"X": X, "y": X[:, 0]}),
     "SoftmaxRegression": (aq.SoftmaxRegression, {"X": X, "y": Y, "weights": None}),
-    "value": (LINEAR.value, {"theta": np.zeros(3)}),
-    "value_rows": (LINEAR.value_rows, {"theta": np.zeros(3), "rows": np.arange(3)}),
-    "score": (LINEAR.score, {"run": np.zeros(3)}),
-    "coefficients": (
+    "LogisticRegression.value": (LINEAR.value, {"theta": np.zeros(3)}),
+    "LogisticRegression.value_rows": (
+        LINEAR.value_rows,
+        {"theta": np.zeros(3), "rows": np.arange(3)},
+    ),
+    "LogisticRegression.score": (LINEAR.score, {"run": np.zeros(3)}),
+    "LogisticRegression.coefficients": (
         LINEAR.coefficients,
         {"run": np.zeros(3), "standard_errors": False},
     ),
-    "value of a Gaussian": (PROBLEM.value, {"theta": np.zeros(2)}),
+    "LinearGaussian.value": (PROBLEM.value, {"theta": np.zeros(2)}),
     "FiniteSum": (aq.FiniteSum, {**SUMS, "prior": 0.0, "start": [0.0, 0.0]}),
     "Constrained": (
         aq.Constrained,
-        {
-            "problem": PROBLEM,
-            "parameters": [aq.Bounded("a", low=-9.0), aq.Bounded("b")],
-        },
-    ),
-    "Constrained.from_reference": (
-        aq.Constrained.from_reference,
-        {"problem": PROBLEM, "parameters": [{"name": "a", "size": 2, "low": 0.0}]},
+        {"problem": PROBLEM, "parameters": [aq.Bounded("a", low=-9.0), aq.Bounded("b")]},
     ),
     "LogDensity": (
         aq.LogDensity,
-        {
-            "logp_and_grad": lambda theta: (-float(theta @ theta), -2.0 * theta),
-            "dim": 2,
-        },
+        {"logp_and_grad": lambda theta: (-float(theta @ theta), -2.0 * theta), "dim": 2},
     ),
     "Schedule": (
         aq.Schedule,
         {"worker": [0], "read": [0], "commit": [1], "time": [1.0], "part": None},
     ),
     "Schedule.serial": (aq.Schedule.serial, {"commits": 3}),
-    "Schedule.from_rows": (aq.Schedule.from_rows, {"rows": 0}),
-    "Schedule.from_arrays": (aq.Schedule.from_arrays, {"columns": 0}),
     "Schedule.from_table": (
         aq.Schedule.from_table,
         {"table": LOG, "worker": "worker", "start": "start", "end": "end"},
@@ -191,40 +138,14 @@ SOUND: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Table.from_records": (Table.from_records, {"records": [{"a": 1.0}]}),
     "minimize": (
         aq.minimize,
-        {
-            "problem": PROBLEM,
-            "algorithm": SGD,
-            "engine": ENGINE,
-            "theta0": [0.0, 0.0],
-            "commits": 4,
-            "seed": 0,
-            "tol": 1e-3,
-            "max_passes": 3.0,
-            "max_time": 3.0,
-            "target": None,
-            "metric": "fun",
-            "callback": None,
-            "evaluate": 1,
-            "checkpoint": None,
-            "checkpoint_every": 10,
-            "keep": None,
-            "stop": None,
-            "waits": True,
-            "progress": False,
-            "verbose": False,
-            "check": True,
-        },
+        {"problem": PROBLEM, "algorithm": SGD, "engine": ENGINE, "theta0": [0.0, 0.0], "commits": 4,
+         "seed": 0, "tol": 1e-3, "max_passes": 3.0, "max_time": 3.0, "target": None, "metric": "fun",
+         "callback": None, "evaluate": 1, "checkpoint": None, "checkpoint_every": 10, "keep": None,
+         "stop": None, "waits": True, "progress": False, "verbose": False, "check": True},
     ),
     "sample": (
         aq.sample,
-        {
-            "problem": PROBLEM,
-            "engine": ENGINE,
-            "draws": 5,
-            "chains": 2,
-            "warm_up": 5,
-            "seed": 0,
-        },
+        {"problem": PROBLEM, "engine": ENGINE, "draws": 5, "chains": 2, "warm_up": 5, "seed": 0},
     ),
     "simulate": (
         aq.simulate,
@@ -233,8 +154,6 @@ SOUND: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "replay": (aq.replay, {"run": RUN, "problem": PROBLEM, "keep": None}),
     "resume": (aq.resume, {"folder": "none", "commits": 3, "tol": 1e-3}),
     "load_run": (aq.load_run, {"folder": "none"}),
-    "Run.save": (RUN.save, {"folder": "none/run"}),
-    "Samples.from_run": (aq.Samples.from_run, {"run": RUN, "names": None}),
     "blame": (aq.blame, {"run": RUN, "seeds": 2, "workers": None, "metric": "fun"}),
     "starting_point": (aq.starting_point, {"problem": PROBLEM, "theta0": [0.0, 0.0]}),
     "default_algorithm": (
@@ -246,6 +165,14 @@ SOUND: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         {"problem": PROBLEM, "target": 1.0, "workers": [1], "record": 0.1},
     ),
     **{
+        f"Recommender.{name}": (lambda name=name, **given: getattr(FITTED, name)(**given), sound)
+        for name, sound in {
+            "recommend": {"user": RATINGS.user_ids[0]},
+            "similar": {"item": RATINGS.item_ids[0]},
+            "predict": {"users": [1], "items": [1]},
+        }.items()
+    },
+    **{
         f"sklearn.{kind.__name__}.{name}": (
             lambda kind=kind, **given: kind(**given).fit(X, Y),
             {name: default},
@@ -253,7 +180,7 @@ SOUND: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         for kind in (estimators.LogisticRegression, estimators.Ridge)
         for name, default in kind().get_params().items()
     },
-}
+}  # fmt: skip
 
 
 FUNCTIONS = ("value", "grad", "callback", "stop", "logp_and_grad")

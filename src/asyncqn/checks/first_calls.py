@@ -331,22 +331,30 @@ class _Comparison:
         self, function: str, rows: Rows | None, g: Vector, direction: Vector
     ) -> _Slope:
         """Measure the slope along `direction`, over shorter and shorter steps while it disagrees."""
-        before: _Slope | None = None
+        latest: _Slope | None = None
+        wrong: _Slope | None = None
+        small = 0
         # The first step is far above rounding.
-        lengths = 10 * self.eps**0.25 / 4.0 ** np.arange(_LENGTHS)
-        for k, length in enumerate(lengths):
+        for k, length in enumerate(10 * self.eps**0.25 / 4.0 ** np.arange(_LENGTHS)):
             slope = self._measured(function, rows, g, length * direction)
             if slope is None:
                 continue
-            # Agreement within rounding needs no further step, and a difference below it none that is shorter.
-            if slope.off <= slope.rounding or (k >= _USUAL_LENGTHS and not slope.wrong):
+            latest = slope
+            if slope.off <= slope.rounding or (k >= _USUAL_LENGTHS and wrong is None):
                 return slope
-            if before is not None and 10 * slope.rounding > slope.off:
+            if wrong is None:
+                wrong = slope if slope.wrong else None
+                continue
+            # What a wrong gradient is off by shrinks with the step alone.
+            share = 0.1 * abs(wrong.share_off) * _norm(slope.step)
+            small = small + 1 if slope.off <= share else 0
+            if small == 3:  # one may agree by chance
+                return slope._replace(unsure=math.inf)
+            if slope.rounding > share:
                 break
-            before = slope
-        if before is None:
+        if latest is None:
             raise NothingToJudge
-        return before
+        return latest if wrong is None else wrong
 
     def _measured(
         self, function: str, rows: Rows | None, g: Vector, d: Vector
@@ -367,9 +375,9 @@ class _Comparison:
         rough = 2 * abs(U[0] + U[4] - 4 * (U[1] + U[3]) + 6 * U[2])
         size = max(self.gradient_size, _norm(g)) if g.any() else 0.0
         # 16 eps |U| is a generous bound on the rounding of a sum over a few rows.
-        rounding = 32 * self.eps * max(map(abs, U))
-        rounding += self.slope_tolerance * size * _norm(near)
-        unsure = 2 * (bent + rough) + rounding
+        noise = 16 * self.eps * max(map(abs, U))
+        rounding = noise + self.slope_tolerance * size * _norm(near)
+        unsure = 2 * (bent + rough) + noise + rounding
         if not math.isfinite(unsure):
             return None
         return _Slope(near, float(g @ near) + off, float(g @ near), unsure, rounding)
@@ -403,7 +411,11 @@ class _Comparison:
             self._check_flat("value", None, self._whole_gradient())
             raise NothingToJudge
         direction = first * (_norm(self.reach) / _norm(first))
-        slope = self._slope("value", None, np.zeros_like(first), direction)
+        length = 10 * self.eps**0.25
+        zero = np.zeros_like(first)
+        slope = self._measured("value", None, zero, length * direction)
+        if slope is None:
+            raise NothingToJudge
         changes = [float(g @ slope.step) for g in others]
         middle = sum(changes) / len(changes)
         # Samples that disagree among themselves cannot speak for all rows.
