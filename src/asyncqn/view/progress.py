@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
@@ -52,24 +52,19 @@ def bar(
     # A user who waits for the compiler should see at once what happens.
     begins = time.monotonic() + (0.0 if waiting else delay)
 
-    def show() -> None:
-        if not bars.live.is_started and time.monotonic() >= begins:
-            bars.start()
-
     def advance(step: int, note: str = "") -> None:
         with suppress(*BROKEN_STREAM):
             # Updated before it begins, so that the bar appears with the current numbers.
             bars.update(task, completed=step, note=note)
-            show()
+            if not bars.live.is_started and time.monotonic() >= begins:
+                bars.start()
 
-    with suppress(*BROKEN_STREAM):
-        show()
+    advance(0, waiting)
     try:
         yield advance
     finally:
-        if bars.live.is_started:
-            with suppress(*BROKEN_STREAM):
-                bars.stop()
+        with suppress(*BROKEN_STREAM):
+            bars.stop()
 
 
 @contextmanager
@@ -87,14 +82,14 @@ def lines(
     """
     due = time.monotonic() + (0.0 if first else every)
     latest = (0, "")
-    line_of = -1  # the step of the last line
+    written_step = -1
 
     def put() -> None:
-        nonlocal due, line_of
+        nonlocal due, written_step
         step, note = latest
         # The end of the block comes here again, perhaps with a step that was written already.
-        if step > line_of:
-            line_of = step
+        if step > written_step:
+            written_step = step
             due = time.monotonic() + every
             count = f"{step:,}" if total is None else f"{step}/{total}"
             with suppress(*BROKEN_STREAM):
@@ -112,31 +107,26 @@ def lines(
     try:
         yield advance
     finally:
-        if line_of >= 0:  # otherwise the work was too short for any line
+        if written_step >= 0:  # otherwise the work was too short for any line
             put()
 
 
-@contextmanager
 def on_console(
     console: Console, label: str, total: int | None, delay: float = 0.0
-) -> Iterator[Advance]:
-    """Yield a function that reports progress on a console: a bar where it can be drawn, else lines."""
+) -> AbstractContextManager[Advance]:
+    """Return a display on a console: a bar where it can be drawn, else lines."""
     drawable = console.is_terminal
     if console.is_jupyter:
         drawable = find_spec("ipywidgets") is not None
     if drawable:
-        with bar(console, label, total, delay) as advance:
-            yield advance
-    else:
-        with lines(console.print, label, total, SECONDS_BETWEEN_LINES) as advance:
-            yield advance
+        return bar(console, label, total, delay)
+    return lines(console.print, label, total, SECONDS_BETWEEN_LINES)
 
 
-@contextmanager
 def shown(
     progress: bool | None, verbose: bool, total: int | None, label: str
-) -> Iterator[Advance | None]:
-    """Show the progress of a run of the library; yields None where nothing is to be shown.
+) -> AbstractContextManager[Advance | None]:
+    """Return the display of a run of the library, which yields None if nothing is to be shown.
 
     Parameters
     ----------
@@ -155,27 +145,19 @@ def shown(
         console = Console(
             stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False
         )
-        with on_console(console, label, total, SECONDS_BEFORE_A_BAR) as advance:
-            yield advance
-    elif verbose:
-        with lines(
-            write_to_stderr, label, total, SECONDS_WHEN_VERBOSE, first=True
-        ) as advance:
-            yield advance
-    else:
-        yield None
+        return on_console(console, label, total, SECONDS_BEFORE_A_BAR)
+    if verbose:
+        return lines(write_to_stderr, label, total, SECONDS_WHEN_VERBOSE, first=True)
+    return nullcontext()
 
 
-@contextmanager
 def logged(
     logger: logging.Logger, total: int | None, label: str
-) -> Iterator[Advance | None]:
-    """Log the progress of a run every few seconds; yield None where the logger is not enabled."""
+) -> AbstractContextManager[Advance | None]:
+    """Return a display that logs every few seconds; it yields None if the logger is not enabled."""
     if not logger.isEnabledFor(logging.INFO):
-        yield None
-        return
-    with lines(logger.info, label, total, SECONDS_BETWEEN_LINES, first=True) as advance:
-        yield advance
+        return nullcontext()
+    return lines(logger.info, label, total, SECONDS_BETWEEN_LINES, first=True)
 
 
 def write_to_stderr(text: str) -> None:
@@ -204,35 +186,31 @@ def watched() -> bool:
 def as_callback(advance: Advance, *, simulated: bool) -> Callable[[Progress], None]:
     """Return a callback of `minimize` that reports a run's progress to a display.
 
-    Parameters
-    ----------
-    advance : Advance
-        The function of the display.
-    simulated : bool
-        Whether the run is simulated.  A real one also shows commits per second, staleness and workers.
+    A real run also shows commits per second, staleness and workers.
     """
-    # (commits, seconds) at the last report.
-    before = (0, time.monotonic())
+    last_commit = 0
+    last_time = time.monotonic()
     # Workers may join late, so the expected number is the largest seen.
     expected = 0
 
     def report(progress: Progress) -> None:
-        nonlocal before, expected
+        nonlocal last_commit, last_time, expected
         metrics = progress.metrics
         note = f"U {metrics['fun']:.6g}"
         if "error" in metrics:
             note = f"error {metrics['error']:.4g}"
         if not simulated:
             # The rate since the last row, not since the start: a slowdown should show.
-            now = (progress.commit, time.monotonic())
-            seconds = max(now[1] - before[1], 1e-9)
-            rate = (now[0] - before[0]) / seconds
-            before = now
+            now = time.monotonic()
+            rate = (progress.commit - last_commit) / max(now - last_time, 1e-9)
+            last_commit = progress.commit
+            last_time = now
             workers, lost = progress.workers, progress.workers_lost
             expected = max(expected, workers)
             there = headcount(workers, expected, lost) if lost else f"{workers} workers"
-            stale = progress.staleness
-            note += f", {rate:.0f} commits/s, staleness {stale:.1f}, {there}"
+            note += (
+                f", {rate:.0f} commits/s, staleness {progress.staleness:.1f}, {there}"
+            )
         advance(progress.commit, note)
 
     return report
