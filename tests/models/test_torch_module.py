@@ -91,23 +91,13 @@ def test_threads_share_a_module_and_torch_keeps_its_threads() -> None:
     assert_replays(run, problem)
 
 
-@pytest.mark.parametrize(
-    ("layer", "words"),
-    [
-        (
-            nn.Dropout(0.5),
-            "Dropout '1' draws random numbers in training mode.*module.eval",
-        ),
-        (nn.BatchNorm1d(3), "BatchNorm1d '1' changes with every call in training mode"),
-    ],
-    ids=["dropout", "batch norm"],
-)
+@pytest.mark.parametrize("layer", [nn.Dropout(0.5), nn.BatchNorm1d(3)])
 def test_layers_that_are_no_function_of_theta_are_refused_until_they_are(
-    layer: Any, words: str
+    layer: Any,
 ) -> None:
     X, y = data()
     module = nn.Sequential(nn.Linear(3, 3), layer, nn.Linear(3, 2)).double()
-    with pytest.raises(aq.BadInput, match=words):
+    with pytest.raises(aq.BadInput, match=r"in training mode.*module.eval"):
         aq.from_torch(module, nn.CrossEntropyLoss(), X, y)
     assert aq.from_torch(module.eval(), nn.CrossEntropyLoss(), X, y).n_data == 50
 
@@ -128,7 +118,7 @@ def test_mistakes_are_named_in_a_sentence() -> None:
     with pytest.raises(aq.BadInput, match="one row per data point"):
         aq.from_torch(network(), loss, X, y[:-1])
     with pytest.raises(
-        aq.BadInput, match=r"one number per row, 2 here.*returned a single number"
+        aq.BadInput, match=r"one number per row, 2 here.*returned a Tensor"
     ):
         aq.from_torch(network(), lambda answer, y: per_row(answer, y).mean(), X, y)
     with pytest.raises(aq.BadInput, match="theta must be a vector of dim = 26"):
@@ -203,7 +193,7 @@ def test_datasets_are_read_once_and_give_the_problem_of_their_tensors():
         (
             torch.utils.data.TensorDataset(torch.ones(4, 3)),
             None,
-            "this TensorDataset has 1 tensor",
+            "must give pairs",
         ),
         (
             torch.utils.data.TensorDataset(torch.ones(4, 3), torch.ones(4)),
@@ -288,9 +278,12 @@ def test_a_module_may_have_several_inputs():
 @pytest.mark.parametrize(
     ("loss", "words"),
     [
-        (lambda answer, y: None, "as a tensor: it returned None"),
+        (lambda answer, y: None, "as a tensor: it returned a NoneType"),
         (lambda answer, y: [1.0, 2.0], "it returned a list"),
-        (lambda answer, y: per_row(answer, y).detach().numpy(), "an array of NumPy"),
+        (
+            lambda answer, y: per_row(answer, y).detach().numpy(),
+            "returned a ndarray of shape",
+        ),
         (lambda answer, y: per_row(answer, y).detach(), "cut off from the module's"),
     ],
 )

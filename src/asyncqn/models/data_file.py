@@ -8,6 +8,7 @@ megabyte alone.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,11 +31,9 @@ SUFFIXES: dict[str, Format] = {
     ".libsvm": "libsvm",
     ".svmlight": "libsvm",
 }
-_COMPRESSION = {".gz": "gzip", ".bz2": "bz2"}
-_WIDE_HEADER = 1 << 16
-"""Length of a header in bytes from which Arrow is faster on one thread."""
-_WIDE_BLOCK = 1 << 26
-"""Bytes that Arrow then reads at a time; a row must fit."""
+_COMPRESSED = (".gz", ".bz2")
+_BLOCK_BYTES = 1 << 24
+"""Bytes of CSV that Arrow parses at a time; a row must fit."""
 
 
 class Columns(NamedTuple):
@@ -67,36 +66,35 @@ def read_columns(
 ) -> Columns:
     """Read features, label, weights and offset from a file; raise `BadInput` for anything wrong with it."""
     kind = format or _format_of(path)
-    if kind != "libsvm":
-        table = read_table(path, kind)
-        names = table.column_names
-        roles = roles_of(names, repr(str(path)), label, features, weights, offset)
-        require(table.num_rows > 0, f"{str(path)!r} has no rows.")
-        # Filled column by column: Arrow stores columns, and kernels read rows in C order.
-        X = np.empty((table.num_rows, len(roles.features)), dtype)
-        for j, name in enumerate(roles.features):
-            X[:, j] = numbers(table.column(name), name)
-        extras = [
-            None if name is None else numbers(table.column(name), name)
-            for name in (weights, offset)
-        ]
-        y = values(table.column(roles.label), roles.label)
-        return Columns(X, y, tuple(roles.features), *extras)
-    arguments = {"label": label, "features": features}
-    arguments |= {"weights": weights, "offset": offset}
-    named = [name for name, value in arguments.items() if value is not None]
-    require(
-        not named,
-        f"a libsvm file has no named columns, and each of its lines begins with the label: remove "
-        f"{', '.join(named)}.",
-    )
+    if kind == "libsvm":
+        require(
+            all(name is None for name in (label, features, weights, offset)),
+            "a libsvm file has no named columns, and each of its lines begins with the label: remove label, "
+            "features, weights and offset.",
+        )
+        return _read_libsvm(path, dtype)
+    table = read_table(path, kind)
+    names = table.column_names
+    roles = roles_of(names, repr(str(path)), label, features, weights, offset)
+    require(table.num_rows > 0, f"{str(path)!r} has no rows.")
+    # Filled column by column: Arrow stores columns, and kernels read rows in C order.
+    X = np.empty((table.num_rows, len(roles.features)), dtype)
+    for j, name in enumerate(roles.features):
+        X[:, j] = numbers(table.column(name), name)
+    extras = [
+        None if name is None else numbers(table.column(name), name)
+        for name in (weights, offset)
+    ]
+    y = values(table.column(roles.label), roles.label)
+    return Columns(X, y, tuple(roles.features), *extras)
+
+
+def _read_libsvm(path: Path, dtype: Any) -> Columns:
     try:
         from sklearn.datasets import load_svmlight_file
     except ImportError:
         raise MissingExtra("scikit-learn", "sklearn", "reading libsvm files") from None
-    with _one_sentence(path, kind):
-        # scikit-learn opens the path itself, and would also accept a pipe.
-        open_input(path, _memory()).close()
+    with _one_sentence(path, "libsvm"):
         X, y = load_svmlight_file(str(path), dtype=np.dtype(dtype))
     require(len(y) > 0, f"{str(path)!r} is empty: a libsvm file has one line per row.")
     return Columns(X, y, None, None, None)
@@ -107,24 +105,19 @@ def read_table(path: Path, format: Format | None = None) -> Any:
     kind = format or _format_of(path)
     require(kind != "libsvm", f"{str(path)!r} is no table: name a CSV or Parquet file.")
     try:
-        import pyarrow
         from pyarrow import csv, parquet
     except ImportError:
         raise MissingExtra("pyarrow", "data", "Reading CSV and Parquet files") from None
-    with _one_sentence(path, kind), open_input(path, _memory()) as file:
+    with _one_sentence(path, kind):
         if kind == "parquet":
-            return parquet.read_table(file)
-        options = csv.ReadOptions()
-        if b"\n" not in file.peek(_WIDE_HEADER)[:_WIDE_HEADER]:
-            options = csv.ReadOptions(use_threads=False, block_size=_WIDE_BLOCK)
-        compression = _COMPRESSION.get(path.suffix.lower())
-        stream: Any = file
-        if compression is not None:
-            stream = pyarrow.CompressedInputStream(file, compression)
+            # Names of folders add no columns.
+            return parquet.read_table(path, partitioning=None)
         # All suffixes, because of names such as rows.tsv.gz.
         tabs = ".tsv" in [suffix.lower() for suffix in path.suffixes]
+        reading = csv.ReadOptions(block_size=_BLOCK_BYTES)
         parsing = csv.ParseOptions(delimiter="\t" if tabs else ",")
-        table = csv.read_csv(stream, read_options=options, parse_options=parsing)
+        # Arrow decompresses by the suffix.
+        table = csv.read_csv(path, read_options=reading, parse_options=parsing)
         # Arrow decodes the header only now.
         _ = table.column_names
         return table
@@ -133,7 +126,10 @@ def read_table(path: Path, format: Format | None = None) -> Any:
 @contextmanager
 def _one_sentence(path: Path, kind: str) -> Iterator[None]:
     """Turn the errors of opening and parsing a file into sentences that name it."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
+        # The readers open the path themselves, and would also accept a pipe, or more than fits in memory.
+        open_input(path, memory).close()
         yield
     except BadInput:
         raise
@@ -157,19 +153,15 @@ def _one_sentence(path: Path, kind: str) -> Iterator[None]:
 
 def _format_of(path: Path) -> Format:
     # rows.csv.gz is a CSV file.
-    suffixes = [suffix for suffix in path.suffixes if suffix not in _COMPRESSION]
-    kind = SUFFIXES.get(suffixes[-1].lower() if suffixes else "")
+    suffixes = [each.lower() for each in path.suffixes]
+    suffixes = [suffix for suffix in suffixes if suffix not in _COMPRESSED]
+    kind = SUFFIXES.get(suffixes[-1] if suffixes else "")
     if kind is None:
         raise BadInput(
             f"the format of {str(path)!r} is unknown: use one of the suffixes {', '.join(SUFFIXES)}, or give "
             f'format = "csv", "parquet" or "libsvm".'
         )
     return kind
-
-
-def _memory() -> int:
-    """Return the memory of this machine in bytes: a larger file cannot be read as a whole."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def roles_of(
@@ -181,17 +173,18 @@ def roles_of(
     offset: str | None,
 ) -> Roles:
     """Assign a role to every column; by default each without another role is a feature."""
-    unique = set(names)
-    if len(unique) < len(names):
-        # A repeated name would make the choice of a column ambiguous.
-        twice = next(name for at, name in enumerate(names) if name in names[:at])
-        raise BadInput(f"{where} has two columns named {twice!r}: rename one.")
-    some = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    counts = Counter(names)
+    duplicate = next((name for name, count in counts.items() if count > 1), None)
+    # A repeated name would make the choice of a column ambiguous.
+    require(
+        duplicate is None, f"{where} has two columns named {duplicate!r}: rename one."
+    )
     if label is None:
+        some = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
         raise BadInput(f"label is missing: name the column to predict, one of {some}.")
     special = [name for name in (label, weights, offset) if name is not None]
     for name in (*special, *(features or ())):
-        if name not in unique:
+        if name not in counts:
             raise BadInput(
                 f"{where} has no column {name!r}; {suggestion(name, names)}."
             )
@@ -227,24 +220,19 @@ def values(column: Any, name: str, first: int = 0) -> npt.NDArray[Any]:
 def numbers(column: Any, name: str, first: int = 0) -> npt.NDArray[Any]:
     """Return a column of finite numbers; raise `BadInput` for anything else."""
     array = values(column, name, first)
-    require_numbers(array.dtype, name)
+    kind = "texts" if array.dtype.kind in "OUS" else str(array.dtype)
+    require_numbers(array.dtype.kind in "biuf", kind, name)
     finite = np.isfinite(array)
     if not finite.all():
         raise _missing(name, int((~finite).sum()), first + int(np.argmin(finite)))
     return array
 
 
-def require_numbers(dtype: np.dtype[Any], name: str) -> None:
-    """Raise `BadInput` unless a column of this dtype holds numbers."""
-    what = "texts" if dtype.kind in "OUS" else str(dtype)
-    require_numbers_in(dtype.kind in "biuf", what, name)
-
-
-def require_numbers_in(numeric: bool, what: str, name: str) -> None:
-    """Raise `BadInput` unless a column is numeric; `what` is what it holds instead."""
+def require_numbers(numeric: bool, kind: str, name: str) -> None:
+    """Raise `BadInput` unless a column is numeric; `kind` is what it holds instead."""
     require(
         numeric,
-        f"column {name!r} holds {what}, not numbers: encode it as columns of 0 and 1, for example with "
+        f"column {name!r} holds {kind}, not numbers: encode it as columns of 0 and 1, for example with "
         f"pandas.get_dummies(frame, columns=[{name!r}]), or list the columns to use in features.",
     )
 

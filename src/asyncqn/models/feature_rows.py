@@ -179,29 +179,27 @@ def feature_rows(X: Any) -> DenseRows | SparseRows:
     """Return the rows of `X`, a matrix or a sparse matrix, after checks; float32 stays float32."""
     if isinstance(X, (DenseRows, SparseRows)):
         return X
-    if hasattr(X, "tocsr"):
-        return _sparse(checked_csr(X, "X"))
-    try:
-        matrix = plain(X)
-    except ValueError:
-        raise BadInput(
-            "the rows of X have different lengths: X must be a matrix."
-        ) from None
+    sparse = hasattr(X, "tocsr")
+    matrix = checked_csr(X, "X") if sparse else plain(X)
     require(
         matrix.ndim == 2,
         f"X must be a matrix with a row for every data point, but it has {matrix.ndim} "
         f"dimension{'s' * (matrix.ndim != 1)}: reshape it to (n_data, n_features).",
     )
+    n, d = matrix.shape
     require(
-        matrix.size > 0,
+        n > 0 and d > 0,
         f"X is empty, of shape {matrix.shape}: it needs a row and a column.",
     )
-    # C order, because kernels read whole rows.
-    matrix = np.ascontiguousarray(_numbers(matrix, "X"))
-    require(
-        _all_finite(matrix), "X contains NaN or infinity: remove or fix those rows."
-    )
-    return DenseRows(matrix)
+    if not sparse:
+        return DenseRows(_finite_numbers(matrix))
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        # The square of a sum is not the sum of the squares.
+        matrix.sum_duplicates()
+    data = _finite_numbers(matrix.data)
+    indptr = np.ascontiguousarray(matrix.indptr)
+    return SparseRows(indptr, np.ascontiguousarray(matrix.indices), data, int(d))
 
 
 def plain(data: Any) -> npt.NDArray[Any]:
@@ -234,43 +232,29 @@ def one_number_per_row(name: str, given: Any, n: int) -> Vector:
         array.dtype.kind in "biuf",
         f"{name} must hold numbers, not {array.dtype}: encode them.",
     )
-    made = np.ascontiguousarray(array, np.float64)
+    vector = np.ascontiguousarray(array, np.float64)
     require(
-        bool(np.isfinite(made).all()),
+        bool(np.isfinite(vector).all()),
         f"{name} must be finite and not NaN: remove or fix those rows.",
     )
-    return made
+    return vector
 
 
-def _sparse(X: Any) -> SparseRows:
-    if not getattr(X, "has_canonical_format", True):
-        X = X.copy()
-        X.sum_duplicates()  # the square of a sum is not the sum of the squares
-    n, d = X.shape
-    require(
-        n > 0 and d > 0, f"X is empty, of shape {X.shape}: it needs a row and a column."
-    )
-    data = np.ascontiguousarray(_numbers(X.data, "X"))
-    indptr, indices = np.ascontiguousarray(X.indptr), np.ascontiguousarray(X.indices)
-    require(_all_finite(data), "X contains NaN or infinity: remove or fix those rows.")
-    return SparseRows(indptr, indices, data, int(d))
-
-
-def _numbers(array: npt.NDArray[Any], name: str) -> Array:
-    """Return float64 and float32 unchanged, integers and booleans as float64."""
-    if array.dtype in (np.float64, np.float32):
-        return array
+def _finite_numbers(array: npt.NDArray[Any]) -> Array:
+    """Return an array in C order: float64 and float32 unchanged, integers and booleans as float64."""
     require(
         array.dtype.kind in "biuf",
-        f"{name} must hold numbers, best float64 or float32, not {array.dtype}: encode those columns.",
+        f"X must hold numbers, best float64 or float32, not {array.dtype}: encode those columns.",
     )
-    return array.astype(np.float64)
-
-
-def _all_finite(array: Array) -> bool:
-    """Return whether all entries are finite, tested in parts: a mask of all entries would be large."""
-    step = max(1, 1_000_000 // (array.shape[1] if array.ndim == 2 else 1))
-    return all(
-        bool(np.isfinite(array[at : at + step]).all())
-        for at in range(0, len(array), step)
+    if array.dtype not in (np.float64, np.float32):
+        array = array.astype(np.float64)
+    # C order, because kernels read whole rows.
+    array = np.ascontiguousarray(array)
+    # In parts: a mask of all entries would be large.
+    step = max(1, 1_000_000 // max(1, array[:1].size))
+    parts = (array[first : first + step] for first in range(0, len(array), step))
+    require(
+        all(bool(np.isfinite(part).all()) for part in parts),
+        "X contains NaN or infinity: remove or fix those rows.",
     )
+    return array

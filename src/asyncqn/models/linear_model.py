@@ -115,49 +115,48 @@ class LinearModel(NamedCoefficients, FromFile, FromServer, Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # The given object may have column names, which `rows` has not.
-        given, rows = self.X, feature_rows(self.X)
+        rows = feature_rows(self.X)
         n = rows.shape[0]
         y = plain(self.y)
         require(
             y.shape == (n,),
             f"y must have one label per row of X, {n}, but has shape {y.shape}.",
         )
-        if self.weights is not None:
-            object.__setattr__(self, "weights", _checked_weights(self.weights, n))
-        if self.offset is not None:
-            object.__setattr__(self, "offset", self._checked_offset(n))
-        object.__setattr__(
-            self,
-            "feature_names",
-            names_of_columns(given, self.feature_names, rows.shape[1]),
-        )
         # The dataclass is frozen, so what was checked replaces what was given in this way.
-        object.__setattr__(self, "X", rows.X if isinstance(rows, DenseRows) else rows)
-        object.__setattr__(
-            self, "y", np.ascontiguousarray(self._checked_responses(y), np.float64)
-        )
-        _ = (
-            self._responses_and_weights
-        )  # computed now, so that an unusable offset is refused here
+        checked_fields = self.__dict__
+        if self.weights is not None:
+            checked_fields["weights"] = _checked_weights(self.weights, n)
+        if self.offset is not None:
+            require(
+                self._without_offset is not None,
+                f"{type(self).__name__} takes no offset; least squares, robust and Poisson regression do.",
+            )
+            checked_fields["offset"] = one_number_per_row("offset", self.offset, n)
+        names = names_of_columns(self.X, self.feature_names, rows.shape[1])
+        checked_fields["feature_names"] = names
+        checked_fields["X"] = rows.X if isinstance(rows, DenseRows) else rows
+        y = self._checked_responses(y)
+        checked_fields["y"] = np.ascontiguousarray(y, np.float64)
+        # Computed now, so that an unusable offset is refused here.
+        _ = self._responses_and_weights
 
     def __repr__(self) -> str:
-        outputs = f"{self._outputs} classes" if self._outputs > 1 else ""
         recipe = self.recipe or {}
         source = recipe.get("data") or recipe.get("url", "")
+        optional = {
+            "intercept": self.intercept,
+            "weights": self.weights is not None,
+            "offset": self.offset is not None,
+        }
         return one_line(
             self,
             f"{self.X.shape[1]:,} {'sparse ' * isinstance(self.X, SparseRows)}features",
-            outputs,
+            f"{self._outputs} classes" if self._outputs > 1 else "",
             f"prior {self.prior:g}",
             *self._chosen,
-            *(name for name in ("intercept", "weights", "offset") if self._has(name)),
+            *(name for name, present in optional.items() if present),
             f"of {source}" if source else "",
         )
-
-    def _has(self, name: str) -> bool:
-        value = getattr(self, name)
-        return value is not None and value is not False
 
     @property
     def _chosen(self) -> tuple[str, ...]:
@@ -179,14 +178,6 @@ class LinearModel(NamedCoefficients, FromFile, FromServer, Checked):
     def _responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return y as the loss needs it; raise `BadInput` where that is impossible."""
         return y
-
-    def _checked_offset(self, n: int) -> Vector:
-        """Return the offset as numbers; raise `BadInput` if the model allows none, or it is malformed."""
-        require(
-            self._without_offset is not None,
-            f"{type(self).__name__} takes no offset; least squares, robust and Poisson regression do.",
-        )
-        return one_number_per_row("offset", self.offset, n)
 
     _without_offset: ClassVar[
         Callable[[Any, Vector, Vector, Vector], tuple[Vector, Vector]] | None
@@ -256,23 +247,17 @@ class LinearModel(NamedCoefficients, FromFile, FromServer, Checked):
         rng = np.random.Generator(np.random.Philox(key=[seed, 0x106]))
         # Columns are scaled after the responses are drawn, so `condition` changes the conditioning and not
         # the labels.
-        spread = (
-            scale * np.geomspace(1.0, 1.0 / condition, dim)
-            if dim > 1
-            else np.array([scale])
-        )
-        truth = (
-            signal / np.sqrt(dim) * rng.choice([-1.0, 1.0], dim)
-        )  # for features with standard deviation 1
+        spread = scale * np.geomspace(1.0, 1.0 / condition, dim)
+        # For features with standard deviation 1.
+        truth = signal / np.sqrt(dim) * rng.choice([-1.0, 1.0], dim)
         X, y = np.empty((n_data, dim), dtype), np.empty(n_data)
         for first in range(0, n_data, _ROWS_PER_DRAW):
             last = min(first + _ROWS_PER_DRAW, n_data)
             Z = rng.standard_normal((last - first, dim))
             for j in range(1, dim):
                 # An autoregression over the columns; every column keeps variance 1.
-                Z[:, j] = (
-                    correlation * Z[:, j - 1] + np.sqrt(1.0 - correlation**2) * Z[:, j]
-                )
+                Z[:, j] *= np.sqrt(1.0 - correlation**2)
+                Z[:, j] += correlation * Z[:, j - 1]
             y[first:last] = cls._drawn((Z * truth).sum(axis=1), rng)
             X[first:last] = Z * spread
         return cls(X, y, prior, recipe, intercept=False)
@@ -356,13 +341,12 @@ class LinearModel(NamedCoefficients, FromFile, FromServer, Checked):
         # Compiled code trusts the sizes, so they are compared here first.
         fits = is_vector(theta) and theta.size == self.dim and is_vector(rows, "iu")
         fits = fits and (out is None or (is_vector(out) and out.size == self.dim))
-        value = 0.0
-        if fits:
-            if self.source is not None:
-                self._fetch(rows)
-            fits, value = self._kernel_sums(
-                theta, rows, theta[:0] if out is None else out, diagonal
-            )
+        if not fits:
+            raise misfit(self)
+        if self.source is not None:
+            self._fetch(rows)
+        room = theta[:0] if out is None else out
+        fits, value = self._kernel_sums(theta, rows, room, diagonal)
         if not fits:
             raise misfit(self)
         return float(value)
@@ -483,26 +467,21 @@ class LinearModel(NamedCoefficients, FromFile, FromServer, Checked):
         For steps of size `step` on gradients of `batch` rows it is damped by step * (n_data / batch) times
         what one row adds to dim numbers, because a few rows say little about many numbers.
         """
-        ridge = np.full(self.dim, self.prior)
-        ridge.reshape(-1, self._columns)[:, self.X.shape[1] :] = (
-            0.0  # the prior excludes the intercept
-        )
+        ridge = np.full((self._outputs, self._columns), self.prior)
+        # The prior excludes the intercept.
+        ridge[:, self.X.shape[1] :] = 0.0
+        ridge = ridge.reshape(-1)
         if batch is not None:
             ridge += step * self.n_data / batch * self.dim * self._unseen
         block = self._block if 0 < len(self._block) < self._columns else None
-        return metric_of(
-            np.asarray(curvature, np.float64),
-            ridge,
-            self._unseen,
-            self.n_data,
-            self._outputs,
-            block,
-        )
+        summary = np.asarray(curvature, np.float64)
+        n, K = self.n_data, self._outputs
+        return metric_of(summary, ridge, self._unseen, n, K, block)
 
 
 def _checked_weights(weights: Any, n: int) -> Vector:
-    made = one_number_per_row("weights", weights, n)
-    sound = bool((made >= 0.0).all())
+    vector = one_number_per_row("weights", weights, n)
+    sound = bool((vector >= 0.0).all())
     require(sound, "weights must not be negative: leave out rows that do not count.")
-    require(bool(made.any()), "all weights are 0: at least one row must count.")
-    return made
+    require(bool(vector.any()), "all weights are 0: at least one row must count.")
+    return vector

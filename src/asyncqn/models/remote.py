@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile, MissingExtra, require
-from asyncqn.models.data_file import Roles, numbers, require_numbers_in, roles_of
+from asyncqn.models.data_file import Roles, numbers, require_numbers, roles_of
 from asyncqn.models.feature_rows import Vector
 from asyncqn.models.parameters import Prior
 from asyncqn.parameters import Precision, checked
@@ -345,7 +345,7 @@ class FromServer:
         classes = "classes" in own_fields
         numeric = [*roles.features, *([] if classes else [label])]
         for name in (*numeric, *([] if weights is None else [weights])):
-            require_numbers_in(about.columns[name] in NUMBERS, "texts", name)
+            require_numbers(about.columns[name] in NUMBERS, "texts", name)
         require(0 < about.rows < 2**31, f"{url} has {about.rows} rows: 1 to 2^31 - 1.")
         word = np.dtype(dtype).name
         summary = table.summary(about, roles, classes, word)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -65,11 +65,9 @@ class Bounded(Checked):
     @property
     def names(self) -> list[str]:
         """The name of every entry."""
-        return (
-            [self.name]
-            if self.size is None
-            else [f"{self.name}[{i}]" for i in range(self.size)]
-        )
+        if self.size is None:
+            return [self.name]
+        return [f"{self.name}[{i}]" for i in range(self.size)]
 
 
 class Constrained:
@@ -125,16 +123,13 @@ class Constrained:
         self.dim, self.n_data = int(problem.dim), int(problem.n_data)
         low = np.array([one.low for one in parameters for _ in one.names])
         high = np.array([one.high for one in parameters for _ in one.names])
+        bounded_below, bounded_above = np.isfinite(low), np.isfinite(high)
         # Masks instead of a loop over parameters: `constrain` is called for every gradient.
-        self._below, self._above = (
-            np.isfinite(low) & ~np.isfinite(high),
-            ~np.isfinite(low) & np.isfinite(high),
-        )
-        self._between = np.isfinite(low) & np.isfinite(high)
-        self._low, self._high = (
-            np.where(np.isfinite(low), low, 0.0),
-            np.where(np.isfinite(high), high, 0.0),
-        )
+        self._below = bounded_below & ~bounded_above
+        self._above = bounded_above & ~bounded_below
+        self._between = bounded_below & bounded_above
+        self._low = np.where(bounded_below, low, 0.0)
+        self._high = np.where(bounded_above, high, 0.0)
         self._width = np.where(self._between, self._high - self._low, 1.0)
 
     def __repr__(self) -> str:
@@ -162,11 +157,8 @@ class Constrained:
 
     @property
     def grad_with_value(self) -> Callable[[Array, Rows, Array], float] | None:
-        return (
-            None
-            if extra(self.problem, "grad_with_value") is None
-            else self._grad_with_value
-        )
+        inside = extra(self.problem, "grad_with_value")
+        return None if inside is None else self._grad_with_value
 
     def constrain(self, theta: Array) -> Array:
         """Return phi for theta; many theta may be stacked along the last axis."""
@@ -177,9 +169,8 @@ class Constrained:
             grown, logistic = np.exp(theta), 0.5 + 0.5 * np.tanh(0.5 * theta)
         phi = np.where(self._below, self._low + grown, theta)
         phi = np.where(self._above, self._high - grown, phi)
-        return np.where(self._between, self._low + self._width * logistic, phi).astype(
-            theta.dtype
-        )
+        phi = np.where(self._between, self._low + self._width * logistic, phi)
+        return phi.astype(theta.dtype)
 
     def unconstrain(self, phi: Array) -> Array:
         """Return theta for phi, which must lie inside its bounds; for a `theta0`."""
@@ -190,9 +181,7 @@ class Constrained:
             theta = np.where(self._above, np.log(self._high - phi), theta)
             theta = np.where(self._between, np.log(inside) - np.log1p(-inside), theta)
         # A point on or beyond a bound has an infinite or undefined logarithm, so finiteness is the test.
-        outside = [
-            name for name, good in zip(self.names, np.isfinite(theta)) if not good
-        ]
+        outside = [self.names[i] for i in np.flatnonzero(~np.isfinite(theta))]
         require(
             not outside, f"{', '.join(outside)} must lie strictly inside the bounds."
         )
@@ -203,13 +192,12 @@ class Constrained:
         inside = reference_of(self.problem)
         if inside is None:
             return None
-        # JSON has no infinity.
+        # Without None, and without infinity, which JSON has not: both are defaults.
         bounds = [
             {
-                "name": one.name,
-                "size": one.size,
-                "low": one.low if math.isfinite(one.low) else None,
-                "high": one.high if math.isfinite(one.high) else None,
+                k: v
+                for k, v in asdict(one).items()
+                if v not in (None, -math.inf, math.inf)
             }
             for one in self.parameters
         ]
@@ -220,7 +208,7 @@ class Constrained:
     def from_reference(
         cls, problem: Problem, parameters: Sequence[dict[str, Any]]
     ) -> Constrained:
-        """Rebuild a problem around the inner one that was rebuilt; a bound of None is infinite.
+        """Rebuild a problem around the inner one that was rebuilt.
 
         Parameters
         ----------
@@ -230,47 +218,34 @@ class Constrained:
             As in `reference()["parameters"]`.
         """
         return cls(
-            problem,
-            [
-                from_json(
-                    Bounded,
-                    {name: value for name, value in one.items() if value is not None},
-                    "a parameter",
-                )
-                for one in parameters
-            ],
+            problem, [from_json(Bounded, one, "a parameter") for one in parameters]
         )
 
     def value(self, theta: Array) -> float:
-        return float(self._inner.value(self.constrain(theta))) - self._log_jacobian(
-            theta
-        )
+        value = float(self._inner.value(self.constrain(theta)))
+        return value - self._log_jacobian(theta)
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
         self._inner.grad(self.constrain(theta), rows, out)
-        self._by_theta(theta, out)
+        self._to_theta(theta, out)
 
     def _value_rows(self, theta: Array, rows: Rows) -> float:
-        return float(
-            self._inner.value_rows(self.constrain(theta), rows)
-        ) - self._log_jacobian(theta)
+        value = float(self._inner.value_rows(self.constrain(theta), rows))
+        return value - self._log_jacobian(theta)
 
     def _grad_with_value(self, theta: Array, rows: Rows, out: Array) -> float:
         value = float(self._inner.grad_with_value(self.constrain(theta), rows, out))
-        self._by_theta(theta, out)
+        self._to_theta(theta, out)
         return value - self._log_jacobian(theta)
 
     def _log_jacobian(self, theta: Array) -> float:
         size = np.abs(theta)
         # log p (1 - p) = -|theta| - 2 log(1 + exp(-|theta|)), which cannot overflow.
         logistic = np.log(self._width) - size - 2.0 * np.log1p(np.exp(-size))
-        return float(
-            np.where(
-                self._between, logistic, np.where(self._below | self._above, theta, 0.0)
-            ).sum()
-        )
+        terms = np.where(self._below | self._above, theta, 0.0)
+        return float(np.where(self._between, logistic, terms).sum())
 
-    def _by_theta(self, theta: Array, out: Array) -> None:
+    def _to_theta(self, theta: Array, out: Array) -> None:
         """Convert a gradient in phi to one in theta, in place."""
         tanh = np.tanh(0.5 * theta)
         with np.errstate(over="ignore"):
@@ -280,6 +255,5 @@ class Constrained:
         slope = np.where(self._below, grown, np.where(self._above, -grown, slope))
         out *= slope.astype(out.dtype)
         # The derivative of log |dphi/dtheta|: 1 - 2 p = -tanh(theta / 2) between two bounds, 1 at one bound.
-        out -= np.where(
-            self._between, -tanh, np.where(self._below | self._above, 1.0, 0.0)
-        ).astype(out.dtype)
+        bend = np.where(self._below | self._above, 1.0, 0.0)
+        out -= np.where(self._between, -tanh, bend).astype(out.dtype)

@@ -109,34 +109,25 @@ class FiniteSum(RowSums):
         out[:] = g
 
     def _check_sums(self) -> None:
-        """Raise `BadInput` if a row that occurs twice does not count twice: the functions then return
-        means."""
-        # Row 0 once, and row 0 twice.
+        """Raise `BadInput` where a row that occurs twice does not count twice: a mean in the place of a sum."""
         once, twice = np.zeros(1, np.int64), np.zeros(2, np.int64)
-        one, two = self.losses(self._start, once), self.losses(self._start, twice)
-        # A loss of about 0 shows nothing, and a genuine sum doubles.
-        mean = abs(one) > 1e-12 and abs(two - one) <= 1e-6 * abs(one)
-        require(
-            not mean, "value returns a mean over the rows, but must return their sum."
-        )
-        g, h = np.empty(self.dim, self.dtype), np.empty(self.dim, self.dtype)
+        g, h = np.empty((2, self.dim), self.dtype)
         self.losses_with_grad(self._start, once, g)
         self.losses_with_grad(self._start, twice, h)
-        mean = bool(np.abs(g).max() > 1e-12) and bool(
-            np.abs(h - g).max() <= 1e-6 * np.abs(g).max()
-        )
-        require(
-            not mean,
-            "grad returns a mean over the rows, but must return the sum of their gradients.",
-        )
+        one, two = self.losses(self._start, once), self.losses(self._start, twice)
+        pairs = {"value": (np.array([one]), np.array([two])), "grad": (g, h)}
+        for name, (a, b) in pairs.items():
+            size = float(np.abs(a).max())
+            # A sum of about 0 shows nothing.
+            mean = size > 1e-12 and bool(np.abs(b - a).max() <= 1e-6 * size)
+            require(
+                not mean,
+                f"{name} returns a mean over the rows, but must return their sum.",
+            )
 
 
 def _check_signature(name: str, function: Any) -> None:
-    """Raise `BadInput` for an object that cannot be called with theta and rows."""
-    require(
-        callable(function),
-        f"{name} must be a function of theta and rows, not {_shown(function)}.",
-    )
+    """Raise `BadInput` for a function that cannot be called with theta and rows."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -158,10 +149,4 @@ def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _shown(value: Any) -> str:
     shape = getattr(value, "shape", None)
-    return (
-        "None"
-        if value is None
-        else f"an array of shape {shape}"
-        if shape
-        else f"a {type(value).__name__}"
-    )
+    return f"an array of shape {shape}" if shape else f"a {type(value).__name__}"

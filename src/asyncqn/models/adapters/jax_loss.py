@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,6 +69,15 @@ def from_jax(
     return JaxSum(loss, params, data, prior)
 
 
+class _Compiled(NamedTuple):
+    """The functions that JAX compiles, of theta, or of theta, weights and rows."""
+
+    unravel: Callable[[Any], Any]
+    value: Callable[..., Any]
+    value_and_grad: Callable[..., Any]
+    prior_and_grad: Callable[[Any], Any]
+
+
 class JaxSum(RowSumsWithValue):
     """The problem that `from_jax` makes; `params` converts a theta to a pytree."""
 
@@ -100,12 +109,13 @@ class JaxSum(RowSumsWithValue):
             "params are float64, which JAX computes in float32 by default: make them float32, or "
             "call jax.config.update('jax_enable_x64', True) first.",
         )
-        for leaf in jax.tree_util.tree_leaves(self._data):
+        columns = jax.tree_util.tree_leaves(self._data)
+        for column in columns:
             require(
-                leaf.dtype.kind in "biuf",
-                f"the arrays of data must hold real numbers, not {leaf.dtype}: encode them.",
+                column.dtype.kind in "biuf",
+                f"the arrays of data must hold real numbers, not {column.dtype}: encode them.",
             )
-        counts = {np.shape(leaf)[:1] for leaf in jax.tree_util.tree_leaves(self._data)}
+        counts = {np.shape(column)[:1] for column in columns}
         require(
             len(counts) == 1 and counts != {()},
             "every array of data must have one row per data point, but their lengths differ: "
@@ -114,25 +124,28 @@ class JaxSum(RowSumsWithValue):
         ((n_data,),) = counts
         precision = 0.0 if callable(prior) else prior
         super().__init__(n_data, sum(leaf.size for leaf in leaves), kind, precision)
-        # `eval_shape` traces the loss without computing it, so the check is cheap for any model.
+        self._check_functions(jax)
+
+    def _check_functions(self, jax: Any) -> None:
+        """Raise `BadInput` unless the loss gives a number per row, and the prior one number."""
         two = self._batch(np.zeros(2, np.int64))
+        # `eval_shape` traces the loss without computing it, so the check is cheap for any model.
         try:
-            returned = jax.eval_shape(loss, self._template, two)
+            returned = jax.eval_shape(self._loss, self._template, two)
         except Exception as error:  # tracing raises errors of many kinds
             reason = str(error).splitlines()[0].rstrip(".")
             raise BadInput(
                 f"JAX cannot compute loss(params, batch) for two rows: {reason}."
             ) from error
-        shape, kind = (getattr(returned, name, None) for name in ("shape", "dtype"))
-        words = f"shape {shape}" if shape else "a single number"
+        shape = getattr(returned, "shape", None)
         require(
             shape == (2,),
             "loss must return one number per row of the batch, because padding rows must weigh "
-            f"nothing: for two rows it returns {words if kind else type(returned).__name__}.",
+            f"nothing: for two rows it returns {type(returned).__name__} of shape {shape}.",
         )
         require(
-            bool(jax.numpy.issubdtype(kind, np.floating)),
-            f"loss must return real numbers, floats, not {kind}.",
+            bool(jax.numpy.issubdtype(returned.dtype, np.floating)),
+            f"loss must return real numbers, floats, not {returned.dtype}.",
         )
         if self._prior_loss is not None:
             returned = jax.eval_shape(self._prior_loss, self._template)
@@ -143,17 +156,12 @@ class JaxSum(RowSumsWithValue):
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled functions cannot be sent to another process, which compiles its own.
-        compiled = ("_unravel", "_value", "_value_and_grad", "_prior_and_grad")
-        return {
-            name: value for name, value in vars(self).items() if name not in compiled
-        }
+        return {name: part for name, part in vars(self).items() if name != "_compiled"}
 
     def initial(self, rng: np.random.Generator) -> Array:
         """Return the given params as a vector."""
         leaves = _jax().tree_util.tree_leaves(self._template)
-        return np.concatenate(
-            [np.asarray(leaf, self.dtype).reshape(-1) for leaf in leaves]
-        )
+        return np.concatenate([leaf.astype(self.dtype).reshape(-1) for leaf in leaves])
 
     def params(self, theta: Array) -> Any:
         """Return `theta` as a pytree like the given params."""
@@ -161,17 +169,18 @@ class JaxSum(RowSumsWithValue):
             np.shape(theta) == (self.dim,),
             f"theta must be a vector of dim = {self.dim} numbers, not of shape {np.shape(theta)}.",
         )
-        return self._unravel(np.asarray(theta, self.dtype))
+        return self._compiled.unravel(np.asarray(theta, self.dtype))
 
     def losses(self, theta: Array, rows: Rows) -> float:
         """Return the sum of the losses of `rows`."""
-        return sum(float(self._value(theta, *padded)) for padded in self._batches(rows))
+        value = self._compiled.value
+        return sum(float(value(theta, *padded)) for padded in self._batches(rows))
 
     def losses_with_grad(self, theta: Array, rows: Rows, out: Array) -> float:
         """Return the same, and write its gradient to `out`; batches are added in float64."""
         total, g = 0.0, np.zeros(self.dim)
         for padded in self._batches(rows):
-            value, part = self._value_and_grad(theta, *padded)
+            value, part = self._compiled.value_and_grad(theta, *padded)
             total += float(value)
             # float64 on the host: sums of float32 batches would lose digits.
             g += np.asarray(part)
@@ -181,66 +190,49 @@ class JaxSum(RowSumsWithValue):
     def _with_grad(self, theta: Array, rows: Rows, out: Array) -> float | None:
         total = super()._with_grad(theta, rows, out)
         if self._prior_loss is not None:
-            out += np.asarray(self._prior_and_grad(theta)[1])
+            out += np.asarray(self._compiled.prior_and_grad(theta)[1])
         return total
 
     def _scaled(self, theta: Array, rows: Rows, total: float) -> float:
         scaled = super()._scaled(theta, rows, total)
         if self._prior_loss is None:
             return scaled
-        return scaled + float(self._prior_and_grad(theta)[0])
+        return scaled + float(self._compiled.prior_and_grad(theta)[0])
 
     @cached_property
-    def _prior_and_grad(self) -> Callable[[Any], Any]:
+    def _compiled(self) -> _Compiled:
         jax = _jax()
-        prior = self._prior_loss
-        assert prior is not None
-        compiled: Callable[[Any], Any] = jax.jit(
-            jax.value_and_grad(lambda theta: prior(self._unravel(theta)))
-        )
-        return compiled
-
-    @cached_property
-    def _unravel(self) -> Callable[[Any], Any]:
         from jax.flatten_util import ravel_pytree
 
-        unravel: Callable[[Any], Any] = ravel_pytree(self._template)[1]
-        return unravel
+        unravel = ravel_pytree(self._template)[1]
+        loss, prior = self._loss, self._prior_loss
 
-    def _weighted(self, theta: Any, weights: Any, batch: Any) -> Any:
-        return (weights * self._loss(self._unravel(theta), batch)).sum()
+        def weighted(theta: Any, weights: Any, batch: Any) -> Any:
+            return (weights * loss(unravel(theta), batch)).sum()
 
-    @cached_property
-    def _value(self) -> Callable[..., Any]:
-        compiled: Callable[..., Any] = _jax().jit(self._weighted)
-        return compiled
+        def prior_of(theta: Any) -> Any:
+            assert prior is not None
+            return prior(unravel(theta))
 
-    @cached_property
-    def _value_and_grad(self) -> Callable[..., Any]:
-        jax = _jax()
-        compiled: Callable[..., Any] = jax.jit(jax.value_and_grad(self._weighted))
-        return compiled
+        with_grad = jax.jit(jax.value_and_grad(weighted))
+        prior_and_grad = jax.jit(jax.value_and_grad(prior_of))
+        return _Compiled(unravel, jax.jit(weighted), with_grad, prior_and_grad)
 
     def _batch(self, rows: Any) -> Any:
         return _jax().tree_util.tree_map(lambda leaf: leaf[rows], self._data)
 
     def _batches(self, rows: Rows) -> Iterator[tuple[Array, Any]]:
-        """Yield weights and rows of each batch; the last is padded with its first row, with weight 0."""
-        chosen(
-            rows, self.n_data
-        )  # JAX would silently clip an index that does not exist
+        """Yield weights and rows of each batch; the last is padded with its last row, with weight 0."""
+        # JAX would silently clip an index that does not exist.
+        chosen(rows, self.n_data)
         for first in range(0, len(rows), MAX_BATCH):
             some = rows[first : first + MAX_BATCH]
-            size = MIN_BATCH
-            while size < len(some):
-                size *= 2
+            # The next power of two.
+            size = max(MIN_BATCH, 1 << (len(some) - 1).bit_length())
             # Padding rows are real rows, so that the loss is finite there, but weigh nothing.
             weights = np.zeros(size, self.dtype)
             weights[: len(some)] = 1.0
-            yield (
-                weights,
-                self._batch(np.concatenate([some, np.full(size - len(some), some[0])])),
-            )
+            yield weights, self._batch(np.pad(some, (0, size - len(some)), "edge"))
 
 
 def _jax() -> Any:

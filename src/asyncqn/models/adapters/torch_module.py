@@ -11,10 +11,10 @@ import copy
 import inspect
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -89,9 +89,9 @@ def from_torch(
         )
     if isinstance(X, torch.utils.data.Dataset):
         require(y is None, "a dataset holds both X and y: pass it alone, without y.")
-        X, y = _read_dataset(torch, X)
+        X, y = _pairs(torch, X)
     require(y is not None, "y is missing: pass X and y, or a Dataset of pairs (x, y).")
-    return TorchSum(module, _per_row(torch, loss), X, y, weights, prior)
+    return TorchSum(module, loss, X, y, weights, prior)
 
 
 class TorchSum(RowSumsWithValue):
@@ -100,30 +100,29 @@ class TorchSum(RowSumsWithValue):
     def __init__(
         self,
         module: Any,
-        loss: Callable[..., Any],
+        loss: Any,
         X: Any,
         y: Any,
         weights: Any,
         prior: float | dict[str, float],
     ) -> None:
         torch = _torch()
-        _check_pure(torch, module)
         require(
             not any(map(torch.nn.parameter.is_lazy, module.parameters())),
             "the module has lazy parameters, without a shape: call it on some rows first.",
         )
-        self.module, self._loss = module, loss
-        # Frozen parameters stay as they are, in the module's copies.
-        self._names = [name for name, p in module.named_parameters() if p.requires_grad]
-        parameters = [p for p in module.parameters() if p.requires_grad]
+        self.module = module
+        self._sum_loss, self._row_loss = _reductions(torch, loss)
+        parameters = _learned(module)
         require(
             bool(parameters),
             "the module has no parameter that requires a gradient to learn.",
         )
         kinds = {p.dtype for p in parameters}
+        words = ", ".join(sorted(str(each).removeprefix("torch.") for each in kinds))
         require(
             kinds in ({torch.float32}, {torch.float64}),
-            f"the module's parameters must all be float32, or all float64, not {_listed(kinds)}.",
+            f"the module's parameters must all be float32, or all float64, not {words}.",
         )
         require(
             {p.device.type for p in module.parameters()} == {"cpu"},
@@ -133,14 +132,16 @@ class TorchSum(RowSumsWithValue):
         self._shapes = [tuple(p.shape) for p in parameters]
         self._sizes = [p.numel() for p in parameters]
         (kind,) = kinds
-        several = X if isinstance(X, (tuple, list)) and _are_inputs(torch, X) else (X,)
-        self._inputs = tuple(_tensor(torch, data, kind) for data in several)
+        several = isinstance(X, (tuple, list)) and len(X) > 0
+        # A sequence of numbers is the rows of one input.
+        several = several and all(isinstance(x, (torch.Tensor, np.ndarray)) for x in X)
+        inputs = X if several else (X,)
+        self._inputs = tuple(_tensor(torch, data, kind) for data in inputs)
         self._y = _tensor(torch, y, kind)
         n_data = len(self._y) if self._y.ndim else 0
         require(
             all(X.ndim >= 1 and len(X) == n_data for X in self._inputs),
-            f"X and y must have one row per data point: they have shapes {self._shapes_of_X} and "
-            f"{tuple(self._y.shape)}.",
+            f"X and y must have one row per data point: they have shapes {self._all_shapes}.",
         )
         self._weights = None
         if weights is not None:
@@ -150,28 +151,30 @@ class TorchSum(RowSumsWithValue):
         dtype = np.dtype(np.float32 if kind == torch.float32 else np.float64)
         precision = self._precisions(prior, dtype) if isinstance(prior, dict) else prior
         super().__init__(n_data, sum(self._sizes), dtype, precision)
-        self._copies = threading.local()
+        self._copy = threading.local()
         with _one_thread(torch):
-            self._check_first_rows(self.initial(np.random.default_rng(0)))
+            self._check_first_rows(torch)
 
     def _precisions(self, prior: dict[str, float], dtype: np.dtype[Any]) -> Array:
-        """Return the precision of each number of theta; `prior` maps beginnings of names to precisions."""
-        for start in prior:
+        """Return the precision of each number of theta; `prior` maps prefixes of names to precisions."""
+        names = [n for n, p in self.module.named_parameters() if p.requires_grad]
+        for prefix in prior:
             require(
-                any(name.startswith(start) for name in self._names),
-                f"prior has {start!r}, but no parameter's name begins so; there are "
-                f"{', '.join(self._names[:8])}{', ...' * (len(self._names) > 8)}.",
+                any(name.startswith(prefix) for name in names),
+                f"prior has {prefix!r}, but no parameter's name begins so; there are "
+                f"{', '.join(names[:8])}{', ...' * (len(names) > 8)}.",
             )
-        # The longest beginning is the closest description of a parameter.
-        own = [
-            prior[max(starts, key=len)] if starts else 0.0
-            for starts in (list(filter(name.startswith, prior)) for name in self._names)
-        ]
+        own = []
+        for name in names:
+            prefixes = list(filter(name.startswith, prior))
+            # The longest prefix is the closest description of a parameter.
+            own.append(prior[max(prefixes, key=len)] if prefixes else 0.0)
         return np.repeat(np.array(own, dtype), self._sizes)
 
     @property
-    def _shapes_of_X(self) -> str:
-        return ", ".join(str(tuple(X.shape)) for X in self._inputs)
+    def _all_shapes(self) -> str:
+        shapes = ", ".join(str(tuple(X.shape)) for X in self._inputs)
+        return f"{shapes} and {tuple(self._y.shape)}"
 
     def _words(self) -> tuple[str, ...]:
         dtype = f"{self._inputs[0].dtype}".removeprefix("torch.")
@@ -179,20 +182,16 @@ class TorchSum(RowSumsWithValue):
 
     def __getstate__(self) -> dict[str, Any]:
         # The copies belong to the threads of this process, and a thread-local object cannot be pickled.
-        return {name: value for name, value in vars(self).items() if name != "_copies"}
+        return {name: value for name, value in vars(self).items() if name != "_copy"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._copies = threading.local()
+        self._copy = threading.local()
 
     def initial(self, rng: np.random.Generator) -> Array:
         """Return the current parameters of the module."""
-        torch = _torch()
-        # In the order of `parameters()`, which `_split` uses as well.
-        parts = [
-            p.detach().reshape(-1) for p in self.module.parameters() if p.requires_grad
-        ]
-        start: Array = torch.cat(parts).numpy().copy()
+        parts = [p.detach().reshape(-1) for p in _learned(self.module)]
+        start: Array = _torch().cat(parts).numpy().copy()
         return start
 
     def load(self, theta: Array) -> None:
@@ -202,58 +201,58 @@ class TorchSum(RowSumsWithValue):
             np.shape(theta) == (self.dim,),
             f"theta must be a vector of dim = {self.dim} numbers, not of shape {np.shape(theta)}.",
         )
-        held = [p for p in self.module.parameters() if p.requires_grad]
+        parts = self._split(torch.tensor(np.asarray(theta, self.dtype)))
         # Written in place, so that an optimizer or a view of the user's keeps its parameters.
         with torch.no_grad():
-            for mine, new in zip(
-                held, self._split(torch.tensor(np.asarray(theta, self.dtype)))
-            ):
-                mine.copy_(new)
+            for parameter, part in zip(_learned(self.module), parts):
+                parameter.copy_(part)
 
     def losses(self, theta: Array, rows: Rows) -> float:
         """Return the sum of the losses of `rows`."""
         torch = _torch()
-        total = 0.0
         with _one_thread(torch), torch.no_grad():
-            mine = self._mine()
-            mine.theta[:] = theta
-            for index in self._chunks(rows):
-                total += float(self._chunk_loss(mine.module, index))
-        return total
+            module = self._module_at(theta)
+            chunks = self._chunks(rows)
+            return sum(float(self._chunk_loss(module, index)) for index in chunks)
 
     def losses_with_grad(self, theta: Array, rows: Rows, out: Array) -> float:
         """Return the same, and write its gradient to `out`; chunks are added in float64."""
         torch = _torch()
         total = 0.0
         with _one_thread(torch), torch.enable_grad():
-            mine = self._mine()
-            mine.theta[:] = theta
+            module = self._module_at(theta)
+            grad = self._copy.grad
             several = np.zeros(self.dim) if len(rows) > CHUNK else None
             for index in self._chunks(rows):
-                mine.grad.fill(0.0)
-                loss = self._chunk_loss(mine.module, index)
+                grad.fill(0.0)
+                loss = self._chunk_loss(module, index)
                 loss.backward()
                 total += loss.item()
                 if several is not None:
-                    several += mine.grad
-        out[:] = mine.grad if several is None else several
+                    several += grad
+        out[:] = grad if several is None else several
         return total
 
-    def _check_first_rows(self, start: Array) -> None:
+    def _check_first_rows(self, torch: Any) -> None:
         """Raise `BadInput` unless module, loss and data fit, and each row meets only its own y."""
+        module = self._module_at(self.initial(np.random.default_rng(0)))
         # Two rows, so that even a costly module is checked at once.
-        mine, y = self._mine(), self._y[:2]
-        mine.theta[:] = start
+        y = self._y[:2]
+        two = slice(0, len(y))
         try:
-            with warnings.catch_warnings(
-                action="ignore"
-            ):  # of broadcasting, refused below
-                output = self._output(mine.module, slice(0, len(y)))
-                loss = self._chunk_loss(mine.module, slice(0, len(y)))
-                alone = sum(
-                    float(self._chunk_loss(mine.module, slice(i, i + 1)).detach())
-                    for i in range(len(y))
+            # PyTorch warns of broadcasting, which is refused below.
+            with warnings.catch_warnings(action="ignore"):
+                output = self._output(module, two)
+                each = self._checked_losses(torch, output, y)
+                quiet = self._output(copy.deepcopy(module).eval(), two)
+                require(
+                    torch.allclose(each, self._row_loss(quiet, y), equal_nan=True),
+                    "the module draws random numbers in training mode, or changes with every call (dropout, "
+                    "batch norm), so the loss is not a function of theta: call module.eval() first.",
                 )
+                loss = self._chunk_loss(module, two)
+                ones = (slice(i, i + 1) for i in range(len(y)))
+                alone = sum(float(self._chunk_loss(module, i).detach()) for i in ones)
         except AsyncqnError:
             raise
         except (
@@ -261,8 +260,7 @@ class TorchSum(RowSumsWithValue):
         ) as error:  # fmt: skip
             reason = str(error).splitlines()[0].rstrip(".")
             raise BadInput(
-                f"the module and the loss cannot take X and y of shapes {self._shapes_of_X} and "
-                f"{tuple(self._y.shape)}: {reason}."
+                f"the module and the loss cannot take X and y of shapes {self._all_shapes}: {reason}."
             ) from error
         require(
             loss.requires_grad,
@@ -280,86 +278,86 @@ class TorchSum(RowSumsWithValue):
             f"their y {tuple(y.shape)}: give both the same shape, for example with y.reshape(-1, 1).",
         )
 
+    def _checked_losses(self, torch: Any, output: Any, y: Any) -> Any:
+        """Return the losses of some rows; raise `BadInput` unless there is one per row."""
+        rows = self._row_loss(output, y)
+        sound = isinstance(rows, torch.Tensor) and tuple(rows.shape[:1]) == (len(y),)
+        shape = tuple(getattr(rows, "shape", ()))
+        words = f" of shape {shape}" if shape else ""
+        require(
+            sound,
+            f"loss must return one number per row, {len(y)} here, which asyncqn sums, as a tensor: it "
+            f"returned a {type(rows).__name__}{words}.",
+        )
+        return rows
+
     def _output(self, module: Any, index: slice | Any) -> Any:
         return module(*(X[index] for X in self._inputs))
 
     def _chunk_loss(self, module: Any, index: slice | Any) -> Any:
         """Return the weighted sum of the losses of some rows."""
-        weights = None if self._weights is None else self._weights[index]
-        return self._loss(self._output(module, index), self._y[index], weights)
+        output, y = self._output(module, index), self._y[index]
+        if self._weights is not None:
+            rows = self._row_loss(output, y)
+            return rows.reshape(len(y), -1).sum(1) @ self._weights[index]
+        if self._sum_loss is None:
+            return self._row_loss(output, y).sum()
+        return self._sum_loss(output, y)
 
     def _split(self, flat: Any) -> list[Any]:
         """Return theta as the module's parameters."""
-        return [
-            part.view(shape)
-            for part, shape in zip(flat.split(self._sizes), self._shapes)
-        ]
+        parts = flat.split(self._sizes)
+        return [part.view(shape) for part, shape in zip(parts, self._shapes)]
 
     def _chunks(self, rows: Rows) -> Iterator[Any]:
         torch, index = _torch(), chosen(rows, self.n_data)
         for first in range(0, len(rows), CHUNK):
             if isinstance(index, slice):
-                yield slice(
-                    index.start + first, min(index.start + first + CHUNK, index.stop)
-                )
+                start = index.start + first
+                yield slice(start, min(start + CHUNK, index.stop))
             else:
                 yield torch.from_numpy(np.array(index[first : first + CHUNK], np.int64))
 
-    def _mine(self) -> _Copy:
-        """Return this thread's copy of the module, whose parameters are computed with and overwritten."""
-        if not hasattr(self._copies, "mine"):
-            self._copies.mine = self._copy()
-        mine: _Copy = self._copies.mine
-        return mine
-
-    def _copy(self) -> _Copy:
-        module = copy.deepcopy(self.module)
-        theta, grad = np.zeros((2, self.dim), self.dtype)
-        held = [p for p in module.parameters() if p.requires_grad]
-        parts = map(self._split, map(_torch().from_numpy, (theta, grad)))
-        # Views of two vectors: autograd adds gradients in place, so nothing is gathered after a call.
-        for parameter, part, slope in zip(held, *parts):
-            parameter.data, parameter.grad = part, slope
-        return _Copy(module, theta, grad)
+    def _module_at(self, theta: Array) -> Any:
+        """Return this thread's copy of the module, with these parameters."""
+        own = self._copy
+        if not hasattr(own, "module"):
+            own.module = copy.deepcopy(self.module)
+            own.theta, own.grad = np.zeros((2, self.dim), self.dtype)
+            vectors = map(_torch().from_numpy, (own.theta, own.grad))
+            # Views of two vectors: autograd adds gradients in place, so nothing is gathered after a call.
+            views = zip(*map(self._split, vectors))
+            for parameter, (part, slope) in zip(_learned(own.module), views):
+                parameter.data, parameter.grad = part, slope
+        own.theta[:] = theta
+        return own.module
 
 
-class _Copy(NamedTuple):
-    """A module whose parameters and their gradients are views of two vectors."""
-
-    module: Any
-    theta: Array
-    grad: Array
+def _learned(module: Any) -> list[Any]:
+    """Return the parameters that are theta; frozen ones stay as they are."""
+    return [p for p in module.parameters() if p.requires_grad]
 
 
-def _read_dataset(torch: Any, dataset: Any) -> tuple[Any, Any]:
+def _pairs(torch: Any, dataset: Any) -> tuple[Any, Any]:
     """Return X and y of a dataset of pairs."""
-    wanted = "a Dataset must give pairs (x, y) of tensors or numbers, all of one shape"
     # Its tensors can be used directly, without reading item by item.
     if isinstance(dataset, torch.utils.data.TensorDataset):
-        require(
-            len(dataset.tensors) == 2,
-            f"{wanted}: this TensorDataset has {len(dataset.tensors)} tensor"
-            f"{'s' * (len(dataset.tensors) != 1)}.",
-        )
-        return dataset.tensors[0], dataset.tensors[1]
-    count = len(dataset)
-    require(count > 0, "the dataset is empty: it needs at least one pair (x, y).")
-    items = [dataset[index] for index in range(count)]
-    for index, item in enumerate(items):
-        require(
-            isinstance(item, (tuple, list)) and len(item) == 2,
-            f"{wanted}: item {index} is not a pair.",
-        )
-    try:
-        X, y = torch.utils.data.default_collate(items)
-    except (RuntimeError, TypeError, ValueError) as error:
-        raise BadInput(f"{wanted}: {str(error).splitlines()[0].rstrip('.')}.") from None
-    return X, y
-
-
-def _are_inputs(torch: Any, X: Any) -> bool:
-    """Return whether a sequence holds the rows of several inputs, not the rows of one."""
-    return bool(X) and all(isinstance(each, (torch.Tensor, np.ndarray)) for each in X)
+        parts = dataset.tensors
+    else:
+        items = [dataset[index] for index in range(len(dataset))]
+        require(bool(items), "the dataset is empty: it needs at least one pair (x, y).")
+        try:
+            parts = torch.utils.data.default_collate(items)
+        except (RuntimeError, TypeError, ValueError) as error:
+            reason = str(error).splitlines()[0].rstrip(".")
+            raise BadInput(
+                f"a Dataset must give pairs (x, y), all of one shape: {reason}."
+            ) from None
+    require(
+        isinstance(parts, (tuple, list)) and len(parts) == 2,
+        "a Dataset must give pairs (x, y) of tensors or numbers.",
+    )
+    return parts[0], parts[1]
 
 
 def _torch() -> Any:
@@ -394,22 +392,20 @@ def _tensor(torch: Any, data: Any, kind: Any) -> Any:
             array.dtype.kind in "biuf",
             f"X and y must hold numbers, not {array.dtype}: encode those columns.",
         )
-        with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", "The given NumPy array is not writ"
-            )  # the tensor is only read
+        # PyTorch warns of arrays that are read-only, but the tensor is only read.
+        with warnings.catch_warnings(action="ignore"):
             tensor = torch.from_numpy(array)
     return tensor.to(kind) if tensor.is_floating_point() else tensor
 
 
-def _per_row(torch: Any, loss: Any) -> Callable[..., Any]:
-    """Return the loss as a function of outputs, y and weights that is the weighted sum over the rows."""
+def _reductions(torch: Any, loss: Any) -> tuple[Any, Any]:
+    """Return the loss as its sum over rows, or None for a user's own function, and as numbers per row."""
     if isinstance(loss, torch.nn.Module) and hasattr(loss, "reduction"):
         # Copies: the user's own loss keeps its reduction.
         total, each = copy.deepcopy(loss), copy.deepcopy(loss)
         total.reduction = "sum"
         each.reduction = "none"
-        return partial(_reduced, total, each)
+        return total, each
     require(
         callable(loss),
         f"loss must be a function of the output and y, not {type(loss).__name__}.",
@@ -419,77 +415,6 @@ def _per_row(torch: Any, loss: Any) -> Callable[..., Any]:
     # Some built-in functions have no signature; they are treated as functions of one number per row.
     except (TypeError, ValueError):
         reduced = False
-    if reduced:
-        total, each = partial(loss, reduction="sum"), partial(loss, reduction="none")
-        return partial(_reduced, total, each)
-    return partial(_sum_over_rows, loss)
-
-
-def _reduced(
-    total: Callable[..., Any],
-    each: Callable[..., Any],
-    output: Any,
-    y: Any,
-    weights: Any,
-) -> Any:
-    """Sum a loss of torch's, whose rows may have several numbers."""
-    if weights is None:
-        loss = total(output, y)
-    else:
-        loss = each(output, y).reshape(len(y), -1).sum(1) @ weights
-    require(
-        isinstance(loss, _torch().Tensor) and loss.ndim == 0,
-        f"the loss must be a number with reduction='sum', not {_brief(loss)}.",
-    )
-    return loss
-
-
-def _sum_over_rows(loss: Callable[..., Any], output: Any, y: Any, weights: Any) -> Any:
-    """Sum a user's loss of one number per row."""
-    each = loss(output, y)
-    require(
-        isinstance(each, _torch().Tensor) and tuple(each.shape[:1]) == (len(y),),
-        f"loss must return one number per row, {len(y)} here, which asyncqn sums, as a tensor: it "
-        f"returned {_brief(each)}.",
-    )
-    if weights is None:
-        return each.sum()
-    return each.reshape(len(y), -1).sum(1) @ weights
-
-
-def _brief(value: Any) -> str:
-    """Return a few words about what a loss returned."""
-    shape = getattr(value, "shape", None)
-    if shape is None:
-        return f"{'None' if value is None else 'a ' + type(value).__name__}"
-    kind = "a tensor" if isinstance(value, _torch().Tensor) else "an array of NumPy"
-    return f"{kind} of shape {tuple(shape)}" if tuple(shape) else "a single number"
-
-
-def _check_pure(torch: Any, module: Any) -> None:
-    """Raise `BadInput` for layers that, in training mode, are not a function of theta and the row alone."""
-    nn = torch.nn
-    for name, layer in module.named_modules():
-        if not layer.training:
-            continue
-        what = type(layer).__name__ + (f" '{name}'" if name else "")
-        random = isinstance(layer, (nn.modules.dropout._DropoutNd, nn.RReLU))
-        random = random or (
-            isinstance(getattr(layer, "dropout", None), float) and layer.dropout > 0.0
-        )
-        # In training mode its output depends on the other rows of the batch.
-        batch = isinstance(layer, nn.modules.batchnorm._BatchNorm)
-        stored = (
-            isinstance(layer, nn.modules.instancenorm._InstanceNorm)
-            and layer.track_running_stats
-        )
-        if random or batch or stored:
-            why = "draws random numbers" if random else "changes with every call"
-            raise BadInput(
-                f"the module's {what} {why} in training mode, so the loss is not a function of theta: call "
-                "module.eval() first."
-            )
-
-
-def _listed(kinds: set[Any]) -> str:
-    return ", ".join(sorted(str(kind).removeprefix("torch.") for kind in kinds))
+    if not reduced:
+        return None, loss
+    return partial(loss, reduction="sum"), partial(loss, reduction="none")
