@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncqn import AsyncSGD, BadInput
 from asyncqn.core.streams import Stream
 
 
@@ -36,13 +35,6 @@ def test_blocks_are_consecutive_rows_of_the_circle_and_disjoint_within_a_pass(
         assert np.unique(rows).size == rows.size
 
 
-def test_passes_and_workers_have_orders_of_their_own() -> None:
-    rows = draw(100, 100, 2, "shuffled")
-    other = draw(100, 100, 1, "shuffled", worker=1)
-    assert not np.array_equal(rows[:100], rows[100:])
-    assert not np.array_equal(rows[:100], other)
-
-
 @pytest.mark.parametrize("sampling", ["shuffled", "blocks"])
 def test_each_row_is_as_likely_at_each_place(sampling: str) -> None:
     # 4000 passes of 20 rows: each (place, row) is expected 200 times.  The chi-square of a random
@@ -55,8 +47,3 @@ def test_each_row_is_as_likely_at_each_place(sampling: str) -> None:
         count[np.arange(n), Stream(7, 0, k).rows(n, out, sampling)] += 1
     chi_square = float(((count - passes / n) ** 2 / (passes / n)).sum())
     assert chi_square < 380 + 5 * 124
-
-
-def test_an_unknown_way_of_sampling_is_named() -> None:
-    with pytest.raises(BadInput, match="sampling must be one of"):
-        AsyncSGD(h=1.0, batch=2, sampling="alphabetical")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -12,7 +9,6 @@ import pytest
 from scipy import sparse
 
 import asyncqn as aq
-from asyncqn.types import Table
 
 ONE = aq.Simulator(aq.Cluster(workers=1))
 
@@ -100,16 +96,6 @@ def test_a_wrong_offset_is_one_sentence(kind, offset, sentence):
         kind(X, (z > 0).astype(int), offset=offset).value(np.zeros(2))
 
 
-def test_a_problem_with_an_offset_can_be_made_again_with_another_prior():
-    X, z, _ = frame()
-    for rows in (X, sparse.csr_matrix(X)):
-        problem = aq.LeastSquares(rows, z, 0.0, offset=np.ones(len(z)), intercept=False)
-        again = replace(problem, prior=2.0)
-        assert again.value(np.ones(2)) == pytest.approx(
-            problem.value(np.ones(2)) + 2.0, rel=1e-12
-        )
-
-
 # -- names
 
 
@@ -143,15 +129,6 @@ def test_a_table_has_a_row_for_every_number_of_theta():
     assert list(unnamed.coefficients(solved(unnamed))["name"]) == ["x0", "x1"]
     with pytest.raises(aq.BadInput, match="the run must be one of this problem"):
         unnamed.coefficients(np.zeros(3))
-
-
-def test_without_pandas_it_is_a_table_of_our_own(monkeypatch):
-    X, z, _ = frame()
-    problem = aq.LeastSquares(X, z, intercept=False)
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    table = problem.coefficients(np.zeros(2))
-    assert isinstance(table, Table)
-    assert table.columns == ["name", "coefficient"]
 
 
 # -- standard errors

@@ -63,7 +63,10 @@ def test_functions_of_a_script_travel_to_processes() -> None:
             r"grad must take two arguments.* signature is \(theta, rows, out\)",
         ),
         ({"grad": 3}, "grad must be a function, not 3"),
-        ({"value": lambda theta, rows: None}, "value must return one number.*not a NoneType"),
+        (
+            {"value": lambda theta, rows: None},
+            "value must return one number.*not a NoneType",
+        ),
         (
             {"value": lambda t, rows: X[rows] @ t},
             r"one number.*not an array of shape \(1,\)",

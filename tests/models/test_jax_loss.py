@@ -87,6 +87,9 @@ def test_mistakes_are_named_in_a_sentence() -> None:
         aq.from_jax(lambda params, batch: loss(params, batch).mean(), START, DATA)
     with pytest.raises(aq.BadInput, match="lengths differ"):
         aq.from_jax(loss, START, {**DATA, "y": DATA["y"][:-1]})
+    for y in (DATA["y"] * 1j, np.array(["a"] * N)):
+        with pytest.raises(aq.BadInput, match="data must hold real numbers"):
+            aq.from_jax(loss, START, {**DATA, "y": y})
     with pytest.raises(aq.BadInput, match="all be float32, or all float64"):
         aq.from_jax(loss, {**START, "b": np.int32(0)}, DATA)
     wide = bool(
@@ -122,12 +125,6 @@ def test_what_is_no_loss_is_refused(wrong: Any, words: str) -> None:
     with pytest.raises(aq.BadInput, match=words) as caught:
         aq.from_jax(wrong, START, DATA)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("y", [DATA["y"] * 1j, np.array(["a"] * N)])
-def test_data_that_are_no_real_numbers_are_refused(y: Any) -> None:
-    with pytest.raises(aq.BadInput, match="arrays of data must hold real numbers"):
-        aq.from_jax(loss, START, {**DATA, "y": y})
 
 
 def test_a_prior_may_be_a_function() -> None:

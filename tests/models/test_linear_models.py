@@ -12,7 +12,7 @@ from asyncqn.checks.testing import check_problem
 from asyncqn.errors import BadInput
 from asyncqn.models import PROBLEMS, rebuild
 from asyncqn.models.linear_model import LinearModel
-from asyncqn.models.sampled_metric import DENSE, metric_of, rows_for_metric
+from asyncqn.models.sampled_metric import DENSE, metric_of
 
 MODELS = [model for model in PROBLEMS.values() if issubclass(model, LinearModel)]
 LOSSES = {
@@ -110,22 +110,6 @@ def test_a_metric_on_all_rows_has_the_exact_diagonal_and_a_sample_holds_what_it_
     assert held[2] == pytest.approx(1.0 / (1.0 + 4000 / 244), rel=1e-9)
 
 
-def test_a_metric_on_a_sample_knows_the_rare_features_that_its_rows_show():
-    X = np.random.default_rng(0).standard_normal((4000, 3))
-    X[:, 2] = 0.0
-    rows, labels = np.arange(100, 4000, 16), np.arange(4000) % 2
-    missed = np.setdiff1d(
-        rows, aq.LogisticRegression(X, labels, intercept=False)._picked(rows, len(rows))
-    )
-    X[missed[:2], 2] = 2.0  # in two rows of the sample, in none of those that make up C
-    p = aq.LogisticRegression(X, labels, intercept=False)
-    summary, out, H0 = np.zeros(p.curvature_size), np.empty(3), np.empty(3)
-    p.grad_with_curvature(np.zeros(3), rows, out, summary, len(rows))
-    p.inverse_metric_from(summary).apply(np.array([0.0, 0.0, 1.0]), H0)
-    # Two rows of curvature 2^2 / 4, one more that keeps it near 0, and the prior.
-    assert H0[2] == pytest.approx(1.0 / (1.0 + 3 * 4000 / len(rows)), rel=1e-9)
-
-
 @pytest.mark.parametrize("intercept", [False, True])
 def test_the_metric_of_many_sparse_features_is_dense_among_the_frequent_ones_and_else_a_diagonal(
     intercept,
@@ -176,36 +160,6 @@ def test_a_metric_that_is_not_positive_definite_is_damped_until_it_is():
     assert out[0] > 0 > out[1]
 
 
-@pytest.mark.parametrize(
-    ("n", "dim", "sample", "rows"),
-    [
-        (10**6, 100, 10**6, 30_000),
-        (10**6, 100, 10**5, 4000),
-        (10**6, 100, 3000, 3000),
-        (200_000, 1000, 200_000, 15_000),
-        (200_000, 1000, 12_500, 10_000),
-    ],
-)
-def test_how_many_rows_make_a_metric(n, dim, sample, rows):
-    assert rows_for_metric(n, dim, sample) == rows
-
-
-def test_second_moments_of_wide_rows_have_the_digits_of_float32():
-    rng, d = np.random.default_rng(3), 301
-    problem = aq.LeastSquares(
-        rng.standard_normal((400, d)), rng.standard_normal(400), intercept=False
-    )
-    S = np.zeros((d, d))
-    problem._second_moments(np.zeros(d), np.arange(400), S)
-    exact = np.triu(problem.X.T @ problem.X)
-    # 400 products in float32, each off by a rounding of its factors and one of the sum so far.
-    assert (
-        np.abs(np.triu(S) - exact).max()
-        <= 400 * np.finfo(np.float32).eps * np.abs(problem.X).max() ** 2
-    )
-    assert not np.array_equal(np.triu(S), exact)
-
-
 def test_wide_rows_beyond_the_range_of_float32_have_a_metric_all_the_same():
     rng, d = np.random.default_rng(4), 301
     problem = aq.LeastSquares(
@@ -229,26 +183,6 @@ def test_wide_rows_beyond_the_range_of_float32_have_a_metric_all_the_same():
 def test_labels_of_all_usual_kinds_mean_the_same(labels):
     p = aq.LogisticRegression(np.eye(4), np.array(labels), intercept=False)
     assert p.y.tolist() == [-1.0, 1.0, 1.0, -1.0]
-
-
-@pytest.mark.parametrize(
-    "storage", ["csc_matrix", "coo_matrix", "csr_array", "lil_matrix"]
-)
-def test_any_sparse_matrix_is_taken_and_doubled_entries_are_added(storage):
-    X = np.array([[1.0, 0.0], [0.0, 3.0], [2.0, 0.0]])
-    made = aq.LeastSquares(getattr(sparse, storage)(X), np.ones(3), intercept=False)
-    assert made.value(np.ones(2)) == aq.LeastSquares(
-        X, np.ones(3), intercept=False
-    ).value(np.ones(2))
-    doubled = sparse.csr_matrix(
-        (np.array([1.0, 1.0]), np.array([0, 0]), np.array([0, 2])), shape=(1, 1)
-    )
-    summary, out = np.zeros(3), np.empty(1)
-    aq.LeastSquares(doubled, np.zeros(1), intercept=False).grad_with_curvature(
-        np.zeros(1), np.arange(1), out, summary
-    )
-    assert summary[1] == 4.0  # (1 + 1)^2, not 1^2 + 1^2
-    assert doubled.nnz == 2  # and the user's own matrix is as it was
 
 
 def test_frames_that_mix_numbers_and_truth_values_are_taken():
@@ -286,97 +220,6 @@ def test_a_reference_makes_it_again(model):
     assert again.y.tobytes() == p.y.tobytes()
 
 
-X, Y = np.ones((3, 2)), np.array([1, 0, 1])
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (
-            lambda: aq.LogisticRegression(np.ones(3), Y, intercept=False),
-            "it has 1 dimension: reshape it",
-        ),
-        (
-            lambda: aq.LogisticRegression(
-                sparse.csr_matrix((0, 2)), Y[:0], intercept=False
-            ),
-            "X is empty",
-        ),
-        (
-            lambda: aq.LogisticRegression([[1.0], [1.0, 2.0]], Y[:2], intercept=False),
-            "different lengths",
-        ),
-        (
-            lambda: aq.LogisticRegression(X.astype(str), Y, intercept=False),
-            "must hold numbers",
-        ),
-        (
-            lambda: aq.LogisticRegression(
-                sparse.csr_matrix(X * np.inf), Y, intercept=False
-            ),
-            "NaN or infinity",
-        ),
-        (
-            lambda: aq.LogisticRegression(
-                X, np.array(["a", "a", "a"]), intercept=False
-            ),
-            "two different values, not 1",
-        ),
-        (
-            lambda: aq.LogisticRegression(X, Y[:, None], intercept=False),
-            "one label per row",
-        ),
-        (
-            lambda: aq.LogisticRegression(X, Y, weights=np.ones(2), intercept=False),
-            "weights must have one entry per row of X",
-        ),
-        (
-            lambda: aq.LogisticRegression(X, Y, weights=-Y, intercept=False),
-            "not be negative",
-        ),
-        (
-            lambda: aq.LogisticRegression(X, Y, weights=0 * Y, intercept=False),
-            "all weights are 0",
-        ),
-        (
-            lambda: aq.LogisticRegression(X, Y, intercept="yes"),
-            "intercept must be True or False",
-        ),  # type: ignore[arg-type]
-        (
-            lambda: aq.PoissonRegression(X, -Y, intercept=False),
-            "counts must not be negative",
-        ),
-        (
-            lambda: aq.RobustRegression(X, Y, width=0.0, intercept=False),
-            "width must be a positive finite number",
-        ),
-        (lambda: aq.LeastSquares(X, Y * np.nan, intercept=False), "y contains NaN"),
-        (
-            lambda: aq.LeastSquares(X, Y, prior="one", intercept=False),
-            "prior must be a finite number",
-        ),  # type: ignore[arg-type]
-        (
-            lambda: aq.SoftmaxRegression(X, np.ones(3), intercept=False),
-            "at least two classes",
-        ),
-        (lambda: aq.SoftmaxRegression(X, Y + 0.5, intercept=False), "use LeastSquares"),
-        (
-            lambda: aq.SoftmaxRegression(X, Y * np.nan, intercept=False),
-            "y contains NaN",
-        ),
-        (
-            lambda: aq.SoftmaxRegression(
-                X, np.array(["a", None, "b"]), intercept=False
-            ),
-            "some are neither",
-        ),
-    ],
-)
-def test_bad_input_gets_a_sentence(make, words):
-    with pytest.raises(BadInput, match=words):
-        make()
-
-
 @pytest.mark.parametrize("intercept", [False, True])
 def test_U_at_zero_is_that_of_the_gradients_pass(intercept):
     drawn = aq.LogisticRegression.random(101, 5, seed=0)
@@ -386,3 +229,80 @@ def test_U_at_zero_is_that_of_the_gradients_pass(intercept):
     theta = np.zeros(p.dim)
     theta[5:] = 0.7  # the intercept
     assert p.value(theta) == p.grad_with_value(theta, np.arange(101), np.empty(p.dim))
+
+
+def test_doubled_entries_of_a_sparse_matrix_are_added():
+    doubled = sparse.csr_matrix(
+        (np.array([1.0, 1.0]), np.array([0, 0]), np.array([0, 2])), shape=(1, 1)
+    )
+    problem = aq.LeastSquares(doubled, np.zeros(1), prior=0.0, intercept=False)
+    # (1 + 1)^2 / 2, and the user's own matrix is as it was.
+    assert problem.value(np.ones(1)) == 2.0
+    assert doubled.nnz == 2
+
+
+X, Y = np.ones((3, 2)), np.array([1, 0, 1])
+TEXTS = np.array(["a", "a", "a"])
+
+
+@pytest.mark.parametrize(
+    ("model", "X", "y", "options", "words"),
+    [
+        (aq.LeastSquares, np.ones(3), Y, {}, "it has 1 dimension: reshape it"),
+        (aq.LeastSquares, sparse.csr_matrix((0, 2)), Y[:0], {}, "X is empty"),
+        (aq.LeastSquares, [[1.0], [1.0, 2.0]], Y[:2], {}, "rows of one length"),
+        (aq.LeastSquares, X.astype(str), Y, {}, "must hold numbers"),
+        (aq.LeastSquares, sparse.csr_matrix(X * np.inf), Y, {}, "NaN or infinity"),
+        (aq.LeastSquares, X, Y[:, None], {}, "one label per row"),
+        (aq.LeastSquares, X, Y * np.nan, {}, "y contains NaN"),
+        (aq.LeastSquares, X, Y, {"weights": np.ones(2)}, "one entry per row of X"),
+        (aq.LeastSquares, X, Y, {"weights": -Y}, "not be negative"),
+        (aq.LeastSquares, X, Y, {"weights": 0 * Y}, "all weights are 0"),
+        (aq.LeastSquares, X, Y, {"intercept": "yes"}, "intercept must be True"),
+        (aq.LeastSquares, X, Y, {"prior": "one"}, "prior must be a finite number"),
+        (aq.LogisticRegression, X, TEXTS, {}, "two different values, not 1"),
+        (aq.LogisticRegression, X, np.array([1, 0, 3]), {}, "two different values, not 3"),
+        (aq.PoissonRegression, X, -Y, {}, "counts must not be negative"),
+        (aq.RobustRegression, X, Y, {"width": 0.0}, "width must be a positive"),
+        (aq.SoftmaxRegression, X, np.ones(3), {}, "at least two classes"),
+        (aq.SoftmaxRegression, X, Y + 0.5, {}, "use LeastSquares"),
+        (aq.SoftmaxRegression, X, Y * np.nan, {}, "y contains NaN"),
+        (aq.SoftmaxRegression, X, np.array(["a", None, "b"]), {}, "are neither"),
+    ],
+)
+def test_bad_input_gets_a_sentence(model, X, y, options, words):
+    with pytest.raises(BadInput, match=words):
+        model(X, y, **options)
+
+
+@pytest.mark.parametrize("rows", [[3], [-1], []])
+def test_rows_that_do_not_exist_are_refused(rows):
+    problem = aq.LogisticRegression(X, Y, intercept=False)
+    with pytest.raises(BadInput, match="rows must lie between"):
+        problem.grad(np.ones(2), np.array(rows, np.int64), np.empty(2))
+
+
+def test_huge_margins_give_finite_values_and_gradients():
+    X = np.array([[1.0], [1.0]])
+    problem = aq.LogisticRegression(X, np.array([1, -1]), prior=0.0, intercept=False)
+    out = np.empty(1)
+    # One row is certain and costs nothing, the other costs its margin and pulls with slope 1.
+    assert problem.grad_with_value(np.array([1e5]), np.arange(2), out) == 1e5
+    assert out[0] == 1.0
+
+
+def test_many_rows_in_float32_are_summed_in_float64():
+    n = 200_000
+    X = np.ones((n, 1), np.float32)
+    problem = aq.LogisticRegression(X, np.ones(n), prior=0.0, intercept=False)
+    out = np.empty(1, np.float32)
+    problem.grad(np.zeros(1, np.float32), np.arange(n), out)
+    assert out[0] == -n / 2
+
+
+def test_random_features_have_the_scale_and_the_correlation_asked_for():
+    options = {"condition": 16.0, "correlation": 0.6, "scale": 3.0}
+    X = aq.LogisticRegression.random(20_000, 5, **options).X
+    # 20,000 draws: standard deviations and correlations are known to about 1 %.
+    np.testing.assert_allclose(X.std(axis=0), 3.0 / 2.0 ** np.arange(5), rtol=0.03)
+    np.testing.assert_allclose(np.diag(np.corrcoef(X.T), 1), 0.6, atol=0.03)

@@ -102,56 +102,6 @@ def test_layers_that_are_no_function_of_theta_are_refused_until_they_are(
     assert aq.from_torch(module.eval(), nn.CrossEntropyLoss(), X, y).n_data == 50
 
 
-def test_mistakes_are_named_in_a_sentence() -> None:
-    X, y = data()
-    loss = nn.CrossEntropyLoss()
-    with pytest.raises(aq.BadInput, match=r"module must be a torch.nn.Module"):
-        aq.from_torch(len, loss, X, y)
-    with pytest.raises(aq.BadInput, match="no parameter that requires a gradient"):
-        aq.from_torch(nn.Tanh(), loss, X, y)
-    with pytest.raises(
-        aq.BadInput, match="all be float32, or all float64, not float32, float64"
-    ):
-        aq.from_torch(
-            nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2).double()), loss, X, y
-        )
-    with pytest.raises(aq.BadInput, match="one row per data point"):
-        aq.from_torch(network(), loss, X, y[:-1])
-    with pytest.raises(
-        aq.BadInput, match=r"one number per row, 2 here.*returned a Tensor"
-    ):
-        aq.from_torch(network(), lambda answer, y: per_row(answer, y).mean(), X, y)
-    with pytest.raises(aq.BadInput, match="theta must be a vector of dim = 26"):
-        aq.from_torch(network(), loss, X, y).load(np.zeros(3))
-
-
-def test_what_does_not_fit_the_module_is_said_before_the_run(
-    recwarn: pytest.WarningsRecorder,
-) -> None:
-    X, y = data()
-    one = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
-    with pytest.raises(
-        aq.BadInput,
-        match=r"outputs of two rows have shape \(2, 1\) and their y \(2,\).*y.reshape\(-1, 1\)",
-    ):
-        aq.from_torch(one, nn.MSELoss(), X, X[:, 0])
-    with pytest.raises(
-        aq.BadInput,
-        match=r"cannot take X and y of shapes \(50, 2\) and \(50,\): mat1 and mat2",
-    ):
-        aq.from_torch(network(), nn.CrossEntropyLoss(), X[:, :2], y)
-    with pytest.raises(aq.BadInput, match=r"cannot take X and y.*out of bounds"):
-        aq.from_torch(network(), nn.CrossEntropyLoss(), X, y + 5)
-    with pytest.raises(aq.BadInput, match="must hold numbers, not object: encode"):
-        aq.from_torch(network(), nn.CrossEntropyLoss(), X.astype(object), y)
-    X.flags.writeable = False  # as the arrays of a data frame are
-    assert aq.from_torch(one.double(), nn.MSELoss(), X, X[:, :1]).n_data == 50
-    own = aq.from_torch(one, lambda answer, y: (answer[:, 0] - y) ** 2, X, X[:, 0])
-    assert own.n_data == 50, "a loss of one's own may bring the shapes together"
-    assert aq.from_torch(one, nn.MSELoss(), X[:1], X[:1, :1]).n_data == 1
-    assert not recwarn.list
-
-
 # -- datasets
 
 
@@ -182,43 +132,7 @@ def test_datasets_are_read_once_and_give_the_problem_of_their_tensors():
     assert pairs.reads == 10
 
 
-@pytest.mark.parametrize(
-    ("X", "y", "sentence"),
-    [
-        (
-            torch.utils.data.DataLoader(Pairs(np.ones((4, 3)), np.ones(4))),
-            None,
-            "pass loader.dataset",
-        ),
-        (
-            torch.utils.data.TensorDataset(torch.ones(4, 3)),
-            None,
-            "must give pairs",
-        ),
-        (
-            torch.utils.data.TensorDataset(torch.ones(4, 3), torch.ones(4)),
-            np.ones(4),
-            "pass it alone",
-        ),
-        (Pairs(np.ones((0, 3)), np.ones(0)), None, "the dataset is empty"),
-        (Pairs([np.ones(3), np.ones(2)], [1.0, 2.0]), None, "all of one shape"),
-        (torch.ones(4, 3), None, "y is missing"),
-    ],
-)
-def test_what_is_no_dataset_of_pairs_is_refused_in_a_sentence(X, y, sentence):
-    with pytest.raises(aq.BadInput, match=sentence):
-        aq.from_torch(torch.nn.Linear(3, 1), torch.nn.MSELoss(), X, y)
-
-
 # -- weights, priors of groups, several inputs
-
-
-class Texts(torch.utils.data.Dataset):
-    def __len__(self):
-        return 2
-
-    def __getitem__(self, index):
-        return "word", 1
 
 
 def test_weights_are_rows_that_count_several_times():
@@ -275,29 +189,51 @@ def test_a_module_may_have_several_inputs():
         aq.from_torch(Sum(), nn.MSELoss(), (X, X[1:, :2]), y)
 
 
+# -- mistakes
+
+X, Y = data()
+LOSS = nn.CrossEntropyLoss()
+ONE = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+MIXED = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2).double())
+TENSORS = torch.utils.data.TensorDataset(torch.ones(4, 3), torch.ones(4))
+
+
 @pytest.mark.parametrize(
-    ("loss", "words"),
+    ("module", "loss", "X", "y", "words"),
     [
-        (lambda answer, y: None, "as a tensor: it returned a NoneType"),
-        (lambda answer, y: [1.0, 2.0], "it returned a list"),
-        (
-            lambda answer, y: per_row(answer, y).detach().numpy(),
-            "returned a ndarray of shape",
-        ),
-        (lambda answer, y: per_row(answer, y).detach(), "cut off from the module's"),
+        (len, LOSS, X, Y, "module must be a torch.nn.Module"),
+        (nn.Tanh(), LOSS, X, Y, "no parameter that requires a gradient"),
+        (MIXED, LOSS, X, Y, "all be float32, or all float64, not float32, float64"),
+        (nn.LazyLinear(2), LOSS, X, Y, r"lazy parameters.*call it on some rows"),
+        (nn.Linear(3, 2, device="meta"), LOSS, X, Y, "from the device meta"),
+        (network(), LOSS, X, Y[:-1], "one row per data point"),
+        (network(), LOSS, X[:, :2], Y, r"cannot take X and y of shapes.*mat1 and mat2"),
+        (network(), LOSS, X, Y + 5, r"cannot take X and y.*out of bounds"),
+        (network(), LOSS, X.astype(object), Y, "must hold numbers, not object: encode"),
+        (ONE, nn.MSELoss(), X, X[:, 0], r"outputs of two rows have shape \(2, 1\) and"),
+        (network(), lambda z, y: per_row(z, y).mean(), X, Y, "one number per row, 2"),
+        (network(), lambda z, y: None, X, Y, "as a tensor: it returned a NoneType"),
+        (network(), lambda z, y: per_row(z, y).detach(), X, Y, "cut off from the"),
+        (ONE, LOSS, torch.utils.data.DataLoader(TENSORS), None, "pass loader.dataset"),
+        (ONE, LOSS, torch.utils.data.TensorDataset(torch.ones(4)), None, "pairs"),
+        (ONE, LOSS, TENSORS, Y, "pass it alone"),
+        (ONE, LOSS, Pairs(np.ones((0, 3)), np.ones(0)), None, "the dataset is empty"),
+        (ONE, LOSS, Pairs([np.ones(3), np.ones(2)], Y[:2]), None, "all of one shape"),
+        (ONE, LOSS, torch.ones(4, 3), None, "y is missing"),
     ],
 )
-def test_a_loss_without_a_gradient_is_refused(loss, words):
-    X, y = data()
+def test_a_mistake_is_one_sentence_before_the_run(module, loss, X, y, words):
     with pytest.raises(aq.BadInput, match=words):
-        aq.from_torch(network(), loss, X, y)
+        aq.from_torch(module, loss, X, y)
 
 
-def test_modules_and_datasets_without_numbers_are_refused():
-    X, y = data()
-    with pytest.raises(aq.BadInput, match=r"lazy parameters.*call it on some rows"):
-        aq.from_torch(nn.LazyLinear(2), nn.CrossEntropyLoss(), X, y)
-    with pytest.raises(aq.BadInput, match="from the device meta"):
-        aq.from_torch(nn.Linear(3, 2, device="meta"), nn.CrossEntropyLoss(), X, y)
-    with pytest.raises(aq.BadInput, match="must hold numbers, not <U4"):
-        aq.from_torch(network(), nn.CrossEntropyLoss(), Texts())
+def test_single_rows_and_read_only_arrays_are_taken(recwarn):
+    X, _ = data()
+    X.flags.writeable = False  # as the arrays of a data frame are
+    assert aq.from_torch(ONE, nn.MSELoss(), X, X[:, :1]).n_data == 50
+    own = aq.from_torch(ONE, lambda answer, y: (answer[:, 0] - y) ** 2, X, X[:, 0])
+    assert own.n_data == 50, "a loss of one's own may bring the shapes together"
+    assert aq.from_torch(ONE, nn.MSELoss(), X[:1], X[:1, :1]).n_data == 1
+    with pytest.raises(aq.BadInput, match="theta must be a vector of dim = 21"):
+        own.load(np.zeros(3))
+    assert not recwarn.list

@@ -1,14 +1,11 @@
 """Kernels of the linear Gaussian model, without BLAS, whose bits change with its number of threads.
 
-Work that happens once per problem is done in NumPy up to a size at which compilation pays.
+Work that happens once per problem is done in NumPy; `np.einsum` calls no BLAS.
 """
 
 import numpy as np
 
 from asyncqn.kernels.jit import reducing_kernel
-
-PRODUCTS_IN_NUMPY = 20_000_000
-"""Up to this number of products NumPy is faster than compiling a loop; `np.einsum` calls no BLAS."""
 
 
 @reducing_kernel
@@ -50,28 +47,10 @@ def value(A, y, noise_var, theta):
 
 def normal_equations(A, y, noise_var):
     """Return P = I + A'A / noise_var and b = A'y / noise_var, in float64."""
-    d = A.shape[1]
-    P, b = np.zeros((d, d)), np.zeros(d)
-    if A.size * d <= PRODUCTS_IN_NUMPY:
-        x = A.astype(np.float64) / noise_var
-        P += np.einsum("ip,iq->pq", x, A)
-        b += np.einsum("ip,i->p", x, y)
-    else:
-        _add_equations(A, y, noise_var, P, b)
-    P[np.arange(d), np.arange(d)] += 1.0
-    return P, b
-
-
-@reducing_kernel
-def _add_equations(A, y, noise_var, P, b):
-    d = A.shape[1]
-    for i in range(A.shape[0]):
-        a = A[i]
-        for p in range(d):
-            x = np.float64(a[p]) / noise_var
-            b[p] += x * y[i]
-            for q in range(d):
-                P[p, q] += x * a[q]
+    x = A.astype(np.float64) / noise_var
+    P = np.einsum("ip,iq->pq", x, A.astype(np.float64))
+    P[np.diag_indices_from(P)] += 1.0
+    return P, np.einsum("ip,i->p", x, y)
 
 
 def cholesky_solve(P, b):
@@ -95,39 +74,19 @@ def cholesky_solve(P, b):
     return x
 
 
-def reflect(A, along):
+def _reflect(A, along):
     """Replace A by V A, with V the product of the Householder reflections along the rows of `along`."""
-    if A.size * len(along) > PRODUCTS_IN_NUMPY:
-        _reflect(A, along, np.empty(A.shape[1]))
-        return
     for v in along:
         # (I - 2 v v' / v'v) A without forming the matrix.
         w = np.einsum("i,ij->j", v, A)
         A -= (2.0 / np.add.reduce(v * v) * v)[:, None] * w
 
 
-@reducing_kernel
-def _reflect(A, along, w):
-    n, d = A.shape
-    for v in along:
-        norm = 0.0
-        for i in range(n):
-            norm += v[i] * v[i]
-        w[:] = 0.0
-        for i in range(n):
-            for j in range(d):
-                w[j] += v[i] * A[i, j]
-        for i in range(n):
-            c = 2.0 * v[i] / norm
-            for j in range(d):
-                A[i, j] -= c * w[j]
-
-
 def rotate(A, left, right):
     """Return V A Q', with V and Q products of Householder reflections along the rows of left and right."""
     turned = A.copy()
-    reflect(turned, left)
+    _reflect(turned, left)
     # A product from the right is one of the transpose from the left; the copy makes its rows contiguous.
     across = np.ascontiguousarray(turned.T)
-    reflect(across, right)
+    _reflect(across, right)
     return np.ascontiguousarray(across.T)

@@ -33,8 +33,8 @@ def _fits(n, d, y, theta, rows):
 
 
 @reducing_piece
-def _chances(z, label, p):
-    """Write softmax(z) to p, and return the loss of the label in two terms."""
+def _probabilities(z, p):
+    """Write softmax(z) to p, and return the logarithm of the sum of the exponentials in two terms."""
     K = z.size
     top = z[0]
     # Subtracting the maximum keeps the exponentials from overflowing.
@@ -46,8 +46,25 @@ def _chances(z, label, p):
         total += p[k]
     for k in range(K):
         p[k] /= total
-    # -log p_label in two terms, added by the caller in float64.
-    return np.log(total), top - z[label]
+    return np.log(total), top
+
+
+@reducing_piece
+def _loss_and_slopes(z, label, share, p):
+    """Return the loss of a row, with the probabilities in p and its slopes by the scores in z."""
+    log_total, top = _probabilities(z, p)
+    loss = share * (log_total + (top - z[label]))
+    for k in range(z.size):
+        z[k] = share * (p[k] - (1.0 if k == label else 0.0))
+    return loss
+
+
+@reducing_piece
+def _bends(p, share, z):
+    """Write the curvatures of the classes to z."""
+    K = p.size
+    for k in range(K):
+        z[k] = share * p[k] * (1.0 - p[k]) * K / (K - 1.0)
 
 
 @reducing_piece
@@ -101,28 +118,25 @@ def dense_sums(X, terms, theta, rows, out, diagonal, room):
     loss = 0.0
     for row in rows:
         x = X[row]
-        label = int(y[row])
         share = weights[row] if weights.size else 1.0
         _dense_scores(x, theta, d, z)
-        one, two = _chances(z, label, p)
-        loss += share * (one + two)
+        loss += _loss_and_slopes(z, int(y[row]), share, p)
         if out.size == 0:
             continue
         for k in range(K):
-            slope = share * (p[k] - (1.0 if k == label else 0.0))
             own = g[k]
             for j in range(d):
-                own[j] += slope * x[j]
+                own[j] += z[k] * x[j]
             if d < D:
-                own[d] += slope
+                own[d] += z[k]
         if diagonal.size:
+            _bends(p, share, z)
             for k in range(K):
-                bend = share * p[k] * (1.0 - p[k]) * K / (K - 1.0)
                 own = h[k]
                 for j in range(d):
-                    own[j] += bend * x[j] * x[j]
+                    own[j] += z[k] * x[j] * x[j]
                 if d < D:
-                    own[d] += bend
+                    own[d] += z[k]
     if out.size:
         _finish(n / rows.size, prior, theta, d, g, h, out, diagonal)
     return True, _prior(prior, theta, d) + n / rows.size * loss
@@ -142,6 +156,13 @@ def _sparse_scores(indices, data, first, last, columns, d, z):
 
 
 @reducing_piece
+def _add_scaled(entry, z, out):
+    """out += entry z, over the classes."""
+    for k in range(z.size):
+        out[k] += entry * z[k]
+
+
+@reducing_piece
 def _transpose(theta, columns):
     """Write theta to `columns` in float64, transposed."""
     for k in range(theta.shape[0]):
@@ -156,42 +177,28 @@ def sparse_sums(X, terms, theta, rows, out, diagonal, columns, room):
     y, weights, prior = terms
     g, h, z, p = room
     n = indptr.size - 1
-    K, D = theta.shape
+    D = theta.shape[1]
     if not _fits(n, d, y, theta, rows):
         return False, 0.0
     _transpose(theta, columns)
     loss = 0.0
     for row in rows:
         first, last = indptr[row], indptr[row + 1]
-        label = int(y[row])
         share = weights[row] if weights.size else 1.0
         _sparse_scores(indices, data, first, last, columns, d, z)
-        one, two = _chances(z, label, p)
-        loss += share * (one + two)
+        loss += _loss_and_slopes(z, int(y[row]), share, p)
         if out.size == 0:
             continue
-        for k in range(K):
-            # The scores are no longer needed: z takes the slopes, and below the curvatures.
-            z[k] = share * (p[k] - (1.0 if k == label else 0.0))
         for q in range(first, last):
-            entry = np.float64(data[q])
-            own = g[indices[q]]
-            for k in range(K):
-                own[k] += entry * z[k]
+            _add_scaled(np.float64(data[q]), z, g[indices[q]])
         if d < D:
-            for k in range(K):
-                g[d, k] += z[k]
+            _add_scaled(1.0, z, g[d])
         if diagonal.size:
-            for k in range(K):
-                z[k] = share * p[k] * (1.0 - p[k]) * K / (K - 1.0)
+            _bends(p, share, z)
             for q in range(first, last):
-                square = np.float64(data[q]) * data[q]
-                own = h[indices[q]]
-                for k in range(K):
-                    own[k] += square * z[k]
+                _add_scaled(np.float64(data[q]) * data[q], z, h[indices[q]])
             if d < D:
-                for k in range(K):
-                    h[d, k] += z[k]
+                _add_scaled(1.0, z, h[d])
     if out.size:
         _finish(n / rows.size, prior, theta, d, g.T, h.T, out, diagonal)
     return True, _prior(prior, theta, d) + n / rows.size * loss
@@ -222,8 +229,7 @@ def dense_moments(X, terms, theta, rows, S, x, wx, room):
         for r in range(count):
             row = rows[first + r]
             _dense_scores(X[row], theta, d, z)
-            # Only p is needed here, so any label will do.
-            _chances(z, 0, p)
+            _probabilities(z, p)
             w = _mean_bend(p) * (weights[row] if weights.size else 1.0)
             for j in range(D):
                 entry = X[row, j] if j < d else theta.dtype.type(1.0)
@@ -247,7 +253,7 @@ def sparse_moments(X, terms, theta, rows, S, columns, room):
     for row in rows:
         first, last = indptr[row], indptr[row + 1]
         _sparse_scores(indices, data, first, last, columns, d, z)
-        _chances(z, 0, p)
+        _probabilities(z, p)
         w = _mean_bend(p) * (weights[row] if weights.size else 1.0)
         for a in range(first, last):
             part = w * data[a]

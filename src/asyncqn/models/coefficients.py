@@ -29,12 +29,12 @@ def names_of_columns(
         names = getattr(X, "columns", None)
     if names is None:
         return None
-    found = tuple(str(name) for name in names)
+    texts = tuple(str(name) for name in names)
     require(
-        len(found) == columns,
-        f"feature_names must have one name per column of X, {columns}, but has {len(found)}.",
+        len(texts) == columns,
+        f"feature_names must have one name per column of X, {columns}, but has {len(texts)}.",
     )
-    return found
+    return texts
 
 
 class NamedCoefficients:
@@ -93,11 +93,8 @@ class NamedCoefficients:
                dose          1.1           0.436
         (intercept)          0.0           1.195
         """
-        table = coefficient_table(
-            cast("LinearModel", self),
-            theta_of(cast("LinearModel", self), run),
-            standard_errors,
-        )
+        model = cast("LinearModel", self)
+        table = coefficient_table(model, theta_of(model, run), standard_errors)
         try:
             return table.to_pandas()
         except ImportError:
@@ -113,9 +110,8 @@ def coefficient_table(
 ) -> Table:
     """Return the numbers of theta by name, class by class; with standard errors on request."""
     # Arrays have no names; x0, x1, ... number their columns.
-    features = problem.feature_names or tuple(
-        f"x{j}" for j in range(problem.X.shape[1])
-    )
+    numbered = [f"x{j}" for j in range(problem.X.shape[1])]
+    features = problem.feature_names or numbered
     names = [*features, *(["(intercept)"] if problem.intercept else [])]
     columns: dict[str, Any] = {}
     classes = getattr(problem, "classes", None)
@@ -161,7 +157,6 @@ def _standard_errors(
         bool(np.isfinite(H).all() and np.linalg.eigvalsh(scaled)[0] > least),
         "the Hessian is singular at theta: remove columns that depend on others, or raise the prior.",
     )
-    errors: npt.NDArray[np.float64] = (
-        np.sqrt(variance * np.linalg.inv(scaled).diagonal()) / scales
-    )
+    variances = variance * np.linalg.inv(scaled).diagonal()
+    errors: npt.NDArray[np.float64] = np.sqrt(variances) / scales
     return errors

@@ -87,27 +87,19 @@ class LinearGaussian(Checked):
             y.shape == (A.shape[0],),
             f"y must have one entry per row of A, {A.shape[0]}, but has shape {y.shape}.",
         )
-        require(
-            bool(np.isfinite(A).all()),
-            "A contains NaN or infinity: remove or fix those rows.",
-        )
-        require(
-            bool(np.isfinite(y).all()),
-            "y contains NaN or infinity: remove or fix those rows.",
-        )
+        for name, array in (("A", A), ("y", y)):
+            require(
+                bool(np.isfinite(array).all()),
+                f"{name} contains NaN or infinity: remove or fix those rows.",
+            )
+        y = y.astype(A.dtype)
         # Computed once: the optimum gives every run the column `error`.
-        P, b = kernels.normal_equations(A, y.astype(A.dtype), self.noise_var)
+        P, b = kernels.normal_equations(A, y, self.noise_var)
         theta = kernels.cholesky_solve(P.copy(), b)
-        set_ = object.__setattr__
-        set_(self, "A", A)
-        set_(self, "y", y.astype(A.dtype))
-        set_(self, "precision", P)
-        set_(self, "optimum_theta", theta)
-        set_(
-            self,
-            "optimum",
-            float(kernels.value(A, self.y, self.noise_var, theta.astype(A.dtype))),
-        )
+        optimum = kernels.value(A, y, self.noise_var, theta.astype(A.dtype))
+        # The dataclass is frozen.
+        self.__dict__.update(A=A, y=y, precision=P)
+        self.__dict__.update(optimum_theta=theta, optimum=float(optimum))
 
     @classmethod
     @checked
@@ -120,10 +112,7 @@ class LinearGaussian(Checked):
         *,
         dominant: Annotated[int | None, parameter(ge=0)] = None,
         top: Eigenvalue = 1.0,
-        bulk: tuple[Eigenvalue, Eigenvalue] = (
-            100.0,
-            100.0,
-        ),
+        bulk: tuple[Eigenvalue, Eigenvalue] = (100.0, 100.0),
         spectrum: RealArray | None = None,
         dtype: Precision = np.float64,
     ) -> LinearGaussian:
@@ -133,7 +122,7 @@ class LinearGaussian(Checked):
         with V and Q random with orthonormal columns; theta is drawn from N(0, I), and y from the model.
 
         With the defaults the prior alone determines five of a hundred directions.  They carry most of the
-        posterior's variance, so coordinates are strongly correlated (`posterior_correlation`: up to 0.84,
+        posterior's variance, so coordinates are strongly correlated (up to 0.84,
         each with all others 0.88 on average).  A few stiff directions instead, such as dominant=5, top=1000,
         bulk=(25, 120), make harder problems with weakly correlated coordinates.
 
@@ -222,26 +211,19 @@ class LinearGaussian(Checked):
         return self.A.dtype
 
     def value(self, theta: Array) -> float:
-        require(
-            is_vector(theta) and theta.size == self.dim,
-            f"theta must be a vector of dim = {self.dim} numbers.",
-        )
+        if not (is_vector(theta) and theta.size == self.dim):
+            raise misfit(self)
         return float(kernels.value(self.A, self.y, self.noise_var, theta))
 
     def value_rows(self, theta: Array, rows: Rows) -> float:
         """Return the estimate of U(theta) from `rows`; the prior counts once."""
-        require(
-            is_vector(theta) and theta.size == self.dim and is_vector(rows, "iu"),
-            f"theta must be a vector of dim = {self.dim} numbers, and rows one of integers.",
-        )
-        require(len(rows) > 0, "a value needs at least one row.")
+        fits = is_vector(theta) and theta.size == self.dim and is_vector(rows, "iu")
+        if not fits or len(rows) == 0:
+            raise misfit(self)
         some = chosen(rows, self.n_data)
-        share = (
-            len(rows) / self.n_data
-        )  # counting a row n / |rows| times equals dividing its noise variance
-        return float(
-            kernels.value(self.A[some], self.y[some], self.noise_var * share, theta)
-        )
+        # Counting a row n / |rows| times equals dividing its noise variance.
+        noise_var = self.noise_var * (len(rows) / self.n_data)
+        return float(kernels.value(self.A[some], self.y[some], noise_var, theta))
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
         if not kernels.gradient(self.A, self.y, self.noise_var, theta, rows, out):
@@ -255,27 +237,6 @@ class LinearGaussian(Checked):
         """Return the diagonal of P, which is constant."""
         return np.diag(self.precision).astype(self.dtype)
 
-    def posterior_correlation(self) -> dict[str, float]:
-        """Return measures of the correlation in the posterior N(theta*, P^-1).
-
-        `largest` and `mean` refer to the absolute correlations between coordinates, `multiple` is the mean
-        over coordinates of the multiple correlation with all others, and `condition` is the condition number
-        of P.
-        """
-        covariance = np.linalg.inv(self.precision)
-        scale = np.sqrt(np.diag(covariance))
-        off = np.abs(covariance / np.outer(scale, scale))[~np.eye(self.dim, dtype=bool)]
-        # 1 / P_jj is the variance of coordinate j given all others.
-        multiple = np.sqrt(1.0 - 1.0 / (np.diag(covariance) * np.diag(self.precision)))
-        eigenvalues = np.linalg.eigvalsh(self.precision)
-        return {
-            "largest": float(off.max()) if off.size else 0.0,
-            "mean": float(off.mean()) if off.size else 0.0,
-            "multiple": float(multiple.mean()),
-            "condition": float(eigenvalues[-1] / eigenvalues[0]),
-        }
-
     def reference(self) -> dict[str, Any] | None:
-        return (
-            None if self.recipe is None else {"kind": "linear-gaussian", **self.recipe}
-        )
+        recipe = self.recipe
+        return None if recipe is None else {"kind": "linear-gaussian", **recipe}

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from sklearn.base import ClassifierMixin
+from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import softmax
 from sklearn.utils.multiclass import check_classification_targets
@@ -31,10 +31,9 @@ from asyncqn.sklearn.estimator import (
     RandomState,
     Verbose,
 )
-from asyncqn.types import Array
 
 
-class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
+class LogisticRegression(LinearClassifierMixin, LinearEstimator):  # type: ignore[misc]
     """Logistic regression of two or more classes with an l2 penalty.
 
     It minimises the objective of `sklearn.linear_model.LogisticRegression`,
@@ -62,12 +61,6 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
         The labels, in order.
     n_iter_ : array of shape (1,)
         Number of versions of the coefficients in the fit.
-    n_features_in_ : int
-        Number of columns of X.
-    feature_names_in_ : array of shape (n_features_in_,)
-        Names of the columns, where X was a data frame.
-    run_ : asyncqn.Run
-        The run; `asyncqn.replay(model.run_)` computes it again, bit for bit.
 
     Examples
     --------
@@ -78,6 +71,8 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
     >>> bool(model.score(X, y) > 0.95), model.coef_.shape
     (True, (3, 4))
     """
+
+    _numeric_y = False
 
     def __init__(
         self,
@@ -108,25 +103,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
         self.n_jobs = n_jobs
         self.engine = engine
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : matrix of shape (n_samples, n_features), dense or sparse, or a data frame
-            The features.
-        y : array of n_samples labels
-            Numbers, texts or booleans.
-        sample_weight : array of n_samples numbers, optional
-            Weight of each row; None: all rows weigh the same.
-
-        Returns
-        -------
-        LogisticRegression
-            The estimator itself.
-        """
-        self._check_parameters()
-        X, y, weights = self._training_data(X, y, sample_weight)
+    def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
         check_classification_targets(y)
         # Sorted labels, as in scikit-learn; the second class is the positive one.
         classes, labels = np.unique(y, return_inverse=True)
@@ -134,7 +111,14 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
             len(classes) > 1,
             f"y has only one class, {classes[0]!s}: LogisticRegression needs rows of at least two classes.",
         )
-        weights = self._with_class_weights(classes, y, labels, weights)
+        if self.class_weight is not None:
+            try:
+                by_class: Numbers = compute_class_weight(
+                    self.class_weight, classes=classes, y=y, sample_weight=weights
+                )
+            except ValueError as error:
+                raise InvalidParameter(f"class_weight: {error}.") from None
+            weights = by_class[labels] * (1.0 if weights is None else weights)
         if weights is not None:
             # A row of weight 0 does not count, so that a class may exist in y only by name.
             present = np.unique(labels[weights > 0.0])
@@ -142,87 +126,30 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
                 len(present) > 1,
                 "all rows with a positive weight belong to one class: LogisticRegression needs two or more.",
             )
+        if not np.array_equal(getattr(self, "classes_", ()), classes):
+            # A warm start needs coefficients of the same classes.
+            vars(self).pop("coef_", None)
+        self.classes_ = classes
         # C weighs the data against a penalty of |coef|^2 / 2, so that `prior` is 1 / C.
-        penalty = 0.0 if self._free else 1.0 / self.C
+        prior = 0.0 if self._free else 1.0 / self.C
         # With two classes one vector of coefficients determines both probabilities.
         model = TwoClasses if len(classes) == 2 else ManyClasses
-        problem = model(
-            X, labels, penalty, weights=weights, intercept=self.fit_intercept
-        )
-        total = len(labels) if weights is None else float(weights.sum())
-        # scikit-learn's `tol` refers to the mean loss, and U is a sum.
-        self.run_ = self._minimise(
-            problem, self._start(classes, problem), self._tol * total
-        )
-        self.classes_ = classes
-        self._take(self.run_.theta.reshape(-1, problem._columns), X.shape[1])
-        self.n_iter_ = np.array([self.run_.nit])
-        return self
+        return model(X, labels, prior, weights=weights, intercept=self.fit_intercept)
 
     @property
     def _free(self) -> bool:
         """True without a penalty."""
         return self.penalty is None or math.isinf(self.C)
 
-    def _with_class_weights(
-        self, classes: Numbers, y: Numbers, labels: Numbers, weights: Numbers | None
-    ) -> Numbers | None:
-        if self.class_weight is None:
-            return weights
-        try:
-            by_class: Numbers = compute_class_weight(
-                self.class_weight, classes=classes, y=y, sample_weight=weights
-            )
-        except ValueError as error:
-            raise InvalidParameter(f"class_weight: {error}.") from None
-        return by_class[labels] if weights is None else weights * by_class[labels]
-
-    def _start(self, classes: Numbers, problem: LinearModel) -> Array | None:
-        """Return the coefficients of the last fit for a warm start, if they fit the data."""
-        known = (
-            self.warm_start
-            and hasattr(self, "coef_")
-            and np.array_equal(self.classes_, classes)
-        )
-        if not known or self.coef_.shape[1] != problem.X.shape[1]:
-            return None
-        # theta has one row per class, the intercept behind the coefficients, as `_take` reads it.
-        parts = (
-            (self.coef_, self.intercept_[:, None])
-            if self.fit_intercept
-            else (self.coef_,)
-        )
-        return np.hstack(parts).reshape(-1).astype(problem.dtype)
-
-    def _take(self, theta: Numbers, d: int) -> None:
+    def _take(self, coef: Numbers, intercept: Numbers) -> None:
         """Set coefficients and intercepts; the part that changes no probability is 0, as in scikit-learn."""
-        coef, intercept = theta[:, :d].copy(), np.zeros(len(theta), theta.dtype)
-        if self.fit_intercept:
-            intercept = theta[:, d].copy()
         if len(self.classes_) > 2:
             # A constant added to all classes cancels in softmax; a penalty fixes that of the coefficients.
             intercept -= intercept.mean()
             if self._free:
                 coef -= coef.mean(axis=0)
         self.coef_, self.intercept_ = coef, intercept
-
-    # -- predictions
-
-    def decision_function(self, X: Any) -> Numbers:
-        """Return the scores x'coef + intercept: one per row, or one per row and class beyond two classes."""
-        scores = self._scores(X)
-        return scores.ravel() if scores.shape[1] == 1 else scores
-
-    def predict(self, X: Any) -> Numbers:
-        """Return the most likely label of each row."""
-        scores = self.decision_function(X)
-        chosen = (
-            (scores > 0.0).astype(np.intp)
-            if scores.ndim == 1
-            else scores.argmax(axis=1)
-        )
-        labels: Numbers = self.classes_[chosen]
-        return labels
+        self.n_iter_ = np.array([self.run_.nit])
 
     def predict_proba(self, X: Any) -> Numbers:
         """Return the probability of each class, in the order of `classes_`, for each row."""

@@ -1,10 +1,10 @@
-"""The base of the estimators: checks of parameters and data, one call of `minimize`, predictions."""
+"""The base of the estimators: checks of parameters and data, and one call of `minimize`."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import InvalidParameterError
-from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from asyncqn.algorithms.defaults import TOLERANCE
 from asyncqn.cluster.cluster import Cluster
@@ -34,10 +29,8 @@ from asyncqn.parameters import parameter, parameters_of
 from asyncqn.runs.run import Run
 from asyncqn.types import Array, Engine
 
-Estimator = TypeVar("Estimator", bound="LinearEstimator")
 Numbers = npt.NDArray[Any]
 
-Penalty = Annotated[float, parameter(ge=0.0)]
 GradientTolerance = Annotated[float, parameter(gt=0.0)]
 MaxIter = Annotated[int | None, parameter(ge=1)]
 Verbose = bool | Annotated[int, parameter(ge=0)]
@@ -79,6 +72,15 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         Number of threads, where -1 means all processors; None: one for small data, else one per processor.
     engine : asyncqn engine, optional
         Where the workers run; None: threads of this process, or for one worker the calling thread.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : array of shape (n_features_in_,)
+        Names of the columns, where X was a data frame.
+    run_ : asyncqn.Run
+        The run; `asyncqn.replay(model.run_)` computes it again, bit for bit.
     """
 
     fit_intercept: bool
@@ -94,6 +96,76 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     coef_: Numbers
     intercept_: Any
     _usual_tol = 1e-4
+    _numeric_y = True
+
+    def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
+        """Return what a fit minimises."""
+        raise NotImplementedError
+
+    def _take(self, coef: Numbers, intercept: Numbers) -> None:
+        """Set the attributes of a fitted model, from a row and an intercept for each output."""
+        raise NotImplementedError
+
+    def _limit(self, total: float) -> float | None:
+        """Return the norm of the gradient at which a fit ends; None: `tol` times the first norm.
+
+        `total` is the sum of the weights: scikit-learn's `tol` refers to the mean loss, and U is a sum.
+        """
+        return self._tol * total
+
+    def _first(self, problem: LinearModel) -> Array | None:
+        """Return the starting point of a fit; None: the problem's own."""
+        return None
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : matrix of shape (n_samples, n_features), dense or sparse, or a data frame
+            The features.
+        y : array of n_samples responses
+            Numbers, or labels of any type for a classifier.
+        sample_weight : array of n_samples numbers, optional
+            Weight of each row; None: all rows weigh the same.
+
+        Returns
+        -------
+        object
+            The estimator itself.
+        """
+        self._check_parameters()
+        # scikit-learn's own validation gives its usual messages and sets `n_features_in_`.
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            order="C",
+            y_numeric=self._numeric_y,
+        )
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+        problem = self._problem(X, y, sample_weight)
+        weights = problem.weights
+        total = len(y) if weights is None else float(weights.sum())
+        self.run_ = self._minimise(problem, self._start(problem), self._limit(total))
+        if not self.run_.success:
+            warnings.warn(
+                f"{type(self).__name__} has not converged ({self.run_.message.rstrip('.')}): scale the "
+                "features or increase max_iter.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        theta = self.run_.theta.reshape(-1, problem._columns)
+        coef, intercept = theta[:, : X.shape[1]].copy(), theta[:, X.shape[1] :].copy()
+        if not self.fit_intercept:
+            intercept = np.zeros((len(theta), 1), theta.dtype)
+        self._take(coef, intercept[:, 0])
+        return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -108,8 +180,6 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         if "run_" in state:
             state["run_"] = replace(state["run_"], problem=None)
         return state
-
-    # -- a fit
 
     @property
     def _tol(self) -> float:
@@ -146,72 +216,51 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
                 stacklevel=3,
             )
 
-    def _training_data(
-        self, X: Any, y: Any, sample_weight: Any, **options: Any
-    ) -> tuple[Any, Numbers, Numbers | None]:
-        """Return X, y and the weights as arrays, checked by scikit-learn, and store the feature names."""
-        # scikit-learn's own validation gives its usual messages and sets `n_features_in_`.
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            order="C",
-            **options,
-        )
-        if sample_weight is not None:
-            sample_weight = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
-        return X, y, sample_weight
+    def _start(self, problem: LinearModel) -> Array | None:
+        """Return the coefficients of the last fit for a warm start, if they fit the data."""
+        if self.warm_start and hasattr(self, "coef_"):
+            theta = np.atleast_2d(self.coef_)
+            if self.fit_intercept:
+                # theta has one row per output, the intercept behind the coefficients.
+                theta = np.column_stack([theta, np.atleast_1d(self.intercept_)])
+            if theta.size == problem.dim:
+                return theta.reshape(-1).astype(problem.dtype)
+        return self._first(problem)
 
     def _minimise(
         self, problem: LinearModel, theta0: Array | None, limit: float | None
     ) -> Run:
         """Minimise until the norm of the gradient is at most `limit`; None: `tol` times the first norm."""
-
         tol = self._tol
 
-        def arrived(standing: Standing) -> str | None:
+        def stop(standing: Standing) -> str | None:
             most = tol * standing.first_grad_norm if limit is None else limit
-            return (
-                f"the gradient is {standing.grad_norm:.1e}."
-                if standing.grad_norm <= most
-                else None
-            )
+            if standing.grad_norm > most:
+                return None
+            return f"the gradient is {standing.grad_norm:.1e}."
 
-        def tell(progress: Progress) -> None:
+        def show(progress: Progress) -> None:
             print(
                 f"[{type(self).__name__}] iteration {progress.commit}, U = {progress.metrics['fun']:.8g}"
             )
 
-        run = minimize(
+        return minimize(
             problem,
             engine=self._engine_for(problem),
             theta0=theta0,
             commits=self.max_iter,
             seed=self._seed,
-            # The stopping rule below decides; `tol` only keeps a run from continuing beyond it.
+            # The stopping rule above decides; `tol` only keeps a run from continuing beyond it.
             tol=min(TOLERANCE, tol),
-            stop=arrived,
+            stop=stop,
             # An evaluation is a further pass over the data, and the exact method knows U at every version
             # anyway.
             evaluate=_NO_EVALUATIONS,
-            callback=tell if self.verbose else None,
+            callback=show if self.verbose else None,
             # The model has checked its data, so the test of a user's problem would only cost time.
             check=False,
             progress=False,
         )
-        if not run.success:
-            warnings.warn(
-                f"{type(self).__name__} has not converged ({run.message.rstrip('.')}): scale the features or "
-                f"increase max_iter.",
-                ConvergenceWarning,
-                # The warning points at the user's call of `fit`: `_minimise` is called by `fit`.
-                stacklevel=3,
-            )
-        return run
 
     def _engine_for(self, problem: LinearModel) -> Engine:
         if self.engine is not None:
@@ -221,23 +270,10 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         else:
             X: Any = problem.X
             # Work per pass: entries that are stored, times the numbers that are predicted per row.
-            entries = (
-                int(np.size(X.data if isinstance(X, SparseRows) else X))
-                * problem._outputs
-            )
+            entries = np.size(X.data if isinstance(X, SparseRows) else X)
+            entries *= problem._outputs
             # joblib's count respects processor affinity and the limits of containers; `os.cpu_count` does
             # not.
             workers = max(1, min(cpu_count(), entries // _ENTRIES_PER_THREAD))
         # One worker needs no thread of its own: a simulated cluster of one computes the same in this thread.
         return Threads(workers) if workers > 1 else Simulator(Cluster(1))
-
-    # -- predictions
-
-    def _scores(self, X: Any) -> Numbers:
-        """Return X @ coef_.T + intercept_."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", reset=False)
-        scores: Numbers = (
-            safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
-        )
-        return scores

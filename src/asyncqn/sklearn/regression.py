@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from asyncqn.errors import require
 from asyncqn.models.least_squares import LeastSquares
 from asyncqn.models.linear_model import LinearModel
 from asyncqn.models.poisson import PoissonRegression
+from asyncqn.parameters import parameter
 from asyncqn.sklearn.estimator import (
     EngineOrNone,
     GradientTolerance,
@@ -19,7 +22,6 @@ from asyncqn.sklearn.estimator import (
     LinearEstimator,
     MaxIter,
     Numbers,
-    Penalty,
     RandomState,
     Verbose,
 )
@@ -42,17 +44,11 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         The intercept; 0.0 without one.
     n_iter_ : int
         Number of versions of the coefficients in the fit.
-    n_features_in_ : int
-        Number of columns of X.
-    feature_names_in_ : array of shape (n_features_in_,)
-        Names of the columns, where X was a data frame.
-    run_ : asyncqn.Run
-        The run; `asyncqn.replay(model.run_)` computes it again, bit for bit.
     """
 
     def __init__(
         self,
-        alpha: Penalty = 1.0,
+        alpha: Annotated[float, parameter(ge=0.0)] = 1.0,
         *,
         fit_intercept: bool = True,
         solver: str | None = None,
@@ -75,60 +71,17 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.engine = engine
 
-    def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
-        raise NotImplementedError
-
-    # `total` is the sum of the weights, or the number of rows.
-    def _limit(self, total: float) -> float | None:
-        """Return the norm of the gradient at which a fit ends; None: `tol` times the first norm."""
-        raise NotImplementedError
-
-    def _first(self, problem: LinearModel) -> Array | None:
-        """Return the starting point of a fit; None: the problem's own."""
-        return None
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : matrix of shape (n_samples, n_features), dense or sparse, or a data frame
-            The features.
-        y : array of n_samples numbers
-            The responses.
-        sample_weight : array of n_samples numbers, optional
-            Weight of each row; None: all rows weigh the same.
-
-        Returns
-        -------
-        object
-            The estimator itself.
-        """
-        self._check_parameters()
-        X, y, weights = self._training_data(X, y, sample_weight, y_numeric=True)
-        problem = self._problem(X, y, weights)
-        total = len(y) if weights is None else float(weights.sum())
-        self.run_ = self._minimise(problem, self._start(problem), self._limit(total))
-        theta, d = self.run_.theta, X.shape[1]
-        self.coef_ = theta[:d].copy()
-        self.intercept_ = float(theta[d]) if self.fit_intercept else 0.0
+    def _take(self, coef: Numbers, intercept: Numbers) -> None:
+        self.coef_ = coef[0]
+        self.intercept_ = float(intercept[0])
         self.n_iter_ = self.run_.nit
-        return self
-
-    def _start(self, problem: LinearModel) -> Array | None:
-        """Return the coefficients of the last fit for a warm start, if they fit the data."""
-        if not (
-            self.warm_start
-            and hasattr(self, "coef_")
-            and len(self.coef_) == problem.X.shape[1]
-        ):
-            return self._first(problem)
-        intercept = [self.intercept_] if self.fit_intercept else []
-        return np.array([*self.coef_, *intercept], problem.dtype)
 
     def predict(self, X: Any) -> Numbers:
         """Return the prediction of each row."""
-        return self._scores(X)
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", reset=False)
+        prediction: Numbers = safe_sparse_dot(X, self.coef_, dense_output=True)
+        return prediction + self.intercept_
 
 
 class Ridge(LinearRegressor):
@@ -153,10 +106,9 @@ class Ridge(LinearRegressor):
     _usual_tol = 1e-8
 
     def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
+        prior, intercept = self.alpha, self.fit_intercept
         # The factor 1/2 of residuals and penalty in `LeastSquares` does not move the minimum.
-        return LeastSquares(
-            X, y, self.alpha, weights=weights, intercept=self.fit_intercept
-        )
+        return LeastSquares(X, y, prior, weights=weights, intercept=intercept)
 
     def _limit(self, total: float) -> float | None:
         return None
@@ -196,12 +148,8 @@ class PoissonRegressor(LinearRegressor):
     def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
         total = len(y) if weights is None else float(weights.sum())
         # scikit-learn penalises the mean loss, and U is a sum.
-        return PoissonRegression(
-            X, y, self.alpha * total, weights=weights, intercept=self.fit_intercept
-        )
-
-    def _limit(self, total: float) -> float | None:
-        return self._tol * total
+        prior, intercept = self.alpha * total, self.fit_intercept
+        return PoissonRegression(X, y, prior, weights=weights, intercept=intercept)
 
     def _first(self, problem: LinearModel) -> Array | None:
         """Return the intercept of a model without features, which keeps the first step from overflowing."""
@@ -219,7 +167,7 @@ class PoissonRegressor(LinearRegressor):
 
     def predict(self, X: Any) -> Numbers:
         """Return the expected count of each row."""
-        return np.exp(self._scores(X))
+        return np.exp(super().predict(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return D^2, the share of the deviance that the model explains.
@@ -238,6 +186,7 @@ class PoissonRegressor(LinearRegressor):
         float
             1.0 for a perfect fit, 0.0 for a model that is no better than the mean.
         """
+        prediction = self.predict(X)
         return float(
-            d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1)
+            d2_tweedie_score(y, prediction, sample_weight=sample_weight, power=1)
         )
