@@ -10,7 +10,6 @@ import warnings
 
 import joblib
 import numpy as np
-import pandas as pd
 import pytest
 import sklearn.linear_model as theirs
 from scipy import sparse
@@ -57,74 +56,39 @@ def some_rows(n=400, d=5):
 TIGHT = {"tol": 1e-12, "max_iter": 10_000}
 
 
-def pairs_of_models():
-    """(ours, theirs at a tight tolerance, the responses)."""
-    _, z, _, rng = some_rows()
-    two = rng.random(len(z)) < 1.0 / (1.0 + np.exp(-z))
-    three = np.digitize(z + rng.logistic(size=len(z)), [-0.5, 1.0])
-    outliers = z + rng.standard_t(1.5, len(z))
-    logistic = {"solver": "newton-cholesky", **TIGHT}
-    for C in (0.3, np.inf):
-        for name, y in (("two", two), ("three", three)):
-            yield (
-                f"logistic {name} C={C}",
-                ours.LogisticRegression(C),
-                theirs.LogisticRegression(C=C, **logistic),
-                y,
-            )
-    for alpha in (0.0, 2.0):
-        yield (
-            f"ridge {alpha}",
-            ours.Ridge(alpha),
-            theirs.Ridge(alpha, solver="svd"),
-            outliers,
-        )
-    for alpha in (0.0, 0.1):
-        poisson = theirs.PoissonRegressor(
-            alpha=alpha, solver="newton-cholesky", **TIGHT
-        )
-        yield (
-            f"poisson {alpha}",
-            ours.PoissonRegressor(alpha=alpha),
-            poisson,
-            rng.poisson(np.exp(z)),
-        )
+LOGISTIC = {"solver": "newton-cholesky", **TIGHT}
+MODELS = {
+    "logistic": (ours.LogisticRegression(0.3), theirs.LogisticRegression(C=0.3, **LOGISTIC)),
+    "free": (ours.LogisticRegression(np.inf), theirs.LogisticRegression(C=np.inf, **LOGISTIC)),
+    "ridge": (ours.Ridge(2.0), theirs.Ridge(2.0, solver="svd")),
+    "counts": (ours.PoissonRegressor(alpha=0.1), theirs.PoissonRegressor(alpha=0.1, **LOGISTIC)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_coefficients_are_those_of_scikit_learn(intercept, weighted):
-    X, _, weights, _ = some_rows()
-    for name, own, other, y in pairs_of_models():
-        sample_weight = weights if weighted else None
-        other.set_params(fit_intercept=intercept)
+@pytest.mark.parametrize("name", MODELS)
+def test_coefficients_are_those_of_scikit_learn(name, weighted, intercept):
+    X, z, weights, rng = some_rows()
+    labels = [np.digitize(z + rng.logistic(size=len(z)), cuts) for cuts in ([0.0], [-0.5, 1.0])]  # fmt: skip
+    responses = {"ridge": [z + rng.standard_t(1.5, len(z))], "counts": [rng.poisson(np.exp(z))]}  # fmt: skip
+    own, other = map(clone, MODELS[name])
+    sample_weight = weights if weighted else None
+    for y in responses.get(name, labels):
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # no penalty: theirs asks for another spelling of it
-            other.fit(X, y, sample_weight)
-        for rows in (X, sparse.csr_matrix(X)):
-            own.set_params(fit_intercept=intercept, tol=1e-12).fit(
-                rows, y, sample_weight
-            )
-            # A gradient of 1e-10 over curvatures above 1e-3 of the data's own, with a wide margin.
-            np.testing.assert_allclose(own.coef_, other.coef_, atol=1e-5, err_msg=name)
-            np.testing.assert_allclose(
-                own.intercept_, other.intercept_, atol=1e-5, err_msg=name
-            )
-            assert own.score(X, y) == pytest.approx(other.score(X, y), abs=1e-5)
-
-
-def test_default_tolerances_are_good_for_predictions():
-    X, _, _, _ = some_rows()
-    for name, own, other, y in pairs_of_models():
-        with warnings.catch_warnings():
+            # Without a penalty theirs asks for another spelling of it.
             warnings.simplefilter("ignore")
-            other.fit(X, y)
-        # A gradient of 1e-4 of the mean loss over a curvature of about 0.1 is 1e-3 of a coefficient.
-        np.testing.assert_allclose(
-            own.fit(X, y).coef_, other.coef_, atol=2e-3, err_msg=name
-        )
+            other.set_params(fit_intercept=intercept).fit(X, y, sample_weight)
+        for rows in (X, sparse.csr_matrix(X)):
+            own.set_params(fit_intercept=intercept, tol=1e-12)
+            own.fit(rows, y, sample_weight)
+            # A gradient of 1e-10 over curvatures above 1e-3 of the data's own, with a wide margin.
+            np.testing.assert_allclose(own.coef_, other.coef_, atol=1e-5)
+            np.testing.assert_allclose(own.intercept_, other.intercept_, atol=1e-5)
+            assert own.score(X, y) == pytest.approx(other.score(X, y), abs=1e-5)
+    # A gradient of 1e-4 of the mean loss over a curvature of about 0.1 is 1e-3 of a coefficient.
+    usual = clone(MODELS[name][0]).set_params(fit_intercept=intercept)
+    np.testing.assert_allclose(usual.fit(X, y, sample_weight).coef_, other.coef_, atol=2e-3)  # fmt: skip
 
 
 def test_class_weights_are_those_of_scikit_learn():
@@ -182,10 +146,6 @@ def test_one_class_is_refused_in_a_sentence():
             "engine must be an engine, such as Threads(2), or None, not 3.",
         ),
         ({"n_jobs": 0}, "n_jobs must be positive, or negative as in joblib."),
-        (
-            {"max_iter": 0},
-            "max_iter must be an integer of at least 1 or None, not 0.",
-        ),
         ({"penalty": "l1"}, "penalty must be 'l2' or None, not 'l1'."),
         (
             {"n_jobs": 1, "engine": aq.Threads(1)},
@@ -214,13 +174,6 @@ def test_parameters_of_scikit_learn_s_estimators_are_taken():
         with pytest.warns(UserWarning, match="solver='lbfgs' has no effect") as told:
             kind(solver="lbfgs").fit(X, y)
         assert len(told) == 1
-
-
-def test_responses_whose_squares_vanish_are_refused():
-    X, _ = load_iris(return_X_y=True)
-    for size in (1e-200, 1e200):
-        with pytest.raises(aq.BadInput, match=r"y is of size .* choose another unit"):
-            ours.Ridge().fit(X, X[:, 0] * size)
 
 
 # -- scikit-learn's tools
@@ -302,22 +255,6 @@ def test_verbose_prints_a_line_per_iteration(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 1
     assert lines[0].startswith("[Ridge] iteration 0, U = ")
-
-
-def test_frames_and_texts_are_what_scikit_learn_takes():
-    X, y = load_iris(return_X_y=True, as_frame=True)
-    words = y.map({0: "setosa", 1: "versicolor", 2: "virginica"})
-    model = ours.LogisticRegression().fit(X, words)
-    assert list(model.predict(X.iloc[[0, 149]])) == ["setosa", "virginica"]
-    with pytest.raises(ValueError, match="feature names"):
-        model.predict(X.rename(columns={X.columns[0]: "other"}))
-    with pytest.raises(ValueError, match="NaN"):
-        ours.Ridge().fit(pd.DataFrame({"a": [1.0, np.nan]}), [1.0, 2.0])
-
-
-def test_counts_that_are_all_zero_are_refused():
-    with pytest.raises(aq.BadInput, match="all counts are 0"):
-        ours.PoissonRegressor().fit(np.ones((3, 1)), np.zeros(3))
 
 
 def test_importing_asyncqn_does_not_import_scikit_learn_and_its_lack_is_a_sentence():

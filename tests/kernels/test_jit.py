@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from asyncqn.kernels import jit
 from asyncqn.kernels.jit import drop_stale_cache
 
 
@@ -62,44 +60,3 @@ def test_the_cache_and_the_manifest_follow_the_processor_that_numba_is_told(
     )
     assert any(Path(folder).glob("*.nbc"))
     assert processor == ("generic with +sse4.2" if features else "generic")
-
-
-READ_ONLY = """
-import os, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from asyncqn.kernels import jit
-from asyncqn.kernels.vectors import dot
-import numpy as np
-dot(np.ones(3), np.ones(3))
-assert Path(jit.__file__).is_relative_to(sys.argv[1])
-print(jit.cache_folder())
-"""
-
-
-def test_where_the_package_cannot_be_written_kernels_are_kept_in_the_users_cache(
-    tmp_path: Path,
-) -> None:
-    package = Path(jit.__file__).resolve().parents[1]
-    there = tmp_path / "site" / "asyncqn"
-    shutil.copytree(
-        package, there, ignore=shutil.ignore_patterns("__pycache__", "tuned")
-    )
-    (there / "kernels" / "__pycache__").write_text(
-        "a file, where root too can make no folder\n"
-    )
-    environment = {
-        key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")
-    }
-    environment |= {
-        "HOME": str(tmp_path),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-        "PYTHONPATH": "",
-    }
-    command = [sys.executable, "-B", "-c", READ_ONLY, str(tmp_path / "site")]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=True
-    )
-    folder = Path(done.stdout.strip())
-    assert folder.is_relative_to(tmp_path / "cache")
-    assert any(folder.glob("*.nbc"))

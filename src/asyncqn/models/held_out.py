@@ -33,14 +33,10 @@ class HeldOut:
             # The row number of every stored entry; `bincount` then adds the products of each row, without
             # SciPy.
             indptr, indices, data, _ = self.rows.arrays
-            row = np.repeat(np.arange(self.rows.shape[0]), np.diff(indptr))
-            z = np.stack(
-                [
-                    np.bincount(row, data * own[indices], self.rows.shape[0])
-                    for own in slopes
-                ],
-                axis=1,
-            )
+            n = self.rows.shape[0]
+            row = np.repeat(np.arange(n), np.diff(indptr))
+            parts = [np.bincount(row, data * own[indices], n) for own in slopes]
+            z = np.stack(parts, axis=1)
         if rest.shape[1]:
             z = z + rest[:, 0]
         if self.offset is not None:
@@ -50,25 +46,22 @@ class HeldOut:
 
 def r2(z: Vector, y: Vector) -> float:
     """Return the share of the squares around the mean that the predictor explains."""
-    return _explained(
-        float(np.square(y - z).sum()), float(np.square(y - y.mean()).sum())
-    )
+    residual = float(np.square(y - z).sum())
+    return _explained(residual, float(np.square(y - y.mean()).sum()))
 
 
 def d2(z: Vector, y: Vector) -> float:
     """Return the share of the Poisson deviance that the predictor explains."""
-
-    def deviance(mean: Vector) -> float:
-        # y log y is 0 at y = 0, where the logarithm itself is not finite.
-        logs = np.log(np.where(y > 0.0, y, 1.0) / np.where(y > 0.0, mean, 1.0))
-        return float((y * logs - y + mean).sum())
-
-    mean = float(y.mean())
-    return _explained(
-        deviance(np.exp(z)), deviance(np.full(len(y), mean)) if mean > 0.0 else 0.0
-    )
+    # Counts that are all 0 leave nothing to explain.
+    if not y.any():
+        return float("nan")
+    means = np.exp(z), np.full(len(y), y.mean())
+    # y log y is 0 at y = 0, where the logarithm itself is not finite.
+    logs = [np.log(np.where(y > 0.0, y / mean, 1.0)) for mean in means]
+    deviances = [(y * log - y + mean).sum() for log, mean in zip(logs, means)]
+    return _explained(float(deviances[0]), float(deviances[1]))
 
 
-def _explained(left: float, all_of_it: float) -> float:
+def _explained(rest: float, whole: float) -> float:
     # Responses that are all equal leave nothing to explain.
-    return 1.0 - left / all_of_it if all_of_it > 0.0 else float("nan")
+    return 1.0 - rest / whole if whole > 0.0 else float("nan")

@@ -119,18 +119,19 @@ class ServedTable:
     @property
     def _place(self) -> tuple[str, str]:
         """HOST:PORT and NAME."""
-        # One table per address; a deeper path has no meaning.
-        match = re.fullmatch(re.escape(SCHEME) + r"([^/]+)/([^/]+)/?", self.url)
         try:
             parts = urlsplit(self.url)
             host, port = parts.hostname, parts.port
         except ValueError:
             host = port = None
-        if not (match and host and port):
+        # One table per address; a deeper path has no meaning.
+        name = self.url.removeprefix(SCHEME).partition("/")[2].strip("/")
+        sound = self.url.startswith(SCHEME) and name and "/" not in name
+        if not (sound and host and port):
             raise BadInput(
                 f"{self.url[:200]!r} is not an address of a data server: write {SCHEME}HOST:PORT/NAME."
             )
-        return f"{bracketed(host)}:{port}", match[2]
+        return f"{bracketed(host)}:{port}", name
 
     def describe(self) -> Description:
         """Return what the table has."""
@@ -233,19 +234,7 @@ class ServedTable:
 
 
 class ArrivingRows:
-    """Room for all rows of a problem, and which of them have come.
-
-    Parameters
-    ----------
-    table : ServedTable
-        Where they come from.
-    about : Description
-        What the table has.
-    roles : Roles
-        Which column is what.
-    dtype : dtype
-        Type of the features.
-    """
+    """Room for all rows of a problem, and which of them have come."""
 
     # For `runs.data_digest`: what has come is no property of the problem; the server's digest is.
     computed_on_demand = ("X", "y", "weights", "present")

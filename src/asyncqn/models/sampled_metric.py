@@ -108,60 +108,46 @@ def metric_of(
 ) -> InverseMetric:
     """Return H0 from a summary; see the top of this file.  `block`: the numbers that C refers to; None:
     all."""
-    a, m = summary[-1 - prior.size : -1], float(summary[-1])
-    least = _MIN_CURVATURE_SHARE * n_data * unseen
-    least[least == 0.0] = (
-        1.0  # a feature that occurs in no row: any positive value will do
+    triangle, a, m = (
+        summary[: -1 - prior.size],
+        summary[-1 - prior.size : -1],
+        summary[-1],
     )
-    # A summary without C: only the diagonal and m.
-    if summary.size == prior.size + 1:
+    least = _MIN_CURVATURE_SHARE * n_data * unseen
+    # A feature that occurs in no row: any positive value will do.
+    least[least == 0.0] = 1.0
+    if not triangle.size:
         return InverseMetric(1.0 / np.sqrt(np.maximum(a + prior, least)), None)
-    held = n_data / m * unseen if m < n_data * _WHOLE else 0.0
-    roots = 1.0 / np.sqrt(np.maximum(a + prior + held, least))
+    ridge = prior + n_data / m * unseen if m < n_data * _WHOLE else prior
+    roots = 1.0 / np.sqrt(np.maximum(a + ridge, least))
     if block is not None:
-        own = np.concatenate([summary[: -1 - prior.size], a[block], summary[-1:]])
-        dense = _dense_metric(own, prior[block], unseen[block], least[block], n_data)
-        roots[block] = dense.roots
-        return InverseMetric(roots, dense.factor, block)
+        return InverseMetric(roots, _factor(triangle, a[block], roots[block]), block)
     if classes == 1:
-        return _dense_metric(summary, prior, unseen, least, n_data)
+        return InverseMetric(roots, _factor(triangle, a, roots))
     # One matrix serves all classes, which have the same columns.
     D = prior.size // classes
-    alike = np.concatenate(
-        [summary[: -1 - prior.size], a.reshape(classes, D).mean(axis=0), summary[-1:]]
-    )
-    shared = _dense_metric(alike, prior[:D], unseen[:D], least[:D], n_data)
-    return InverseMetric(roots, shared.factor)
+    mean = a.reshape(classes, D).mean(axis=0)
+    mean_roots = 1.0 / np.sqrt(np.maximum(mean + ridge[:D], least[:D]))
+    return InverseMetric(roots, _factor(triangle, mean, mean_roots))
 
 
-def _dense_metric(
-    summary: Vector, prior: Vector, unseen: Vector, least: Vector, n_data: int
-) -> InverseMetric:
-    """Return the metric of one class, with C."""
-    D = prior.size
-    a, m = summary[-1 - D : -1], float(summary[-1])
-    C = np.zeros((D, D))
-    unpack_lower(summary[: -1 - D], C)
-    own = C.diagonal().copy()
+def _factor(triangle: Vector, a: Vector, roots: Vector) -> Vector | None:
+    """Return the factor of the matrix with the packed triangle C, stretched to the diagonal a and scaled by
+    `roots`, whose own diagonal is 1; None where it is not positive definite."""
+    C = np.zeros((a.size, a.size))
+    unpack_lower(triangle, C)
+    own = C.diagonal()
     # Features that the sample S does not contain have only their diagonal.
-    known = (own > 0.0) & (a > 0.0)
-    stretch = np.sqrt(np.divide(a, own, out=np.zeros(D), where=known))
-    # R C R, in place: C may have 2000 x 2000 entries.
-    C *= stretch[:, None]
-    C *= stretch
-    own = np.where(known, a, 0.0)
-    extra = prior + np.where(known, 0.0, a)
-    if m < n_data * _WHOLE:
-        extra += n_data / m * unseen
-    diagonal = np.maximum(own + extra, least)
-    roots = 1.0 / np.sqrt(diagonal)
-    C *= roots[:, None]
-    C *= roots
+    present = (own > 0.0) & (a > 0.0)
+    scale = roots * np.sqrt(np.divide(a, own, out=np.zeros(a.size), where=present))
+    # In place: C may have 2000 x 2000 entries.
+    C *= scale[:, None]
+    C *= scale
     # Rounding may make a semidefinite matrix indefinite, so a ridge is added only as far as needed.
     for ridge in _RIDGES:
         L = C.copy()
         np.fill_diagonal(L, 1.0 + ridge)
         if cholesky(L):
-            return InverseMetric(roots, L)
+            return L
     # Not positive definite even with a ridge of 0.1, or not finite: only the diagonal can be trusted.
-    return InverseMetric(roots, None)
+    return None
