@@ -180,7 +180,7 @@ def feature_rows(X: Any) -> DenseRows | SparseRows:
     if isinstance(X, (DenseRows, SparseRows)):
         return X
     sparse = hasattr(X, "tocsr")
-    matrix = checked_csr(X, "X") if sparse else plain(X)
+    matrix: Any = checked_csr(X, "X") if sparse else plain(X)
     require(
         matrix.ndim == 2,
         f"X must be a matrix with a row for every data point, but it has {matrix.ndim} "

@@ -470,13 +470,12 @@ class LinearModel(NamedCoefficients, FromFile, FromServer, Checked):
         ridge = np.full((self._outputs, self._columns), self.prior)
         # The prior excludes the intercept.
         ridge[:, self.X.shape[1] :] = 0.0
-        ridge = ridge.reshape(-1)
-        if batch is not None:
-            ridge += step * self.n_data / batch * self.dim * self._unseen
+        damping = 0.0 if batch is None else step * self.n_data / batch * self.dim
         block = self._block if 0 < len(self._block) < self._columns else None
         summary = np.asarray(curvature, np.float64)
+        precisions = ridge.reshape(-1) + damping * self._unseen
         n, K = self.n_data, self._outputs
-        return metric_of(summary, ridge, self._unseen, n, K, block)
+        return metric_of(summary, precisions, self._unseen, n, K, block)
 
 
 def _checked_weights(weights: Any, n: int) -> Vector:

@@ -128,7 +128,7 @@ class LogisticRegression(LinearClassifierMixin, LinearEstimator):  # type: ignor
             )
         if not np.array_equal(getattr(self, "classes_", ()), classes):
             # A warm start needs coefficients of the same classes.
-            vars(self).pop("coef_", None)
+            self.__dict__.pop("coef_", None)
         self.classes_ = classes
         # C weighs the data against a penalty of |coef|^2 / 2, so that `prior` is 1 / C.
         prior = 0.0 if self._free else 1.0 / self.C

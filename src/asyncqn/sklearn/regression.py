@@ -80,8 +80,9 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         """Return the prediction of each row."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", reset=False)
-        prediction: Numbers = safe_sparse_dot(X, self.coef_, dense_output=True)
-        return prediction + self.intercept_
+        products = safe_sparse_dot(X, self.coef_, dense_output=True)
+        prediction: Numbers = products + self.intercept_
+        return prediction
 
 
 class Ridge(LinearRegressor):
