@@ -13,12 +13,14 @@ import numpy as np
 
 from asyncqn_paper.catalogue import find
 from asyncqn_paper.cells import Store
-from asyncqn_paper.rules import CLAIMS, POWER, Outcome, power_of
+from asyncqn_paper.rules import CLAIMS, HOLDS, POWER, Outcome, power_of
 
 
 def error_of(outcomes: list[Outcome]) -> float:
     """Return the standard error at which a claim is judged: that of its stated setting, or the median."""
-    errors = [o.error for o in outcomes if np.isfinite(o.error) and o.error > 0.0]
+    # The error of a square grows with the square, and the power is asked where the claim is true.
+    near = [o for o in outcomes if o.end == HOLDS] or outcomes
+    errors = [o.error for o in near if np.isfinite(o.error) and o.error > 0.0]
     return float(np.median(errors)) if errors else 0.0
 
 

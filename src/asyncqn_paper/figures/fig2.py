@@ -56,7 +56,8 @@ SOME_PAIRS = 1.2
 PROBLEM = "problem"
 START = "start"
 QUORUM = "quorum"
-SEEDS = 100
+SEEDS = 600
+"""So many that each test has a power of 0.8 at the least effects of claims.toml."""
 TUNING_SEEDS = 20
 
 
@@ -106,8 +107,8 @@ def payer_of(share: float, name: str = TREE) -> str:
     return f"{name}, {share:g} %" if share else NOBODY
 
 
-STATED = Setting(5.0, payer_of(30.0))
-"""Found while the lead was tested at each sigma_w^2; with its test in their mean the rule finds 40 %."""
+STATED = Setting(5.0, payer_of(40.0))
+"""The setting that `rules.strongest` finds on the tuning seeds."""
 
 
 class Size(NamedTuple):

@@ -43,7 +43,9 @@ from asyncqn_paper.settings import (
 WORKERS = 10
 POINTS = 60
 STEPS = 4800
-SEEDS = 10
+SEEDS = 5
+FRESH = 100
+FRESH_SEEDS = 10
 SGD, MB, AS = NAMES
 PACE = "gradients"
 MEASURED = "as fast as measured"
@@ -164,7 +166,7 @@ def run_of(choices: Choices, kind: str, seed: int, full: bool) -> Factorization:
 def _size(full: bool) -> tuple[list[Choices], range, range]:
     """Return the settings of the map, its seeds, and the fresh seeds of the stated setting."""
     if full:
-        return settings(), range(SEEDS // 2), range(SEEDS // 2, SEEDS)
+        return settings(), range(SEEDS), range(FRESH, FRESH + FRESH_SEEDS)
     return [STATED], range(3), range(3, 6)
 
 

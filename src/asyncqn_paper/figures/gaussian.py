@@ -19,7 +19,7 @@ from asyncqn_paper.settings import NOBODY, Given, algorithm, cluster
 
 DRAWS = 5
 """Draws of a random problem; seed k uses draw k mod 5."""
-FRESH = 10_000
+FRESH = 12_000
 """The first of the seeds on which a stated setting is measured, up to twice this number."""
 CONSTANTS = 0.5 * N_Y * math.log(2.0 * math.pi * NOISE) + 0.5 * DIM * math.log(
     2.0 * math.pi

@@ -9,7 +9,7 @@ gradient is Lipschitz.  Every value of a quantity has noise of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from asyncqn_paper.figures.theory_cells import (
     PAIRS,
     STEP,
     STUDIES,
+    Average,
     Cost,
     MomentumLimit,
     chain,
@@ -39,15 +40,42 @@ from asyncqn_paper.figures.theory_cells import (
     speedup_cell,
 )
 from asyncqn_paper.langevin_sde import expected
-from asyncqn_paper.rules import Estimate, Numbers, Outcome, above, all_of, slopes, trend
+from asyncqn_paper.rules import Estimate, Numbers, Outcome, above, all_of, slopes
 
 LAW_WORKERS = (1, 4)
 FEW_WORKERS = 4
 """Up to here l_max is of the order of 1 / (N h^2), the condition of a linear speedup."""
 
 
+BLOCKS = 20
+RATE_SEEDS = 15
+SPEEDUP_SEEDS = {1: 30, 2: 30, 4: 30}
+DRAWN_SEEDS = 3
+"""Seeds to a block: of the rate, of the W that decide the speedup, and of the W that are only drawn."""
+
+
 def _seeds(full: bool) -> int:
     return 10 if full else 3
+
+
+def _blocks(full: bool) -> range:
+    return range(BLOCKS if full else 3)
+
+
+def _rates(memory: int, full: bool) -> list[list[Average]]:
+    """Return the cells of the rate by block and N."""
+    seeds = RATE_SEEDS if full else 1
+    return [[rate_cell(memory, N, b, seeds) for N in LENGTHS] for b in _blocks(full)]
+
+
+def _speedups(memory: int, full: bool) -> list[list[Average]]:
+    """Return the cells of the speedup by block and W."""
+    seeds = SPEEDUP_SEEDS if full else {}
+    few = DRAWN_SEEDS if full else 1
+    return [
+        [speedup_cell(memory, W, b, seeds.get(W, few)) for W in CROWDS]
+        for b in _blocks(full)
+    ]
 
 
 def cells(full: bool) -> list[list[Cell]]:
@@ -73,21 +101,23 @@ def cells(full: bool) -> list[list[Cell]]:
         for h in LAW_STEPS
         for s in seeds
     ]
-    rates: list[Cell] = [
-        rate_cell(m, N, s) for m in MEMORIES for N in LENGTHS for s in seeds
-    ]
-    rates += [speedup_cell(m, W, s) for m in MEMORIES for W in CROWDS for s in seeds]
+    rates: list[Cell] = []
+    for memory in MEMORIES:
+        for block in (*_rates(memory, full), *_speedups(memory, full)):
+            rates += block
     if not full:
         return [[*small, *bound[:40]], remarks.cells(full)]
     return [[*small, *bound], [*laws], rates, remarks.cells(full)]
 
 
-def jackknifed(value: Any, lines: Numbers) -> Estimate:
-    """Return a function of the lines (one per seed) with its jackknife error."""
+def jackknifed(value: Callable[[Any], float], lines: Any) -> Estimate:
+    """Return a function of the lines (one per seed or block) with its jackknife error."""
     count = len(lines)
-    rest = [value(np.delete(lines, k, 0)) for k in range(count)]
+    rest = np.array(
+        [value([*lines[:k], *lines[k + 1 :]]) for k in range(count)], dtype=float
+    )
     # The jackknife: such a number is no mean over the seeds, so that their spread is not its error.
-    spread = float(np.sum((np.array(rest) - np.mean(rest)) ** 2))
+    spread = float(np.sum((rest - rest.mean()) ** 2))
     return Estimate(float(value(lines)), math.sqrt((count - 1) / count * spread), count)
 
 
@@ -110,53 +140,70 @@ def _slope(x: Sequence[float], lines: Numbers | None) -> Estimate | str:
     """Return the slope of the mean over the seeds, in logarithms."""
     if lines is None or not np.isfinite(lines).all():
         return "not run" if lines is None else "a run diverged"
-    return jackknifed(lambda some: slopes(x, some.mean(axis=0))[0], lines)
+    return jackknifed(lambda some: slopes(x, np.mean(some, axis=0))[0], lines)
 
 
-def averages(get: Get, cells: Sequence[Any]) -> list[tuple[Numbers, Numbers]] | None:
-    """Return n and the mean of U - U* over the first n iterates, of every run."""
-    found = []
-    for cell in cells:
-        records = get(cell)
-        if records is None:
-            return None
-        n = np.array([record["n"] for record in records], float)
-        found.append((n, np.array([record["mean"] for record in records])))
-    return found
+Curves = list[list[tuple[Numbers, Numbers]]]
+"""n and the mean of U - U* over the first n iterates, by block and by point."""
+
+
+def averages(get: Get, blocks: Sequence[Sequence[Cell]]) -> Curves | None:
+    """Return the curves of all blocks; None where one is missing."""
+    curves: Curves = []
+    for cells in blocks:
+        line = []
+        for cell in cells:
+            records = get(cell)
+            if records is None:
+                return None
+            n = np.array([record["n"] for record in records], float)
+            line.append((n, np.array([record["mean"] for record in records])))
+        curves.append(line)
+    return curves
 
 
 def rate_lines(get: Get, memory: int, full: bool) -> Numbers | None:
-    """Return the ergodic error at the end of every run, by seed and N."""
-    lines = []
-    for s in range(_seeds(full)):
-        runs = averages(get, [rate_cell(memory, N, s) for N in LENGTHS])
-        if runs is None:
-            return None
-        lines.append([means[-1] for _, means in runs])
-    return np.array(lines)
+    """Return the ergodic error at the end of the runs, by block and N."""
+    curves = averages(get, _rates(memory, full))
+    if curves is None:
+        return None
+    return np.array([[means[-1] for _, means in line] for line in curves])
 
 
-def needed_lines(get: Get, memory: int, full: bool) -> Numbers | None:
-    """Return N_W by seed and W: the iterations until the error that one worker has after `BASE` of them."""
-    every = []
-    for s in range(_seeds(full)):
-        runs = averages(get, [speedup_cell(memory, W, s) for W in CROWDS])
-        if runs is None:
-            return None
-        every.append(runs)
-    goal = float(np.mean([np.interp(BASE, *runs[0]) for runs in every]))
-    lines = []
-    for runs in every:
-        line = []
-        for n, means in runs:
-            below = means <= goal
-            # Means fall along the run, so that the first crossing is interpolated in logarithms.
-            k = max(1, int(below.argmax()) if below.any() else len(n) - 1)
-            ends = np.log(means[k - 1 : k + 1][::-1])
-            log_n = np.interp(math.log(goal), ends, np.log(n[k - 1 : k + 1][::-1]))
-            line.append(math.exp(log_n) if below.any() else float(n[-1]))
-        lines.append(line)
-    return np.array(lines)
+def needed(curves: Curves) -> Numbers:
+    """Return N_W by W: the iterations until the error that one worker has after `BASE` of them.
+
+    The curves are averaged first: the crossing of a noisy curve is early, and not only noisy.
+    """
+    counts = []
+    goal = 0.0
+    for k in range(len(curves[0])):
+        n = curves[0][k][0]
+        means = np.mean([line[k][1] for line in curves], axis=0)
+        if k == 0:
+            goal = float(np.interp(BASE, n, means))
+        below = means <= goal
+        if not below.any():
+            counts.append(float(n[-1]))
+            continue
+        # Means fall along the run, so that the first crossing is interpolated in logarithms.
+        last = max(1, int(below.argmax()))
+        ends = slice(last - 1, last + 1)
+        log_n = np.interp(
+            math.log(goal), np.log(means[ends][::-1]), np.log(n[ends][::-1])
+        )
+        counts.append(math.exp(log_n))
+    return np.array(counts)
+
+
+def speedup_rise(curves: Curves) -> Estimate:
+    """Return the slope of log N_W over log W up to `FEW_WORKERS`."""
+    few = [W for W in CROWDS if W <= FEW_WORKERS]
+
+    def slope(some: Curves) -> float:
+        return float(slopes(few, needed(some)[: len(few)])[0])
+
+    return jackknifed(slope, curves)
 
 
 def law_ratios(
@@ -175,6 +222,7 @@ def law_ratios(
 
 def mean_square(lines: Numbers) -> float:
     """Return the mean over the directions of the squared mean over the seeds, free of the seeds' noise."""
+    lines = np.asarray(lines)
     count = len(lines)
     # The products of different seeds alone: a square of one seed contains its noise.
     cross = lines.sum(axis=0) ** 2 - (lines**2).sum(axis=0)
@@ -210,9 +258,8 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
         if not isinstance(rate, str):
             rate = rate._replace(value=-rate.value)
         parts.append(above("rate", choices, rate))
-        needed = needed_lines(get, memory, full)
-        few = len([W for W in CROWDS if W <= FEW_WORKERS])
-        rise = None if needed is None else trend(CROWDS[:few], needed[:, :few])
+        curves = averages(get, _speedups(memory, full))
+        rise = None if curves is None else speedup_rise(curves)
         if rise is not None:
             rise = rise._replace(value=-rise.value)
         found += [
@@ -261,20 +308,17 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
     """Draw the law over l h beside the closed form, and the two rates of the abstract."""
     figure, axes = panels(1, 3, width=2.9, height=2.9)
     _draw_law(axes[0][0], get, full)
-    for axis, lines_of, x in (
-        (axes[0][1], rate_lines, LENGTHS),
-        (axes[0][2], needed_lines, CROWDS),
-    ):
-        for memory, look in LOOKS.items():
-            lines = lines_of(get, memory, full)
-            if lines is None:
-                continue
-            mean = lines.mean(axis=0)
+    for memory, look in LOOKS.items():
+        label = f"pairs {MEMORIES[memory]}"
+        lines = rate_lines(get, memory, full)
+        if lines is not None:
             bars = 2.0 * lines.std(axis=0, ddof=1) / math.sqrt(len(lines))
-            label = f"pairs {MEMORIES[memory]}"
-            axis.errorbar(
-                x, mean, yerr=np.minimum(bars, 0.9 * mean), label=label, **look
-            )
+            mean = lines.mean(axis=0)
+            axes[0][1].errorbar(LENGTHS, mean, yerr=bars, label=label, **look)
+        curves = averages(get, _speedups(memory, full))
+        if curves is not None:
+            axes[0][2].plot(CROWDS, needed(curves), label=label, **look)
+    for axis in axes[0][1:]:
         axis.set(xscale="log", yscale="log")
     start = axes[0][1].get_ylim()[1] / 1.5
     guide = start * np.sqrt(LENGTHS[0] / np.array(LENGTHS))

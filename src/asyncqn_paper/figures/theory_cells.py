@@ -176,19 +176,31 @@ def law_chain(
 
 @dataclass(frozen=True)
 class Average(Cell):
-    """The mean of U - U* over the first n iterates, along one run with noisy gradients and no temperature."""
+    """The mean of U - U* over the first n iterates, of runs with noisy gradients and no temperature.
+
+    The curve is the mean of a block of seeds: errors are spreads between blocks.
+    """
 
     table: ClassVar[str] = "averages"
     memory: int
     N: int
     h: float
     workers: int
-    seed: int
+    first: int
+    seeds: int
 
     def measure(self) -> list[Record]:
+        curves = [self.run(seed) for seed in range(self.first, self.first + self.seeds)]
+        means = np.mean(curves, axis=0)
+        # Two dozen lengths, evenly spaced in logarithm, up to the whole run.
+        lengths = np.unique(np.geomspace(20, len(means), 24).astype(int))
+        return [{"n": int(EVERY * k), "mean": float(means[k - 1])} for k in lengths]
+
+    def run(self, seed: int) -> Array:
+        """Return the means over the first n iterates of one run, for every n."""
         model = problem()
         method = ASLBFGS(*(self.h**2, self.h, COLD, self.memory, 20, 10))
-        rng = np.random.Generator(np.random.Philox(key=[self.seed, 7]))
+        rng = np.random.Generator(np.random.Philox(key=[seed, 7]))
         excess: list[float] = []
 
         def look(progress: Progress) -> None:
@@ -200,26 +212,29 @@ class Average(Cell):
                 method,
                 theta0=model.optimum_theta + rng.standard_normal(model.dim),
                 commits=self.N,
-                seed=self.seed,
+                seed=seed,
                 evaluate=EVERY,
                 callback=look,
             )
         )
-        means = np.cumsum(excess) / np.arange(1, len(excess) + 1)
-        # Two dozen lengths, evenly spaced in logarithm, up to the whole run.
-        lengths = np.unique(np.geomspace(20, len(means), 24).astype(int))
-        return [{"n": int(EVERY * k), "mean": float(means[k - 1])} for k in lengths]
+        return np.asarray(np.cumsum(excess) / np.arange(1, len(excess) + 1))
 
 
-def rate_cell(memory: int, N: int, seed: int) -> Average:
-    """Return a run of N iterations with the h that minimises the bound: h = c / sqrt(N)."""
-    return Average(memory, N, float(f"{STEP / math.sqrt(N):.4g}"), 1, 5000 + seed + N)
+def rate_cell(memory: int, N: int, block: int, seeds: int) -> Average:
+    """Return runs of N iterations with the h that minimises the bound: h = c / sqrt(N)."""
+    h = float(f"{STEP / math.sqrt(N):.4g}")
+    return Average(memory, N, h, 1, _first(N, block), seeds)
 
 
-def speedup_cell(memory: int, workers: int, seed: int) -> Average:
-    """Return a run with W workers and the h that belongs to `BASE` iterations of one worker."""
+def speedup_cell(memory: int, workers: int, block: int, seeds: int) -> Average:
+    """Return runs with W workers and the h that belongs to `BASE` iterations of one worker."""
     h = float(f"{STEP / math.sqrt(BASE):.4g}")
-    return Average(memory, 4 * BASE, h, workers, 9000 + seed + 100 * workers)
+    return Average(memory, 4 * BASE, h, workers, _first(7 + workers, block), seeds)
+
+
+def _first(point: int, block: int) -> int:
+    """Return the first seed of a block: every point of a curve has noise of its own."""
+    return 10_000_000 + 100_000 * point + 1000 * block
 
 
 def _note(seen: list[Array], progress: Progress) -> None:
