@@ -214,7 +214,6 @@ def mb_lbfgs(
     for k in range(schedule.commits):
         theta = thetas[k]
         updates: dict[int, np.ndarray] = {}
-        weights: dict[int, int] = {}
         ys: list[np.ndarray] = []
         for w, read, commit in table:
             if read != k:
@@ -224,10 +223,7 @@ def mb_lbfgs(
             ).copy()  # fmt: skip
             steps[w] = steps.get(w, 0) + 1
             if commit == k + 1:
-                rows = Omega
-                if algorithm.reuse_overlap and previous.get(w, (-2,))[0] == k - 1:
-                    rows = np.concatenate([Omega, previous[w][1][: algorithm.overlap]])
-                updates[w], weights[w] = gradient(problem, theta, rows), rows.size
+                updates[w] = gradient(problem, theta, Omega)
                 if w in senders_before:
                     O = previous[w][1][: algorithm.overlap]
                     assert previous[w][0] == k - 1
@@ -236,7 +232,7 @@ def mb_lbfgs(
                         - gradient(problem, thetas[k - 1], O)
                     )
             previous[w] = (k, Omega)
-        g = np.average(list(updates.values()), axis=0, weights=list(weights.values()))
+        g = np.mean(list(updates.values()), axis=0)
         if ys:
             memory.consider(theta - thetas[k - 1], np.mean(ys, axis=0))
         elif k > 0:

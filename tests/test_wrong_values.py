@@ -63,7 +63,6 @@ SOUND: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         aq.SharedMetricHMC,
         {"draws": 5, "chains": 2, "warm_up": 5, "acceptance": 0.8},
     ),
-    "Annealing": (aq.Annealing, {"start": 10.0, "end": 100.0, "steps": 10}),
     "Bounded": (aq.Bounded, {"name": "a", "size": 1, "low": 0.0, "high": 1.0}),
     "Patience": (aq.Patience, {"metric": "fun", "evaluations": 2, "keep_best": True}),
     "times.LogNormal": (aq.times.LogNormal, {"mean": 1.0, "std": 0.1}),

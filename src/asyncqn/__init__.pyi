@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from .algorithms.annealing import Annealing
 from .algorithms.defaults import default_algorithm
 from .algorithms.exact.choice import exact_algorithm
 from .algorithms.exact.exact_lbfgs import ExactLBFGS
@@ -73,7 +72,6 @@ __all__ = [
     "SGD",
     "SGLD",
     "Algorithm",
-    "Annealing",
     "AsyncSAGA",
     "AsyncSGD",
     "AsyncqnError",

@@ -56,55 +56,35 @@ def test_five_workers_compute_what_the_paper_says(options):
         assert expected["rejected"] > 20
 
 
-def test_without_noise_and_pairs_it_is_heavy_ball_with_the_papers_order():
-    p, h, gamma = make_problem(), 1e-3, 0.2
-    theta0 = np.linspace(-1, 1, 8)
-    algorithm = ASLBFGS(h, gamma, math.inf, 0, 12, 5, initial_scale=1.0)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_without_noise_and_pairs_it_is_heavy_ball_with_the_papers_order(dtype):
+    """theta+ = theta + u, u+ = (1 - gamma) u - h g(theta): both from the values before the step."""
+    p, theta0 = make_problem(dtype), np.linspace(-1, 1, 8)
+    algorithm = ASLBFGS(1e-3, 0.2, math.inf, 0, 12, 5, initial_scale=1.0)
     _, thetas = thetas_of(p, algorithm, SERIAL, 100, theta0=theta0, seed=4)
+    assert thetas.dtype == dtype
 
     def g(k, theta):
         rows = Stream(4, 0, k).rows(60, np.empty(12, np.int64))
-        return (
-            5 * gradient(p, theta, rows[:5]) + 7 * gradient(p, theta, rows[5:])
-        ) / 12
+        parts = 5 * gradient(p, theta, rows[:5]) + 7 * gradient(p, theta, rows[5:])
+        return parts / 12
 
-    expected = heavy_ball(theta0, h, gamma, 100, g)
+    expected = heavy_ball(theta0, 1e-3, 0.2, 100, g)
     # Same operations but for the order inside one sum: some roundings per step, which friction forgets.
-    np.testing.assert_allclose(
-        thetas, expected, rtol=0, atol=100 * 20 * np.finfo(float).eps
-    )
-    assert (thetas[1] == theta0).all(), (
-        "theta moves by the u of before, which is zero at first"
-    )
-
-
-def test_the_heavy_ball_limit_is_momentum_sgd_one_step_behind():
-    """theta_{n+1} = theta_n + u_n, u_{n+1} = (1-gamma) u_n - h g(theta_n): SGD's u, applied a step later."""
-    p = Quadratic.random(3, 10)
-    theta0 = np.ones(3)
-    _, ours = thetas_of(p, ASLBFGS(1e-3, 0.3, math.inf, 0, 10, 5, initial_scale=1.0), SERIAL, 50,
-                        theta0=theta0, seed=0)  # fmt: skip
-    u = np.diff(ours, axis=0)
-    for n in range(1, 49):
-        rows = Stream(0, 0, n).rows(10, np.empty(10, np.int64))
-        g = (gradient(p, ours[n], rows[:5]) + gradient(p, ours[n], rows[5:])) / 2
-        np.testing.assert_allclose(u[n + 1], 0.7 * u[n] - 1e-3 * g, atol=1e-14)
-    _, plain = thetas_of(
-        p, SGD(1e-3, 10, momentum=0.7), SERIAL, 50, theta0=theta0, seed=0
-    )
-    np.testing.assert_allclose(plain[1], ours[2], atol=1e-14)
+    np.testing.assert_allclose(thetas, expected, atol=2000 * np.finfo(dtype).eps)
 
 
 def test_the_modified_integrator_with_h_equal_to_the_identity_is_sgd_with_momentum():
     p, theta0 = Quadratic.random(3, 10), np.ones(3)
     options = {"initial_scale": 1.0, "integrator": "modified"}
-    _, ours = thetas_of(p, ASLBFGS(1e-3, 0.3, math.inf, 0, 10, 5, **options), SERIAL, 200,
-                        theta0=theta0, seed=0)  # fmt: skip
-    _, heavy = thetas_of(
-        p, SGD(1e-3, 10, momentum=0.7), SERIAL, 200, theta0=theta0, seed=0
-    )
+    ours = ASLBFGS(1e-3, 0.3, math.inf, 0, 10, 5, **options)
+    plain = SGD(1e-3, 10, momentum=0.7)
+    paths = []
+    for algorithm in (ours, plain):
+        _, thetas = thetas_of(p, algorithm, SERIAL, 200, theta0=theta0, seed=0)
+        paths.append(thetas)
     # Equal but for the order inside one sum: some roundings per step, which friction forgets.
-    np.testing.assert_allclose(ours, heavy, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(*paths, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("gamma", [0.03, 0.4])
@@ -131,7 +111,6 @@ def test_on_one_worker_the_limit_of_the_step_is_exact(integrator, limit, gamma):
     assert (
         f"must stay below {limit(gamma):.2g} with the {integrator} integrator" in advice
     )
-    assert ("integrator='modified'" in advice) == (integrator == "explicit")
 
 
 def test_noise_has_the_deviation_of_equation_six():
@@ -140,7 +119,7 @@ def test_noise_has_the_deviation_of_equation_six():
     _, thetas = thetas_of(p, algorithm, SERIAL, 2, theta0=np.zeros(2000), seed=0)
     expected = math.sqrt(2 * 0.02 * 0.1 / 7.0) * Stream(0, 0, 0).normals(np.empty(2000))
     np.testing.assert_allclose(thetas[2], expected, atol=1e-14)
-    assert algorithm.noise() == pytest.approx(math.sqrt(2 * 0.02 * 0.1 / 7.0))
+    assert algorithm.noise == pytest.approx(math.sqrt(2 * 0.02 * 0.1 / 7.0))
 
 
 def test_a_diagonal_initial_matrix_is_the_inverse_curvature():
@@ -154,15 +133,3 @@ def test_a_diagonal_initial_matrix_is_the_inverse_curvature():
     np.testing.assert_allclose(
         thetas[2] - theta0, H0 * (-1e-2 * H0 * g), rtol=1e-12, atol=1e-15
     )
-
-
-def test_float32_stays_float32_and_near_float64():
-    algorithm = ASLBFGS(1e-4, 0.1, 1e3, 3, 12, 5)
-    theta0 = np.linspace(-1, 1, 8)
-    _, a = thetas_of(
-        make_problem(np.float32), algorithm, FIVE, 100, theta0=theta0, seed=3
-    )
-    _, b = thetas_of(make_problem(), algorithm, FIVE, 100, theta0=theta0, seed=3)
-    assert a.dtype == np.float32
-    # Pairs are differences of near vectors: two or three digits of float32's seven are lost in them.
-    assert np.abs(a - b).max() < 1e-2 * np.abs(b).max()

@@ -11,9 +11,6 @@ from oracles import gradient, thetas_of
 from asyncqn import SGD, SGLD, AsyncSGD, Cluster, LinearGaussian, Simulator
 from asyncqn.core.streams import Stream
 
-DTYPES = [np.float64, np.float32]
-SERIAL = Simulator(Cluster(1))
-
 
 def make_problem(dtype):
     return LinearGaussian.random(
@@ -29,56 +26,41 @@ def subsample(p, theta, k, worker=0):
     return gradient(p, theta, Stream(6, worker, k).rows(50, np.empty(4, np.int64)))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_async_sgd_with_one_worker_is_the_serial_loop_to_the_bit(dtype):
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        AsyncSGD(1e-3, 4),
+        SGD(1e-4, 4, 0.9),
+        SGLD(1e-3, 10.0, 4),
+        SGLD(1e-3, math.inf, 4),
+    ],
+    ids=str,
+)
+def test_one_worker_is_the_serial_loop_to_the_bit(algorithm, dtype):
     p = make_problem(dtype)
-    _, thetas = thetas_of(
-        p, AsyncSGD(1e-3, 4), SERIAL, 60, theta0=theta0(dtype), seed=6
-    )
-    theta = theta0(dtype)
-    for k in range(60):
-        theta = theta + -1e-3 * subsample(p, theta, k)
-        assert theta.tobytes() == thetas[k + 1].tobytes()
-    assert theta.dtype == dtype
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_sgd_with_one_worker_is_heavy_ball_to_the_bit(dtype, momentum):
-    p = make_problem(dtype)
-    _, thetas = thetas_of(
-        p, SGD(1e-4, 4, momentum), SERIAL, 60, theta0=theta0(dtype), seed=6
-    )
+    engine = Simulator(Cluster(1))
+    _, thetas = thetas_of(p, algorithm, engine, 60, theta0=theta0(dtype), seed=6)
+    assert thetas.dtype == dtype
     theta, u = theta0(dtype), np.zeros(9, dtype)
+    momentum = getattr(algorithm, "momentum", 0.0)
+    noise = dtype(math.sqrt(2e-3 / getattr(algorithm, "beta", math.inf)))
     for k in range(60):
-        u = momentum * u + -1e-4 * subsample(p, theta, k)
+        d = -algorithm.h * subsample(p, theta, k)
+        if noise:
+            d = d + noise * Stream(6, 0, k).normals(np.empty(9, dtype))
+        u = momentum * u + d
         theta = theta + u
         assert theta.tobytes() == thetas[k + 1].tobytes()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("beta", [10.0, math.inf])
-def test_sgld_with_one_worker_is_the_serial_loop_to_the_bit(dtype, beta):
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_five_workers_use_the_versions_of_the_schedule_to_the_bit(dtype):
     p = make_problem(dtype)
-    _, thetas = thetas_of(
-        p, SGLD(1e-3, beta, 4), SERIAL, 60, theta0=theta0(dtype), seed=6
+    engine = Simulator(Cluster(5, 1.0, 2.0))
+    run, thetas = thetas_of(
+        p, AsyncSGD(1e-3, 4), engine, 80, theta0=theta0(dtype), seed=6
     )
-    theta = theta0(dtype)
-    scale = dtype(math.sqrt(2e-3 / beta))
-    for k in range(60):
-        z = Stream(6, 0, k).normals(np.empty(9, dtype))
-        noise = scale * z if beta < math.inf else dtype(0)
-        theta = theta + (-1e-3 * subsample(p, theta, k) + noise)
-        assert theta.tobytes() == thetas[k + 1].tobytes()
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_async_sgd_with_five_workers_uses_the_versions_of_the_schedule_to_the_bit(
-    dtype,
-):
-    p = make_problem(dtype)
-    run, thetas = thetas_of(p, AsyncSGD(1e-3, 4), Simulator(Cluster(5, 1.0, 2.0)), 80, theta0=theta0(dtype),
-                            seed=6)  # fmt: skip
     steps = dict.fromkeys(range(5), 0)
     # The rows after the last commit were under way when the run ended.
     workers, reads = run.schedule.worker[:80].tolist(), run.schedule.read[:80].tolist()

@@ -1,4 +1,4 @@
-"""The rivals' updates, each against a plain loop over the schedule; and the metric of their scatter."""
+"""The rivals' updates, each against a plain loop over the schedule."""
 
 from __future__ import annotations
 
@@ -16,13 +16,6 @@ from asyncqn import (
     Rennala,
     Ringmaster,
     Simulator,
-)
-from asyncqn.algorithms.scatter import (
-    MIN_UPDATES,
-    Scatter,
-    add_step,
-    new_scatter,
-    note_update,
 )
 from asyncqn.core.streams import Stream
 from asyncqn.errors import BadInput
@@ -83,9 +76,8 @@ def test_rennala_takes_the_mean_of_updates_at_the_present_iterate() -> None:
         )
 
 
-@pytest.mark.parametrize("order", ["random", "age", "turn"])
-def test_saga_corrects_each_part_by_its_table(order: str) -> None:
-    algorithm = AsyncSAGA(1e-4, parts=12, order=order)
+def test_saga_corrects_each_part_by_its_table() -> None:
+    algorithm = AsyncSAGA(1e-4, parts=12)
     run, thetas = thetas_of(P, algorithm, ENGINE, 80, theta0=THETA0, seed=SEED)
     table = np.zeros((12, 9))
     schedule = run.schedule
@@ -111,41 +103,6 @@ def test_saga_converges_to_the_optimum_where_sgd_keeps_its_noise() -> None:
     assert errors["sgd"] > 1e-4
 
 
-def test_the_scatter_is_the_variance_of_independent_updates() -> None:
-    rng = np.random.default_rng(0)
-    size = np.array([1.0, 10.0, 0.1])
-    scatter = new_scatter(size, True)
-    for _ in range(2000):
-        scatter = note_update(scatter, 5.0 + size * rng.standard_normal(3))
-    # The last 1000 differences: a relative standard deviation of sqrt(3 / 1000) = 0.055 for each variance.
-    np.testing.assert_allclose(scatter.D, size**2, rtol=5 * 0.055)
-    assert scatter.largest == scatter.D.max()
-
-
-def test_the_metric_lengthens_flat_coordinates_and_leaves_the_stiffest() -> None:
-    D = np.array([100.0, 1.0, 0.0])
-    theta = np.zeros(3)
-    add_step(theta, 2.0, np.ones(3), Scatter(D, np.zeros(3), MIN_UPDATES, 100.0))
-    # D / max D + 1/20: 1.05, 0.06 and 0.05.
-    np.testing.assert_allclose(theta, [2 / 1.05, 2 / 0.06, 2 / 0.05])
-    add_step(theta, -1.0, theta.copy(), Scatter(D, np.zeros(3), MIN_UPDATES - 1, 100.0))
-    assert not theta.any(), "too few updates were seen for a metric"
-
-
-def test_the_metric_helps_where_coordinates_differ_in_scale() -> None:
-    rng = np.random.default_rng(1)
-    X = rng.standard_normal((400, 6)) * np.array([10.0, 5.0, 2.0, 1.0, 0.5, 0.3])
-    problem = LinearGaussian(X, X @ np.ones(6) + rng.standard_normal(400), 1.0)
-    runs = {
-        scatter: thetas_of(
-            problem, Ringmaster(1e-6, 10, 10, scatter=scatter), ENGINE, 3000, seed=2
-        )[0]
-        for scatter in (False, True)
-    }
-    left = {scatter: run.fun - problem.optimum for scatter, run in runs.items()}
-    assert left[True] < 0.1 * left[False]
-
-
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -153,10 +110,6 @@ def test_the_metric_helps_where_coordinates_differ_in_scale() -> None:
         (lambda: Ringmaster(1e-3, 4, max_delay=-1), "max_delay"),
         (lambda: Rennala(1e-3, 4, collect=0), "collect"),
         (lambda: AsyncSAGA(1e-3, parts=0), "part"),
-        (
-            lambda: AsyncSAGA(1e-3, parts=5, order="none"),
-            "order must be 'random', 'age' or 'turn'",
-        ),
         (lambda: AsyncSAGA(1e-3, parts=51).check(P), "cannot be cut"),
     ],
 )

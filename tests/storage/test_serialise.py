@@ -85,13 +85,8 @@ def test_arrays_and_numpy_numbers_become_plain():
         ),
         (
             "sgld",
-            {"h": 1.0, "batch": 2, "beta": {"start": 1.0, "stop": 2.0}},
-            "beta: Annealing has no parameter 'stop'",
-        ),
-        (
-            "sgld",
             {"h": 1.0, "batch": 2, "beta": [1.0]},
-            "beta must be a positive number, infinity or an Annealing, not",
+            "beta must be a positive number or infinity, not",
         ),
     ],
 )

@@ -92,7 +92,7 @@ def rivals(model: Any, theta0: Array, workers: int, passes: int) -> dict[str, An
     limit = 1.0 / (largest_curvature(model, theta0) * workers)
     for step in STEPS:
         found[f"sgd {step:g}"] = aq.DelayAdaptiveSGD(
-            h=step * limit, batch=BATCH, tau=workers, scatter=True
+            h=step * limit, batch=BATCH, tau=workers
         )
     return found
 

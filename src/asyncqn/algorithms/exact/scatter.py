@@ -20,7 +20,6 @@ Where theta has more than `LONGEST_MATRIX` numbers only the diagonal of F is kep
 No direction is taken to be flatter than the stiffest coordinate by more than k^2.  The table takes k^1.5: a
 prior has curvature too, which does not scatter, and where it exceeds that of the data steps by F alone are
 many times too long; one pair after the other would mend them, which takes long where workers are many.
-`algorithms.scatter` is the diagonal of the same, for methods with a step size.
 """
 
 from __future__ import annotations

@@ -34,21 +34,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.annealing import Beta, beta_at
 from asyncqn.algorithms.pair_memory import CompactMemories, CompactMemory
 from asyncqn.algorithms.parameters import (
     BatchSize,
+    Beta,
     CosineFloor,
     Epsilon,
     InitialScale,
     MemorySize,
     Overlap,
     OverlappingBatches,
+    Published,
     Rho,
     Sampling,
 )
@@ -56,8 +57,7 @@ from asyncqn.algorithms.stability import delay_limit, largest_curvature, loop_de
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.compact_memory import langevin_update
 from asyncqn.kernels.vectors import add_two
-from asyncqn.parameters import checked, parameter
-from asyncqn.published import SETTINGS, PaperName, PaperRows
+from asyncqn.parameters import parameter
 from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
 
@@ -95,7 +95,7 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ASLBFGS(OverlappingBatches, CompactMemories):
+class ASLBFGS(OverlappingBatches, CompactMemories, Published):
     """The paper's as-L-BFGS.
 
     Parameters
@@ -104,30 +104,8 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         Step size h', in units of 1 / (curvature H^2).
     gamma : float
         Friction gamma', in [0, 2); the momentum coefficient is 1 - gamma.
-    beta : float or Annealing
-        Inverse temperature of the noise; infinity means no noise. An `Annealing` changes it from step to
-        step, which the paper does not do.
-    memory : int
-        M: largest number of curvature pairs in the memory.
-    batch : int
-        N_Omega: rows of one stochastic gradient.
-    overlap : int
-        N_O: rows of a batch that are used again for the next curvature pair; less than `batch`.
-    rho : float, default 0.0
-        Multiple of the identity that is added to H, in units of 1 / curvature.
-    epsilon : float, default 0.0001
-        Cautious rule: a pair is accepted where s'y >= epsilon |s|^2, in units of curvature. The default is
-        our own choice: where gradients contain a prior, an epsilon below its curvature rejects nothing.
-    initial_scale : "pair", "diagonal" or float, default "pair"
-        The initial inverse H0. "pair" is (s'y / y'y) I of the newest pair, and I before there is one; a
-        number c is c I; "diagonal" is 1 / curvature_diagonal(theta0) of the problem.
-    cosine_floor : float, default 0.0
-        A pair is accepted where the cosine of the angle between s and y is at least this; our own addition.
-    sampling : str, default "replacement"
-        How a worker draws its rows. "replacement" draws independent rows, as in the paper. "shuffled" makes
-        passes over the data, each in a random order of the worker's own. "blocks" makes passes over blocks of
-        consecutive rows, in random order. "shards-K" draws independent rows of the worker's own shard, one of
-        K.
+    beta : float
+        Inverse temperature of the noise; infinity means no noise.
     integrator : "explicit" or "modified", default "explicit"
         "explicit", equation (7), moves theta by H u, with the momentum u that the worker received.
         "modified", of the supplement, moves it by H (u + d_u), which costs one more product with H.
@@ -138,13 +116,9 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
     "modified" is then SGD with momentum 1 - gamma, stable for h H^2 lambda < 4 - 2 gamma. On W workers both
     limits are about gamma / (2 (W - 1)).
 
-    At beta = 1 this is not a sampler, as the paper says; use `aq.sample`. With exact gradients and the best
-    of three step sizes, means on a Gaussian were off by 0.43 standard deviations on one worker and 0.23 on
-    16, and standard deviations were 0.78 to 1.13 of the exact ones; on a hierarchical model every step size
-    diverged (`python -m benchmarks.studies.posteriors.at_beta_one`). On four of six posteriors of
-    posteriordb with four workers and three seeds, means were off by 0.40 to 2.5 standard deviations, and
-    standard deviations were 0.11 to 1.45 of the right ones; on two every step diverged
-    (docs/results/posteriors.md).
+    At beta = 1 this is not a sampler, as the paper says; use `aq.sample`. On six posteriors of posteriordb
+    with four workers and three seeds, means were off by 0.40 to 2.5 standard deviations and standard
+    deviations were 0.11 to 1.45 of the right ones; on two every step diverged (docs/results/posteriors.md).
 
     Examples
     --------
@@ -171,37 +145,7 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
     integrator: Literal["explicit", "modified"] = "explicit"
 
     stages = ASYNCHRONOUS
-
-    @classmethod
-    @checked
-    def from_paper(cls, name: PaperName, n_data: PaperRows = None) -> ASLBFGS:
-        """Return as-L-BFGS with the numbers of the paper's table.
-
-        Parameters
-        ----------
-        name : "linear-gaussian", "ml-1m", "ml-10m" or "ml-20m"
-            The experiment.
-        n_data : int, optional
-            Observations N_Y, of which a batch has a hundredth; None: those of the paper.
-
-        Returns
-        -------
-        ASLBFGS
-            Where the paper is silent, with our defaults (H0, the cautious constant).
-
-        Notes
-        -----
-        With these defaults the numbers of "linear-gaussian" diverge on the draw of `LinearGaussian.random()`:
-        the paper publishes neither its draw nor its H0.  `cosine_floor` and `initial_scale` tame the pairs.
-
-        Examples
-        --------
-        >>> import asyncqn as aq
-        >>> algorithm = aq.ASLBFGS.from_paper("linear-gaussian")
-        >>> algorithm.h, algorithm.gamma, algorithm.beta, algorithm.memory, algorithm.batch, algorithm.overlap
-        (0.0004, 0.03, 500.0, 3, 6, 2)
-        """
-        return cls(**SETTINGS[name].parameters("as-lbfgs", n_data))
+    published = "as-lbfgs"
 
     @classmethod
     def example(cls, problem: Problem) -> ASLBFGS:
@@ -216,21 +160,10 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
             initial_scale=0.01,
         )
 
-    def noise(self, k: int = 0) -> float:
-        """Return the standard deviation of the noise in d_u at a worker's k-th step."""
-        # The square root of a constant beta is computed once, not in every step.
-        return self._constant_noise or math.sqrt(
-            2.0 * self.h * self.gamma / beta_at(self.beta, k)
-        )
-
     @cached_property
-    def _constant_noise(self) -> float:
-        """The noise where beta is a number; 0 where it changes, or is infinite."""
-        return (
-            math.sqrt(2.0 * self.h * self.gamma / self.beta)
-            if isinstance(self.beta, float)
-            else 0.0
-        )
+    def noise(self) -> float:
+        """Standard deviation of the noise in d_u."""
+        return math.sqrt(2.0 * self.h * self.gamma / self.beta)
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy(), np.zeros_like(theta0))
@@ -265,7 +198,7 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         # Line 6: d_u by (6) and d_theta by (7), written into the worker's message.
         share = self.overlap / self.batch
         # A plain tuple, as numba likes it, of `kernels.compact_memory.Langevin`.
-        numbers = (self.rho, self.h, self.gamma, self.noise(stream.k), share)
+        numbers = (self.rho, self.h, self.gamma, self.noise, share)
         H, out = local.memory.matrix, tuple(local.update)
         work = np.empty(8 * self.memory)
         langevin_update(H, numbers, u, g_O, g_S, tuple(stream), out, work)
@@ -301,7 +234,7 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         return iterate
 
     def temperature(self, k: int) -> float:
-        return 1.0 / beta_at(self.beta, k)
+        return 1.0 / self.beta
 
     def warnings(self, workers: int) -> list[str]:
         # u_{n+1} = u_n - gamma u_{n-l} must be stable by itself, with l = W - 1.
@@ -325,40 +258,24 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         # The largest stable |H U'' H|; first with H = H0, then with the pairs.
         stable = self.gamma / (self.h * self._delay(workers))
         scales = [float(w.memory.scale[0]) for w in locals_] or [1.0]
-        bare = (float(np.median(scales)) + self.rho) ** 2 * largest_curvature(
-            problem, theta0
-        )
+        scale = float(np.median(scales)) + self.rho
+        bare = scale**2 * largest_curvature(problem, theta0)
         if bare >= stable:
-            other = (
-                workers == 1
-                and self.integrator == "explicit"
-                and self.h * bare < 4.0 - 2.0 * self.gamma
-            )
             return (
                 f"the step h = {self.h:g} is too large for a staleness of about {workers - 1} even "
                 f"without pairs: h |H U'' H| = {self.h * bare:.2g} must stay below {self.h * stable:.2g} "
                 f"with the {self.integrator} integrator; try h below {self.h * stable / (2 * bare):.1e} or "
-                f"a smaller initial_scale{', or integrator=' + repr('modified') if other else ''}."
+                "a smaller initial_scale."
             )
+        wild = bare
         # Eight workers at most: each estimate costs a dozen gradients.
-        wild = max(
-            (self._wildness(problem, theta0, w) for w in locals_[:8]), default=bare
-        )
+        for local in locals_[:8]:
+            product = partial(self._times_H, local)
+            wild = max(wild, largest_curvature(problem, theta0, product))
         return (
             f"the curvature pairs are wild: |H U'' H| reaches {wild:.1e} where {stable:.1e} would be stable; "
-            f"use a larger overlap than {self.overlap}, {self._larger_epsilon(locals_)}cosine_floor=0.3, or "
-            "a fixed initial_scale."
-        )
-
-    def _larger_epsilon(self, locals_: Sequence[Worker]) -> str:
-        """Return words for a larger epsilon where the present one rejects none of the pairs in memory."""
-        found = np.concatenate([np.zeros(0), *(w.memory.curvatures() for w in locals_)])
-        found = found[np.isfinite(found)]
-        if not found.size or found.min() < 2.0 * self.epsilon:
-            return ""
-        return (
-            f"epsilon={np.median(found):.1g} (epsilon = {self.epsilon:g} rejects nothing: the pairs in "
-            f"memory have s'y/|s|^2 of {found.min():.2g} and more), "
+            f"use a larger overlap than {self.overlap}, a larger epsilon than {self.epsilon:g}, "
+            "cosine_floor=0.3, or a fixed initial_scale."
         )
 
     def _delay(self, workers: int) -> float:
@@ -366,12 +283,6 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         if self.integrator == "modified" and workers <= 1:
             return self.gamma / (4.0 - 2.0 * self.gamma)
         return loop_delay(workers)
-
-    def _wildness(self, problem: Problem, theta: Array, local: Worker) -> float:
-        """Return |H U'' H| with the worker's own H."""
-        return largest_curvature(
-            problem, theta, lambda v, out: self._times_H(local, v, out)
-        )
 
     def _times_H(self, local: Worker, v: Array, out: Array) -> None:
         """Write (H + rho I) v into `out`, by the worker's own H."""

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.parameters import BatchSize, Sampling, StepSize
+from asyncqn.algorithms.parameters import BatchSize, Published, Sampling, StepSize
 from asyncqn.algorithms.stability import delay_limit, largest_curvature
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.vectors import add_one
-from asyncqn.parameters import Checked, checked
-from asyncqn.published import SETTINGS, PaperName, PaperRows
+from asyncqn.parameters import Checked
 from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
 
@@ -69,18 +68,12 @@ class StochasticGradient(Checked):
     def init_worker(self, problem: Problem, theta0: Array) -> Any:
         return Worker(np.zeros(self.batch, np.int64), np.zeros_like(theta0))
 
-    def gradient(self, view: Any, local: Any, problem: Problem, task: Task) -> Array:
-        """Return g on a fresh Omega at the worker's view of theta."""
-        Omega = task.stream.rows(problem.n_data, local.Omega, self.sampling)
-        # The message's own buffer: `step` then scales it in place.
-        g: Array = local.d_theta
-        problem.grad(view.theta, Omega, g)
-        return g
-
     def step(self, view: Any, local: Any, problem: Problem, task: Task) -> Any:
-        g = self.gradient(view, local, problem, task)
+        Omega = task.stream.rows(problem.n_data, local.Omega, self.sampling)
+        problem.grad(view.theta, Omega, local.d_theta)
         # Scaled by the worker, so that the master only adds.
-        return Update(np.multiply(g, -self.h, out=local.d_theta))
+        np.multiply(local.d_theta, -self.h, out=local.d_theta)
+        return Update(local.d_theta)
 
     def apply(self, iterate: Any, updates: Sequence[Any], commit: Commit) -> Any:
         for update in updates:
@@ -113,7 +106,7 @@ class StochasticGradient(Checked):
 
 
 @dataclass(frozen=True)
-class AsyncSGD(StochasticGradient):
+class AsyncSGD(StochasticGradient, Published):
     """Asynchronous SGD: the master adds each worker's gradient step as it arrives.
 
     Examples
@@ -130,31 +123,7 @@ class AsyncSGD(StochasticGradient):
     batch: BatchSize
     sampling: Sampling = "replacement"
 
-    @classmethod
-    @checked
-    def from_paper(cls, name: PaperName, n_data: PaperRows = None) -> AsyncSGD:
-        """Return a-SGD with the numbers of the paper's table.
-
-        Parameters
-        ----------
-        name : "linear-gaussian", "ml-1m", "ml-10m" or "ml-20m"
-            The experiment.
-        n_data : int, optional
-            Observations N_Y, of which a batch has a hundredth; None: those of the paper.
-
-        Returns
-        -------
-        AsyncSGD
-            Where the paper is silent, with our defaults.
-
-        Examples
-        --------
-        >>> import asyncqn as aq
-        >>> algorithm = aq.AsyncSGD.from_paper("linear-gaussian")
-        >>> algorithm.h, algorithm.batch
-        (0.001, 6)
-        """
-        return cls(**SETTINGS[name].parameters("async-sgd", n_data))
+    published = "async-sgd"
 
     @classmethod
     def example(cls, problem: Problem) -> AsyncSGD:

@@ -7,9 +7,8 @@ Round k, with J_k the workers whose updates arrived in time:
         O the part of the worker's previous Omega that it kept; cautious rule
     theta_{k+1} = theta_k - h H g        (H + rho I in place of H with rho > 0)
 
-All workers use samples of the same size, so that means weighted by rows are plain means; with `reuse_overlap`
-they are weighted.  The schedule decides when a round closes; `timeout` and `quorum` stand here because they
-are parameters of the method.
+All workers use samples of the same size, so that means weighted by rows are plain means.  The schedule
+decides when a round closes; `timeout` and `quorum` stand here because they are parameters of the method.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from asyncqn.algorithms.parameters import (
     MemorySize,
     Overlap,
     OverlappingBatches,
+    Published,
     Rho,
     Sampling,
     Scale,
 )
 from asyncqn.core.stages import Round, Stages
 from asyncqn.kernels.vectors import sum_of_squares
-from asyncqn.parameters import checked, parameter
-from asyncqn.published import SETTINGS, PaperName, PaperRows
+from asyncqn.parameters import parameter
 from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
 
@@ -70,42 +69,18 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MBLBFGS(OverlappingBatches, CompactMemories):
+class MBLBFGS(OverlappingBatches, CompactMemories, Published):
     """Multi-batch L-BFGS: synchronous rounds whose consecutive samples overlap.
 
     Parameters
     ----------
     h : float
         Step size, a factor of H g.
-    memory : int
-        M: largest number of curvature pairs in the memory.
-    batch : int
-        N_Omega: rows of one worker's gradient.
-    overlap : int
-        N_O: rows that consecutive samples share; less than `batch`.
     timeout : float, default inf
         Time after which a round may close without every worker, on the run's clock. It counts from when
         the broadcast reaches the workers to the arrival of updates.
     quorum : float, default 0.5
         Share of the workers that a round needs even after the timeout, in (0, 1].
-    epsilon : float, default 0.0001
-        Cautious rule: a pair is accepted where s'y >= epsilon |s|^2, in units of curvature.
-    initial_scale : "pair" or float, default "pair"
-        The initial inverse H0. "pair" is (s'y / y'y) I of the newest pair; a number c is c I. The memory
-        belongs to the master, which has no data, so there is no "diagonal".
-    cosine_floor : float, default 0.0
-        A pair is accepted where the cosine of the angle between s and y is at least this.
-    rho : float, default 0.0
-        Multiple of the identity that is added to H, in units of 1 / curvature.
-    sampling : str, default "replacement"
-        How a worker draws its rows. "replacement" draws independent rows, as in the paper. "shuffled" makes
-        passes over the data, each in a random order of the worker's own. "blocks" makes passes over blocks of
-        consecutive rows, in random order. "shards-K" draws independent rows of the worker's own shard, one of
-        K.
-    reuse_overlap : bool, default False
-        Whether the gradient at theta_k on the rows kept from the round before, which y needs anyway, also
-        enters g. Berahas et al. do so: their sample of round k contains both overlaps. Each update then
-        counts by its rows.
 
     Examples
     --------
@@ -130,35 +105,9 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
     cosine_floor: CosineFloor = 0.0
     rho: Rho = 0.0
     sampling: Sampling = "replacement"
-    reuse_overlap: bool = False
 
     sent = ("theta",)
-
-    @classmethod
-    @checked
-    def from_paper(cls, name: PaperName, n_data: PaperRows = None) -> MBLBFGS:
-        """Return mb-L-BFGS with the numbers of the paper's table.
-
-        Parameters
-        ----------
-        name : "linear-gaussian", "ml-1m", "ml-10m" or "ml-20m"
-            The experiment.  The timeout of MovieLens is in seconds, as the clocks of real engines are.
-        n_data : int, optional
-            Observations N_Y, of which a batch has a hundredth; None: those of the paper.
-
-        Returns
-        -------
-        MBLBFGS
-            Where the paper is silent, with our defaults (H0, the quorum).
-
-        Examples
-        --------
-        >>> import asyncqn as aq
-        >>> algorithm = aq.MBLBFGS.from_paper("linear-gaussian")
-        >>> algorithm.h, algorithm.timeout, algorithm.memory, algorithm.batch, algorithm.overlap
-        (0.05, 10.0, 3, 6, 2)
-        """
-        return cls(**SETTINGS[name].parameters("mb-lbfgs", n_data))
+    published = "mb-lbfgs"
 
     @classmethod
     def example(cls, problem: Problem) -> MBLBFGS:
@@ -207,12 +156,6 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
         problem.grad(theta, Omega[self.overlap :], local.g)
         share = self.overlap / self.batch
         local.g[...] = share * g_O + (1.0 - share) * local.g
-        if paired and self.reuse_overlap:
-            # y holds the difference by now; adding back what was subtracted gives the gradient at theta_k.
-            kept = self.overlap / (self.batch + self.overlap)
-            local.g[...] = (1.0 - kept) * local.g + kept * (
-                local.y + local.g_O[1 - now]
-            )
         return Update(local.g, local.y, task.worker, paired)
 
     def learn(
@@ -236,21 +179,15 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
         both = [
             update for update in updates if update.paired and update.worker in senders
         ]
-        rows = [
-            self.batch + (self.overlap if update.paired and self.reuse_overlap else 0)
-            for update in updates
-        ]
-        for update, count in zip(updates, rows, strict=True):
-            # Weighted by rows; with equal samples the factor is 1, and the bits are those of a plain mean.
-            g += update.g if count == self.batch else (count / self.batch) * update.g
-        g /= sum(rows) / self.batch
+        for update in updates:
+            g += update.g
+        g /= len(updates)
         if both and self.memory > 0:
             for update in both:
                 y += update.y
             y /= len(both)
-            Hg[...] = (
-                0.0  # stands for the subtracted gradient: y is a difference already
-            )
+            # Stands for the subtracted gradient: y is a difference already.
+            Hg[...] = 0.0
             self.consider(memory, theta, theta_old, y, Hg)
         memory.product(g, Hg)
         if not sum_of_squares(Hg) < np.inf:

@@ -6,7 +6,7 @@ part:
 
     theta -= h (g_i - table_i + mean of the table),    table_i = g_i
 
-The master assigns parts at random, as the method wants it, or by age or in turn.  Leblond's workers share
+The master assigns parts at random.  Leblond's workers share
 the memory; here the master holds the table, and table_i and the mean are those of the moment of the commit.
 """
 
@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from asyncqn.algorithms.paper.async_sgd import StochasticGradient
 from asyncqn.algorithms.parameters import Parts, StepSize
 from asyncqn.algorithms.parts import rows_of_parts
-from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_update
 from asyncqn.core.stages import EachUpdate, Stages
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import add_scaled
@@ -37,7 +36,6 @@ class Iterate(NamedTuple):
     theta: Array
     table: Array
     mean: Array
-    scatter: Scatter
 
 
 class Update(NamedTuple):
@@ -62,10 +60,6 @@ class AsyncSAGA(StochasticGradient):
     parts : int
         P: number of parts into which the rows are cut; parts of about ten rows were best. The master stores
         P * dim numbers.
-    order : "random", "age" or "turn", default "random"
-        Order in which the master assigns parts: at random, the oldest gradient first, or in turn.
-    scatter : bool, default False
-        Whether steps are scaled by a diagonal metric, which is estimated from the scatter of the updates.
 
     Notes
     -----
@@ -85,15 +79,13 @@ class AsyncSAGA(StochasticGradient):
 
     h: StepSize
     parts: Parts
-    order: Literal["random", "age", "turn"] = "random"
-    scatter: bool = False
 
     sent = ("theta",)
 
     @classmethod
     def example(cls, problem: Problem) -> AsyncSAGA:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
-        return cls(h=1e-5, parts=6, scatter=True)
+        return cls(h=1e-5, parts=6)
 
     def check(self, problem: Problem) -> None:
         n, d = int(problem.n_data), int(problem.dim)
@@ -108,16 +100,11 @@ class AsyncSAGA(StochasticGradient):
 
     @property
     def stages(self) -> Stages:  # type: ignore[override]
-        return (EachUpdate(blocks=self.parts, order=self.order),)
+        return (EachUpdate(blocks=self.parts, order="random"),)
 
     def init(self, theta0: Array) -> Iterate:
         table = np.zeros((self.parts, theta0.size), theta0.dtype)
-        return Iterate(
-            theta0.copy(),
-            table,
-            np.zeros_like(theta0),
-            new_scatter(theta0, self.scatter),
-        )
+        return Iterate(theta0.copy(), table, np.zeros_like(theta0))
 
     def init_worker(self, problem: Problem, theta0: Array) -> Worker:
         return Worker(np.zeros_like(theta0))
@@ -147,14 +134,13 @@ class AsyncSAGA(StochasticGradient):
     def apply(
         self, iterate: Iterate, updates: Sequence[Update], commit: Commit
     ) -> Iterate:
-        theta, table, mean, scatter = iterate
+        theta, table, mean = iterate
         for update in updates:
             entry = table[update.part]
-            scatter = note_update(scatter, update.g)
             # The table entry and the mean are those of this commit, not those that the worker saw.
             change = update.g - entry
             entry[:] = update.g
             # The step uses the mean before it is updated, as SAGA is defined.
-            add_step(theta, -self.h, change + mean, scatter)
+            add_scaled(theta, -self.h, change + mean)
             add_scaled(mean, 1.0 / self.parts, change)
-        return Iterate(theta, table, mean, scatter)
+        return iterate

@@ -27,10 +27,15 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.paper.async_sgd import StochasticGradient, Update, Worker
+from asyncqn.algorithms.paper.async_sgd import (
+    Iterate,
+    StochasticGradient,
+    Update,
+    Worker,
+)
 from asyncqn.algorithms.parameters import BatchSize, Sampling, StepSize
-from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_update
 from asyncqn.core.stages import EachUpdate, FreshRound, Stages
+from asyncqn.kernels.vectors import add_scaled
 from asyncqn.parameters import parameter
 from asyncqn.types import Array, Commit, Problem, Task
 
@@ -92,45 +97,8 @@ class SGD(StochasticGradient):
         return iterate
 
 
-class ScatterIterate(NamedTuple):
-    """The master's theta, and the scatter of the updates where a metric is wanted."""
-
-    theta: Array
-    scatter: Scatter
-
-
-class ScatterGradient(StochasticGradient):
-    """Base of those that may take steps in the metric of `algorithms.scatter`.
-
-    Parameters
-    ----------
-    scatter : bool, default False
-        Whether steps are scaled by a diagonal metric, which is estimated from the scatter of the updates.
-    """
-
-    scatter: bool
-    # The scatter stays at the master: workers need only theta.
-    sent = ("theta",)
-
-    def init(self, theta0: Array) -> ScatterIterate:
-        return ScatterIterate(theta0.copy(), new_scatter(theta0, self.scatter))
-
-    def weight(self, staleness: int) -> float:
-        """Return the factor on an update of this staleness."""
-        return 1.0
-
-    def apply(
-        self, iterate: ScatterIterate, updates: Sequence[Update], commit: Commit
-    ) -> ScatterIterate:
-        theta, scatter = iterate
-        for update, staleness in zip(updates, commit.staleness):
-            scatter = note_update(scatter, update.d_theta)
-            add_step(theta, self.weight(staleness), update.d_theta, scatter)
-        return ScatterIterate(theta, scatter)
-
-
 @dataclass(frozen=True)
-class DelayAdaptiveSGD(ScatterGradient):
+class DelayAdaptiveSGD(StochasticGradient):
     """Asynchronous SGD whose master shortens stale steps.
 
     Parameters
@@ -151,21 +119,25 @@ class DelayAdaptiveSGD(ScatterGradient):
     h: StepSize
     batch: BatchSize
     tau: Annotated[int, parameter(unit="commits", ge=1)]
-    scatter: bool = False
     sampling: Sampling = "replacement"
 
     @classmethod
     def example(cls, problem: Problem) -> DelayAdaptiveSGD:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
-        return cls(h=1e-5, batch=10, tau=2, scatter=True)
+        return cls(h=1e-5, batch=10, tau=2)
 
-    def weight(self, staleness: int) -> float:
-        # The worker has scaled by h already; this is the rest of the factor.
-        return min(1.0, self.tau / max(staleness, 1))
+    def apply(
+        self, iterate: Iterate, updates: Sequence[Update], commit: Commit
+    ) -> Iterate:
+        for update, staleness in zip(updates, commit.staleness, strict=True):
+            # The worker has scaled by h already; this is the rest of the factor.
+            weight = min(1.0, self.tau / max(staleness, 1))
+            add_scaled(iterate.theta, weight, update.d_theta)
+        return iterate
 
 
 @dataclass(frozen=True)
-class Ringmaster(ScatterGradient):
+class Ringmaster(StochasticGradient):
     """Asynchronous SGD that drops updates older than `max_delay` commits.
 
     Parameters
@@ -187,13 +159,12 @@ class Ringmaster(ScatterGradient):
     h: StepSize
     batch: BatchSize
     max_delay: Annotated[int, parameter(unit="commits", ge=0)]
-    scatter: bool = False
     sampling: Sampling = "replacement"
 
     @classmethod
     def example(cls, problem: Problem) -> Ringmaster:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
-        return cls(h=1e-5, batch=10, max_delay=2, scatter=True)
+        return cls(h=1e-5, batch=10, max_delay=2)
 
     @property
     def stages(self) -> Stages:  # type: ignore[override]
@@ -205,7 +176,7 @@ class Ringmaster(ScatterGradient):
 
 
 @dataclass(frozen=True)
-class Rennala(ScatterGradient):
+class Rennala(StochasticGradient):
     """Steps along the mean of `collect` gradients, all computed at the current theta.
 
     Parameters
@@ -226,36 +197,31 @@ class Rennala(ScatterGradient):
     h: StepSize
     batch: BatchSize
     collect: Annotated[int, parameter(ge=1)]
-    scatter: bool = False
     sampling: Sampling = "replacement"
 
     @classmethod
     def example(cls, problem: Problem) -> Rennala:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
-        return cls(h=1e-5, batch=10, collect=3, scatter=True)
+        return cls(h=1e-5, batch=10, collect=3)
 
     @property
     def stages(self) -> Stages:  # type: ignore[override]
         return (FreshRound(updates=self.collect),)
 
     def step(
-        self, view: ScatterIterate, local: Worker, problem: Problem, task: Task
+        self, view: Iterate, local: Worker, problem: Problem, task: Task
     ) -> Update:
-        g = self.gradient(view, local, problem, task)
+        update = super().step(view, local, problem, task)
         # In an array of its own: the worker computes again before the commit.
-        return Update(np.multiply(g, -self.h))
+        return Update(update.d_theta.copy())
 
     def step_limit(self, curvature: float, workers: int) -> float:
         # No gradient is stale, so the limit is that of one worker.
         return super().step_limit(curvature, 1)
 
     def apply(
-        self, iterate: ScatterIterate, updates: Sequence[Update], commit: Commit
-    ) -> ScatterIterate:
-        theta, scatter = iterate
+        self, iterate: Iterate, updates: Sequence[Update], commit: Commit
+    ) -> Iterate:
         for update in updates:
-            scatter = note_update(scatter, update.d_theta)
-        # All B updates enter the scatter before any step, so that the B steps have one metric.
-        for update in updates:
-            add_step(theta, 1.0 / len(updates), update.d_theta, scatter)
-        return ScatterIterate(theta, scatter)
+            add_scaled(iterate.theta, 1.0 / len(updates), update.d_theta)
+        return iterate

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.annealing import Beta, beta_at
 from asyncqn.algorithms.paper.async_sgd import Iterate, StochasticGradient, Update
-from asyncqn.algorithms.parameters import BatchSize, Sampling, StepSize
+from asyncqn.algorithms.parameters import BatchSize, Beta, Sampling, StepSize
 from asyncqn.kernels.vectors import add_scaled
 from asyncqn.types import Array, Problem, Rows, Task
 
@@ -34,9 +33,8 @@ class SGLD(StochasticGradient):
 
     Parameters
     ----------
-    beta : float or Annealing
-        Inverse temperature of the noise; infinity means no noise, and an `Annealing` changes it from step
-        to step.
+    beta : float
+        Inverse temperature of the noise; infinity means no noise.
 
     Notes
     -----
@@ -69,7 +67,7 @@ class SGLD(StochasticGradient):
         return cls(h=1e-5, beta=100.0, batch=10)
 
     def temperature(self, k: int) -> float:
-        return 1.0 / beta_at(self.beta, k)
+        return 1.0 / self.beta
 
     def init_worker(self, problem: Problem, theta0: Array) -> Worker:
         Omega, d_theta = super().init_worker(problem, theta0)
@@ -80,11 +78,7 @@ class SGLD(StochasticGradient):
     ) -> Update:
         update: Update = super().step(view, local, problem, task)
         # The worker adds the noise, so that the master's commit is that of SGD.
-        beta = beta_at(self.beta, task.stream.k)
-        if beta < math.inf:
-            add_scaled(
-                update.d_theta,
-                math.sqrt(2.0 * self.h / beta),
-                task.stream.normals(local.Z),
-            )
+        if self.beta < math.inf:
+            noise = math.sqrt(2.0 * self.h / self.beta)
+            add_scaled(update.d_theta, noise, task.stream.normals(local.Z))
         return update
