@@ -1,7 +1,7 @@
 """Cells: the pieces in which the experiments are computed; each is computed once and stored.
 
 A cell is a frozen dataclass whose `measure` returns records; its key is the hash of its class and fields.  A
-`Store` is a folder with one Parquet table per experiment (`TABLE.parquet`), which can be published, and a
+`Store` is a folder with one Parquet table per kind of cell (`TABLE.parquet`), which can be published, and a
 journal (`cells.jsonl`) of the cells that were finished since.  So a long computation can be stopped at any
 cell, and the next call continues from the journal or from the published tables.
 """
@@ -10,26 +10,29 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import os
-import platform
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import as_completed
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import fields
-from functools import cache
-from importlib.metadata import version
-from importlib.util import find_spec
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from asyncqn.errors import BadInput
-from asyncqn.storage import check_output, open_input, to_json
-from asyncqn_paper.pool import pool
+from asyncqn.errors import BadInput, WorkerFailed
+from asyncqn.storage import check_output, to_json
 from asyncqn_paper.records import Record, read_table, write_table
 
-SOURCES = ("asyncqn", "asyncqn_recommender", "asyncqn_paper")
-VERSIONS = ("asyncqn", "numpy", "numba", "llvmlite")
-"""Packages whose source files, and those whose versions, may change a number."""
+ONE_THREAD = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+}
+"""Several processes with several threads each would compete for the processors."""
 
 
 class Cell:
@@ -54,97 +57,62 @@ class Cell:
 
     def columns(self) -> Record:
         """Its fields, as columns of the published table."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        # A column of a table has one type; nested fields are readable as text.
-        return {
-            name: v if isinstance(v, (int, float, str)) else str(v)
-            for name, v in plain.items()
-        }
+        columns = {}
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            # A column of a table has one type; nested fields are readable as text.
+            plain = isinstance(value, (int, float, str))
+            columns[f"cell {field.name}"] = value if plain else str(value)
+        return columns
 
 
 class Finished(NamedTuple):
-    """The records of a cell, the processor seconds they took, and the code that computed them."""
+    """The records of a cell, and the processor seconds that they took."""
 
     records: list[Record]
     seconds: float
-    code: str
 
 
-@cache
-def code_digest() -> str:
-    """Hash the source files and data of the packages, the versions in use and Python's."""
-    # A cell counts as computed by the present code only if nothing that could change a number has changed
-    # since, the numerical libraries included.
-    digest = hashlib.sha256(platform.python_version().encode())
-    for package in SOURCES:
-        spec = find_spec(package)
-        for root in map(Path, (spec.submodule_search_locations or ()) if spec else ()):
-            for path in sorted(
-                path for kind in ("*.py", "*.json") for path in root.rglob(kind)
-            ):
-                digest.update(
-                    f"{package} {path.relative_to(root).as_posix()}\n".encode()
-                )
-                digest.update(path.read_bytes())
-    for package in VERSIONS:
-        digest.update(f"{package} {version(package)}\n".encode())
-    return digest.hexdigest()[:12]
+class Missing(LookupError):
+    """A cell has not been computed."""
 
 
 class Store:
-    """The finished cells of a folder.
+    """The finished cells of a folder."""
 
-    Parameters
-    ----------
-    folder : Path
-        Where the tables and the journal are.
-    any_code : bool
-        Whether cells that other code computed count: full runs last longer than a version of the code, and
-        tests recompute some of their cells.  Otherwise they are computed again.
-    """
-
-    def __init__(self, folder: Path, any_code: bool) -> None:
-        self.folder, self._journal = folder, folder / "cells.jsonl"
-        self._tables: dict[str, str] = {}
-        self._columns: dict[str, Record] = {}
-        self._found: dict[str, Finished] = {}
-        # Tables first, the journal second: a cell that was computed again after a publication replaces the
-        # published one.
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._journal = folder / "cells.jsonl"
+        self._finished: dict[str, Finished] = {}
         for path in sorted(folder.glob("*.parquet")):
             self._read_table(path)
+        # The journal comes second: a cell that was computed again replaces the published one.
         self._read_journal()
-        if not any_code:
-            now = code_digest()
-            self._found = {
-                key: one for key, one in self._found.items() if one.code == now
-            }
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._finished)
 
-    def get(self, cell: Cell) -> list[Record] | None:
-        """Return the records of a cell; None where it is not finished."""
-        found = self._found.get(cell.key)
-        return None if found is None else found.records
+    def __contains__(self, cell: Cell) -> bool:
+        return cell.key in self._finished
 
-    def finished(self, cells: Sequence[Cell]) -> list[Finished]:
-        """Return what is there of these cells."""
-        return [self._found[cell.key] for cell in cells if cell.key in self._found]
+    def get(self, cell: Cell) -> list[Record]:
+        """Return the records of a cell; raise `Missing` where it is not finished."""
+        return self.finished(cell).records
+
+    def finished(self, cell: Cell) -> Finished:
+        """Return records and seconds of a cell."""
+        try:
+            return self._finished[cell.key]
+        except KeyError:
+            raise Missing(f"{cell} has not been computed") from None
 
     def add(self, cell: Cell, finished: Finished) -> None:
         """Keep a cell, in memory and in the journal."""
-        self._found[cell.key] = finished
-        self._tables[cell.key] = cell.table
-        self._columns[cell.key] = cell.columns()
+        self._finished[cell.key] = finished
         # One line of JSON per cell, written at once: what is lost in a crash is at most the cell under way.
-        line = {
-            "key": cell.key,
-            "table": cell.table,
-            "columns": cell.columns(),
-            **finished._asdict(),
-        }
+        line = {"key": cell.key, **finished._asdict()}
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(parents=True, exist_ok=True)
             check_output(self._journal)
             with self._journal.open("a", encoding="utf-8") as file:
                 # The first break ends a line that an interruption may have cut off.
@@ -154,26 +122,20 @@ class Store:
                 f"{self._journal} cannot be written: {error.strerror or error}."
             ) from None
 
-    def publish(self, cells: Sequence[Cell]) -> None:
+    def publish(self, cells: Iterable[Cell]) -> None:
         """Write the tables of these cells, as far as they are finished, and end the journal."""
-        rows: dict[str, list[Record]] = {}
-        for cell in {cell.key: cell for cell in cells}.values():
-            if cell.key in self._found:
-                records, seconds, code = self._found[cell.key]
-                # Seconds are spread over the rows of a cell, so that their sum over the table is the time
-                # it took.
-                own = {
-                    "key": cell.key,
-                    "seconds": seconds / max(1, len(records)),
-                    "code": code,
-                }
-                told = {f"cell {name}": value for name, value in cell.columns().items()}
-                # The prefix "cell " keeps the fields of a cell apart from the columns of its records.
-                rows.setdefault(cell.table, []).extend(
-                    {**own, **told, **record} for record in records
-                )
-        for table, records in rows.items():
-            write_table(records, self.folder / table)
+        tables: dict[str, list[Record]] = {}
+        for cell in dict.fromkeys(cells):
+            if cell not in self:
+                continue
+            records, seconds = self.finished(cell)
+            # Seconds are spread over the rows of a cell: their sum over the table is the time it took.
+            head = {"key": cell.key, "seconds": seconds / max(1, len(records))}
+            for record in records:
+                rows = tables.setdefault(cell.table, [])
+                rows.append({**head, **cell.columns(), **record})
+        for name, rows in tables.items():
+            write_table(rows, self._folder / name)
         # Only after the tables are written; a crash in between leaves cells in both, which does no harm.
         self._journal.unlink(missing_ok=True)
 
@@ -181,29 +143,21 @@ class Store:
         for row in read_table(path.with_suffix("")):
             key = row.pop("key")
             seconds = row.pop("seconds")
-            code = row.pop("code")
-            record = {
-                name: value
-                for name, value in row.items()
-                if not name.startswith("cell ")
-            }
+            record = {k: v for k, v in row.items() if not k.startswith("cell ")}
             # Rows of one cell follow each other; their seconds add up to what the cell took.
-            before = self._found.get(key, Finished([], 0.0, code))
+            before = self._finished.get(key, Finished([], 0.0))
             before.records.append(record)
-            self._found[key] = Finished(before.records, before.seconds + seconds, code)
+            self._finished[key] = Finished(before.records, before.seconds + seconds)
 
     def _read_journal(self) -> None:
         """Read the cells of the journal; a line that was cut off is ignored."""
         if not self._journal.is_file():
             return
-        with open_input(self._journal) as file:
-            text = file.read().decode(errors="replace")
-        for line in text.splitlines():
+        for line in self._journal.read_text("utf-8", "replace").splitlines():
             try:
                 entry = json.loads(line)
-                self._found[entry["key"]] = Finished(
-                    entry["records"], entry["seconds"], entry["code"]
-                )
+                finished = Finished(entry["records"], entry["seconds"])
+                self._finished[entry["key"]] = finished
             except (ValueError, KeyError, TypeError):
                 continue
 
@@ -216,32 +170,63 @@ def compute(
 ) -> None:
     """Compute the cells that are not in the store, in their order."""
     # Experiments share cells; each is computed once.
-    todo = [cell for cell in dict.fromkeys(cells) if store.get(cell) is None]
-    done = len(dict.fromkeys(cells)) - len(todo)
+    cells = list(dict.fromkeys(cells))
+    missing = [cell for cell in cells if cell not in store]
+    done = len(cells) - len(missing)
     tell(done, "")
     began = time.monotonic()
-    for count, (cell, finished) in enumerate(_computed(todo, processes), 1):
+    for count, (cell, finished) in enumerate(_computed(missing, processes), 1):
         store.add(cell, finished)
+        left = len(missing) - count
         # Cells differ in length, so this is a rough estimate that improves.
-        left = (time.monotonic() - began) / count * (len(todo) - count)
-        tell(
-            done + count, f"about {left / 60:.0f} min left" if count < len(todo) else ""
-        )
+        minutes = (time.monotonic() - began) / count * left / 60.0
+        tell(done + count, f"about {minutes:.0f} min left" if left else "")
 
 
 def _computed(cells: Sequence[Cell], processes: int) -> Iterator[tuple[Any, Finished]]:
     if processes <= 1:
         yield from ((cell, _timed(cell)) for cell in cells)
         return
-    with pool(processes) as executor:
+    before = dict(os.environ)
+    # A user's own setting stays.
+    os.environ.update(ONE_THREAD | before)
+    executor = ProcessPoolExecutor(
+        processes,
+        # A forked process would inherit the locks that threads of this process hold.
+        multiprocessing.get_context("spawn"),
+        initializer=_end_with_parent,
+    )
+    try:
         # Cells are recorded in the order in which they end, so that a stop loses only those under way.
         waiting = {executor.submit(_timed, cell): cell for cell in cells}
         for future in as_completed(waiting):
             yield waiting[future], future.result()
+    except BrokenProcessPool:
+        raise WorkerFailed(
+            "a process of the pool was killed, perhaps because memory ran out: run the command again, which "
+            "continues from what is saved, or use fewer processes."
+        ) from None
+    finally:
+        executor.shutdown(cancel_futures=True)
+        # The environment belongs to the caller, who may start other processes later.
+        for name in ONE_THREAD.keys() - before.keys():
+            del os.environ[name]
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent ends: a killed parent cannot send a message."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, name="asyncqn parent", daemon=True).start()
 
 
 def _timed(cell: Cell) -> Finished:
     # User and system time of this process and its children: a busy machine does not lengthen it.
     before = sum(os.times()[:4])
     records = cell.measure()
-    return Finished(records, round(sum(os.times()[:4]) - before, 3), code_digest())
+    return Finished(records, round(sum(os.times()[:4]) - before, 3))

@@ -1,34 +1,28 @@
-"""Ratings for Figs. 4 and 5, the paper's parameters for them, starts, and a time axis from measured steps."""
+"""Ratings for Figs. 4 and 5: MovieLens 1M, a time axis from measured steps, and runs on them."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from asyncqn import ASLBFGS, MBLBFGS, AsyncSGD, Cluster, starting_point
-from asyncqn.types import Array
-from asyncqn_paper.settings import EVERYONE, PAYERS
+from asyncqn import Cluster, Run, Simulator, starting_point
+from asyncqn.types import Array, Request
+from asyncqn_paper.records import Record
+from asyncqn_paper.rules import Estimate, estimate
+from asyncqn_paper.settings import EVERYONE, PAYERS, printed
 from asyncqn_recommender.data import load
 from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
 
+RATINGS = "ml-1m"
+TABLE = printed(RATINGS)
+RANK = 5
 SPREAD = 0.3
 """Standard deviation of a worker's time over its mean, our own choice."""
-
-# h of a-SGD, mb-L-BFGS and as-L-BFGS, then gamma and beta of as-L-BFGS, from the paper's table.
-_NAMES: dict[str, Any] = {"1m": "ml-1m", "10m": "ml-10m", "20m": "ml-20m"}
-_OURS = {size: ASLBFGS.from_paper(name) for size, name in _NAMES.items()}
-TABLE: dict[str, tuple[Any, ...]] = {
-    size: (
-        *(AsyncSGD.from_paper(name).h, MBLBFGS.from_paper(name).h),
-        *(_OURS[size].h, _OURS[size].gamma, _OURS[size].beta),
-    )
-    for size, name in _NAMES.items()
-}
-RANK = 5
-RHO = _OURS["1m"].rho
-MEMORY = _OURS["1m"].memory
 STARTS = {"prior": "from the prior N(0, 1)", "mean": "near the mean rating"}
 
 
@@ -40,70 +34,6 @@ class Timing(NamedTuple):
     message: float
 
 
-def size_of(name: str) -> str:
-    """Return the row of the paper's table for a set: that of its own size, or of 1M for any other."""
-    size = name.rpartition("-")[2]
-    return size if size in TABLE else "1m"
-
-
-def set_of(full: bool) -> tuple[str, int]:
-    """Return the set of the full or the quick size and its number of ratings, without reading the ratings."""
-    return ("ml-1m", 1_000_209) if full else ("synthetic-100k", 100_000)
-
-
-@cache
-def model(name: str) -> MatrixFactorization:
-    """Return the paper's MAP objective on a set of ratings."""
-    return MatrixFactorization.from_ratings(load(name), RANK)
-
-
-def parameters(size: str, n_data: int) -> dict[str, dict[str, Any]]:
-    """Return the paper's parameters: N_Omega = N_Y / 100, N_O = N_Omega / 3, H + rho I for L-BFGS methods."""
-    sgd, mb, h, gamma, beta = TABLE[size]
-    # As in the supplement: N_Omega = N_Y / 100 and N_O = N_Omega / 3.
-    batch = n_data // 100
-    shared = {"memory": MEMORY, "batch": batch, "overlap": batch // 3, "rho": RHO}
-    return {
-        "async-sgd": {"h": sgd, "batch": batch},
-        "mb-lbfgs": {"h": mb, **shared},
-        "as-lbfgs": {"h": h, "gamma": gamma, "beta": beta, **shared},
-    }
-
-
-def start(model: MatrixFactorization, which: str, seed: int) -> Array:
-    """Return where a run begins: a draw of the model's prior N(0, 1), or rows near the mean rating."""
-    if which == "mean":
-        return starting_point(model, None, seed)
-    # A stream of its own, so that the start does not depend on what else a seed is used for.
-    draw = np.random.Generator(np.random.Philox(key=[seed, 0x9F10])).standard_normal(
-        model.dim
-    )
-    return np.asarray(draw.astype(model.dtype))
-
-
-def measured_cluster(timing: Timing, workers: int, payer: str = EVERYONE) -> Cluster:
-    """Return a cluster with these times, for all methods alike.
-
-    A message takes half of `timing.message`; if it is paid for, it occupies the master's link for that time.
-    """
-    # The time of a message is the same whether it is paid or not: what the link keeps is taken from the
-    # latency.
-    mean = timing.worker
-    half = timing.message / 2.0
-    link, sending = PAYERS[payer]
-    kept = half if link else 0.0
-    message = timing.message - kept * (1.0 if sending == "free" else 2.0)
-    return Cluster(
-        workers,
-        mean,
-        SPREAD * mean,
-        message=message,
-        master=timing.master,
-        link=kept,
-        sending=sending,
-    )
-
-
 TIMINGS = {
     "async-sgd": Timing(2.13e-4, 1.9e-5, 6.351e-4),
     "mb-lbfgs": Timing(3.91e-4, 4.52e-4, 9.526e-4),
@@ -112,13 +42,11 @@ TIMINGS = {
 """Processor times of a step and of a commit on the 1M set, the medians of twelve on the machine of the
 published results, and messages at 10 Gbit/s: four vectors of theta's size for as-L-BFGS, three for
 mb-L-BFGS, two for a-SGD.  The numbers of a run depend on them only through the schedule."""
-
-
 PRINTED_TIMEOUT = 0.4
 """T_mb of the paper on the 1M set, in seconds."""
 
 
-def slowed(kind: str, timing: Timing) -> Timing:
+def slowed(kind: str) -> Timing:
     """Return the times with gradients as slow as the printed timeout suggests.
 
     A batch takes 1/1.2 of the timeout.  What as-L-BFGS and mb-L-BFGS compute on the overlap is added in
@@ -127,4 +55,137 @@ def slowed(kind: str, timing: Timing) -> Timing:
     # The timeout is 1.2 mean times of a worker.
     batch = PRINTED_TIMEOUT / 1.2
     # 4/3: the overlap is a third of the batch, and its gradient is computed twice.
-    return timing._replace(worker=batch if kind == "async-sgd" else batch * 4.0 / 3.0)
+    worker = batch if kind == "async-sgd" else batch * 4.0 / 3.0
+    return TIMINGS[kind]._replace(worker=worker)
+
+
+@cache
+def model() -> MatrixFactorization:
+    """Return the paper's MAP objective."""
+    return MatrixFactorization.from_ratings(load(RATINGS), RANK)
+
+
+def start(which: str, seed: int) -> Array:
+    """Return where a run begins: a draw of the model's prior N(0, 1), or rows near the mean rating."""
+    problem = model()
+    if which == "mean":
+        return starting_point(problem, None, seed)
+    # A stream of its own, so that the start does not depend on what else a seed is used for.
+    rng = np.random.Generator(np.random.Philox(key=[seed, 0x9F10]))
+    return np.asarray(rng.standard_normal(problem.dim).astype(problem.dtype))
+
+
+def measured_cluster(timing: Timing, workers: int, payer: str = EVERYONE) -> Cluster:
+    """Return a cluster with these times, for all methods alike.
+
+    A message takes half of `timing.message`; if it is paid for, it occupies the master's link for that time.
+    """
+    link, sending = PAYERS[payer]
+    # The time of a message is the same whether it is paid or not: what the link keeps is taken from the
+    # latency.
+    kept = timing.message / 2.0 if link else 0.0
+    return Cluster(
+        workers,
+        timing.worker,
+        SPREAD * timing.worker,
+        message=timing.message - kept * (1.0 if sending == "free" else 2.0),
+        master=timing.master,
+        link=kept,
+        sending=sending,
+    )
+
+
+def run_on(machines: Cluster, request: Request) -> list[Record]:
+    """Return RMSE and gradient norm along a simulated run; None where they are not finite."""
+    return along(Simulator(machines).minimize(request), request.seed)
+
+
+def along(run: Run, seed: int) -> list[Record]:
+    """Return RMSE and gradient norm along a run; None where they are not finite."""
+    records = []
+    for k in range(run.metrics.rows):
+        row = run.metrics.row(k)
+        record: Record = {"seed": seed, "commit": int(row["commit"])}
+        record["time"] = float(row["time"])
+        for name in ("rmse", "grad_norm"):
+            record[name] = float(row[name]) if math.isfinite(row[name]) else None
+        records.append(record)
+    return records
+
+
+Column = npt.NDArray[np.float64]
+
+
+class Path(NamedTuple):
+    """The rows of one run as columns; what is not finite is NaN."""
+
+    time: Column
+    commit: Column
+    rmse: Column
+    grad_norm: Column
+
+    @classmethod
+    def of(cls, records: Sequence[Record], axis: str, end: float) -> Path:
+        """Return the path; if it ended before `end` of an axis, it diverged, and a row of NaN is added."""
+        rows = list(records)
+        if rows[-1][axis] < end:
+            rows.append({**rows[-1], "rmse": None, "grad_norm": None})
+        columns = []
+        for name in cls._fields:
+            values = [row[name] for row in rows]
+            columns.append(np.array([np.nan if v is None else v for v in values]))
+        return cls(*columns)
+
+    @property
+    def last(self) -> float:
+        """The last RMSE; infinite where the run diverged."""
+        value = float(self.rmse[-1])
+        # A run that ends at more than twice the RMSE of its start has diverged, even if its numbers are finite.
+        return value if value <= 2.0 * self.rmse[0] else math.inf
+
+    @property
+    def stable(self) -> float:
+        """1 if the last RMSE is below the first and near the least, else 0."""
+        least = np.nanmin(self.rmse)
+        return float(self.rmse[-1] < self.rmse[0] and self.rmse[-1] <= least + 0.1)
+
+    def first_below(self, target: float, axis: str = "time") -> float | None:
+        """Return when the RMSE first was at most `target`, interpolated between rows; None: never."""
+        below = np.flatnonzero(self.rmse <= target)
+        if not below.size:
+            return None
+        along = getattr(self, axis)
+        k = int(below[0])
+        if k == 0 or np.isnan(self.rmse[k - 1]):
+            return float(along[k])
+        # Between two rows the RMSE falls along a line.
+        fall = max(self.rmse[k - 1] - self.rmse[k], 1e-12)
+        share = (self.rmse[k - 1] - target) / fall
+        return float(along[k - 1] + share * (along[k] - along[k - 1]))
+
+
+def race(
+    slow: Sequence[Path], quick: Sequence[Path], axis: str = "time"
+) -> Estimate | str:
+    """Estimate log(time of `slow` / time of `quick`) to the RMSE at which the slower ends, run by run.
+
+    A run that diverged is stopped early, so its own last time is no limit: it counts as the longest run of
+    both sets, as the rules ask of runs that do not arrive.
+    """
+    limit = max(float(getattr(path, axis)[-1]) for path in (*slow, *quick))
+    logs = []
+    tied = 0
+    for pair in zip(slow, quick, strict=True):
+        ends = [path.last for path in pair if math.isfinite(path.last)]
+        if not ends:
+            return "a pair of runs diverged"
+        times = []
+        for path in pair:
+            reached = None
+            if math.isfinite(path.last):
+                reached = path.first_below(max(ends), axis)
+            times.append(limit if reached is None else reached)
+        tied += times == [0.0, 0.0]
+        # A run that starts at the target has the time 0.
+        logs.append(math.log(max(times[0], 1e-9) / max(times[1], 1e-9)))
+    return "both start there" if 2 * tied >= len(logs) else estimate(logs)

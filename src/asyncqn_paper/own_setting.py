@@ -27,12 +27,7 @@ from asyncqn_paper.figures.gaussian import FRESH
 from asyncqn_paper.rules import CLAIMS, GREY
 from asyncqn_paper.settings import EVERYONE, NAMES, NOBODY, TREE, UPDATES_ONLY
 
-PAYERS = {
-    "nobody": NOBODY,
-    "every": EVERYONE,
-    "answers": UPDATES_ONLY,
-    "tree": TREE,
-}
+PAYERS = {"every": EVERYONE, "answers": UPDATES_ONLY, "tree": TREE}
 
 
 @dataclass(frozen=True)
@@ -62,9 +57,9 @@ class OwnSetting(Checked):
 
     def setting(self) -> Setting:
         """Return the setting as Fig. 2 has it."""
-        payer = PAYERS[self.pays]
+        payer = NOBODY
         if self.pays != "nobody":
-            payer = payer_of(self.share, payer)
+            payer = payer_of(self.share, PAYERS[self.pays])
         return Setting(self.lambda_max - 1.0, payer, self.integrator)
 
 
@@ -80,9 +75,10 @@ def parse(pairs: Sequence[str]) -> OwnSetting:
         try:
             values[name.strip()] = json.loads(text)
         except ValueError:
+            # Words need no quotation marks.
             values[name.strip()] = text.strip()
-    found: OwnSetting = from_json(OwnSetting, values, "the setting of Fig. 2")
-    return found
+    own: OwnSetting = from_json(OwnSetting, values, "the setting of Fig. 2")
+    return own
 
 
 def run_setting(
@@ -92,33 +88,29 @@ def run_setting(
     own = parse(pairs)
     setting = own.setting()
     seeds = range(FRESH, FRESH + own.seeds)
+    variances = ", ".join(f"{variance:g}" for variance in VARIANCES)
+    show(f"median time to ε = 0.05 (σ_w² = {variances})")
     rows: dict[str, Points] = {}
-    show(
-        "median time to ε = 0.05 (σ_w² = "
-        + ", ".join(f"{v:g}" for v in VARIANCES)
-        + ")"
-    )
     for kind, name in NAMES.items():
         rows[kind] = {v: setting.curve(kind, v, seeds).measure() for v in VARIANCES}
-        times = [_median(records) for records in rows[kind].values()]
-        show(f"  {name:10} " + " ".join(f"{time:6.0f}" for time in times))
+        line = f"  {name:10}"
+        for records in rows[kind].values():
+            # Late runs count as the limit.
+            times = [LIMIT if r[TARGET] is None else r[TARGET] for r in records]
+            line += f" {np.median(times):6.0f}"
+        show(line)
     outcomes = judge(rows, setting.choices)
-    if outcomes[-1].end == GREY:
-        show(f"  {GREY}: {outcomes[-1].because}")
-    for found in (one for one in outcomes if one.end != GREY):
-        claim = CLAIMS[found.claim]
-        number = "" if claim.parts or not found.runs else f" ({claim.reading(found)})"
-        show(
-            f"  {found.end}: {claim.text}{number}{'; ' * bool(found.because)}{found.because}"
-        )
+    for outcome in outcomes:
+        claim = CLAIMS[outcome.claim]
+        words = f"  {outcome.end}: {claim.text}"
+        if outcome.runs and not claim.parts:
+            words += f" ({claim.reading(outcome)})"
+        if outcome.because:
+            words += f"; {outcome.because}"
+        if outcome.end != GREY or outcome is outcomes[-1]:
+            show(words)
     folder.mkdir(parents=True, exist_ok=True)
     with style():
         save_figure(draw_setting(rows), folder / "fig2")
     show(f"the picture is {folder / 'fig2.png'}")
-    return {"claims": {found.claim: found.end for found in outcomes}}
-
-
-def _median(records: Sequence[dict[str, Any]]) -> float:
-    """Return the median time; late runs count as the limit."""
-    times = [LIMIT if record[TARGET] is None else record[TARGET] for record in records]
-    return float(np.median(times))
+    return {"claims": {outcome.claim: outcome.end for outcome in outcomes}}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from asyncqn.storage import write_whole
 from asyncqn_paper.cells import Store
 from asyncqn_paper.drawing import save_figure, style
-from asyncqn_paper.experiment import Experiment
+from asyncqn_paper.experiment import NAMES, Experiment
 from asyncqn_paper.page_texts import FINDINGS, HEAD, METHODS, NOTES, SAYS
 from asyncqn_paper.records import Record, write_table
 from asyncqn_paper.rules import (
@@ -39,20 +39,25 @@ class Judgement(NamedTuple):
 Judged = dict[str, Judgement]
 
 
-def judged(experiments: Sequence[Experiment], store: Store, full: bool) -> Judged:
+def complete(experiments: Sequence[Experiment], store: Store) -> list[Experiment]:
+    """Return the experiments all of whose cells are computed."""
+    return [one for one in experiments if all(cell in store for cell in one.cells())]
+
+
+def judged(experiments: Sequence[Experiment], store: Store) -> Judged:
     """Return the word on every claim, and the outcomes behind it."""
     outcomes: dict[str, list[Outcome]] = {name: [] for name in CLAIMS}
     stated: dict[str, Outcome] = {}
-    for experiment in experiments:
-        for outcome in experiment.outcomes(store.get, full):
+    for experiment in complete(experiments, store):
+        for outcome in experiment.outcomes(store.get):
             outcomes[outcome.claim].append(outcome)
-        if experiment.stated is not None:
-            for outcome in experiment.stated(store.get, full):
-                stated[outcome.claim] = outcome
-    return {
-        name: Judgement(word_on(mine, stated.get(name)), mine, stated.get(name))
-        for name, mine in outcomes.items()
-    }
+        for outcome in experiment.stated(store.get):
+            stated[outcome.claim] = outcome
+    judgements = {}
+    for name, mine in outcomes.items():
+        word = word_on(mine, stated.get(name))
+        judgements[name] = Judgement(word, mine, stated.get(name))
+    return judgements
 
 
 def median_outcome(outcomes: Sequence[Outcome]) -> Outcome | None:
@@ -64,9 +69,8 @@ def median_outcome(outcomes: Sequence[Outcome]) -> Outcome | None:
     return ordered[len(ordered) // 2] if ordered else None
 
 
-def heading(experiment: Experiment) -> str:
+def heading(name: str) -> str:
     """Return the heading of an experiment: "Fig. 2", "Theory"."""
-    name = experiment.name
     return name.replace("fig", "Fig. ") if name.startswith("fig") else name.capitalize()
 
 
@@ -75,42 +79,35 @@ def anchor(row: str) -> str:
     return "fig-5" if row == "Fig. S1" else row.lower().replace(". ", "-")
 
 
-def rows_of(experiment: Experiment) -> tuple[str, ...]:
-    """Return the rows whose claims an experiment judges."""
-    if experiment.name == "fig5":
-        return ("Fig. 5", "Fig. S1")
-    return (heading(experiment), experiment.name)
-
-
-def first_screen(found: Judged, figures: Sequence[str]) -> list[str]:
+def first_screen(judgements: Judged, figures: Sequence[str]) -> list[str]:
     """Return the figures of the paper, two in a line, with the claim, the word and a link to the map."""
     lines = ["| | |", "|---|---|"]
-    cells = []
+    pictures = []
+    words = []
     for claim, row in FIGURES.items():
-        picture = "figS1" if claim == "s1" else claim
-        shown = f"![{row}](figures/{picture}.png)" if picture in figures else ""
-        words = f"**{row}:** {SAYS[claim]} {found[claim].word} ([map](#{anchor(row)}))"
-        cells.append((shown, words))
-    for left, right in zip(cells[::2], cells[1::2], strict=True):
-        lines += [f"| {a} | {b} |" for a, b in zip(left, right, strict=True)]
+        name = "figS1" if claim == "s1" else claim
+        pictures.append(f"![{row}](figures/{name}.png)" if name in figures else "")
+        link = f"([map](#{anchor(row)}))"
+        words.append(f"**{row}:** {SAYS[claim]} {judgements[claim].word} {link}")
+    for k in range(0, len(words), 2):
+        lines.append(f"| {pictures[k]} | {pictures[k + 1]} |")
+        lines.append(f"| {words[k]} | {words[k + 1]} |")
     return lines
 
 
-def _reading(claim: Claim, outcome: Outcome) -> str:
-    """Return what was measured, or why nothing was."""
-    return claim.reading(outcome) if math.isfinite(outcome.value) else outcome.because
-
-
-def claims_table(claims: Sequence[Claim], found: Judged) -> list[str]:
+def claims_table(claims: Sequence[Claim], judgements: Judged) -> list[str]:
     """Return one line per claim: the number, the counts on the map, the word."""
     lines = ["| the paper says | measured | map | |", "|---|---|---|---|"]
     for claim in claims:
-        word, outcomes, stated = found[claim.id]
+        word, outcomes, stated = judgements[claim.id]
         # The first screen has the claims that are made of others.
         if claim.parts:
             continue
         shown = stated or median_outcome(outcomes)
-        reading = "" if shown is None else _reading(claim, shown)
+        reading = ""
+        if shown is not None:
+            finite = math.isfinite(shown.value)
+            reading = claim.reading(shown) if finite else shown.because
         counts = "/".join(map(str, word.counts)) if sum(word.counts) else ""
         ruling = str(word._replace(where=word.where.replace(claim.text, "")))
         if stated is not None:
@@ -121,115 +118,89 @@ def claims_table(claims: Sequence[Claim], found: Judged) -> list[str]:
 
 
 def page(
-    experiments: Sequence[Experiment], store: Store, full: bool, figures: Sequence[str]
+    experiments: Sequence[Experiment], store: Store, figures: Sequence[str]
 ) -> str:
     """Return the text of the page; `figures` are the names of the pictures."""
-    found = judged(experiments, store, full)
-    head = HEAD if full else HEAD.replace("# The", "# A quick look at the")
-    lines = [head, *first_screen(found, figures), ""]
-    for experiment in experiments:
-        lines += [f"## {heading(experiment)}", ""]
-        for name in figures:
-            if name.startswith(f"{experiment.name}_"):
-                lines += [f"![{experiment.title}](figures/{name}.png)", ""]
+    judgements = judged(experiments, store)
+    present = complete(experiments, store)
+    lines = [HEAD, *first_screen(judgements, figures), ""]
+    for experiment in present:
+        name = experiment.name
+        lines += [f"## {heading(name)}", ""]
+        for picture in figures:
+            if picture.startswith(f"{name}_"):
+                lines += [f"![{experiment.title}](figures/{picture}.png)", ""]
         lines += [experiment.caption, ""]
-        mine = [claim for claim in CLAIMS.values() if claim.row in rows_of(experiment)]
-        lines += [*claims_table(mine, found), ""]
-        lines += [NOTES[experiment.name]] if experiment.name in NOTES else []
-    numbers = measured_numbers(store, found, full)
-    lines.append(FINDINGS.format(**numbers) if numbers else "")
-    hours, count = effort(experiments, store, full)
-    return "\n".join([*lines, METHODS.format(hours=f"{hours:.1f}", cells=f"{count:,}")])
+        rows = [heading(name), name, "Fig. S1" if name == "fig5" else name]
+        mine = [claim for claim in CLAIMS.values() if claim.row in rows]
+        lines += [*claims_table(mine, judgements), ""]
+        lines += [NOTES[name]] if name in NOTES else []
+    if len(present) == len(NAMES):
+        lines.append(FINDINGS.format(**measured_numbers(store, judgements)))
+    cells = {cell for one in present for cell in one.cells()}
+    hours = sum(store.finished(cell).seconds for cell in cells) / 3600.0
+    lines.append(METHODS.format(hours=f"{hours:.1f}", cells=f"{len(cells):,}"))
+    return "\n".join(lines)
 
 
-def effort(
-    experiments: Sequence[Experiment], store: Store, full: bool
-) -> tuple[float, int]:
-    """Return the processor hours of the finished cells, and their number."""
-    cells = dict.fromkeys(
-        cell for one in experiments for batch in one.cells(full) for cell in batch
-    )
-    done = store.finished(list(cells))
-    return sum(one.seconds for one in done) / 3600.0, len(done)
+def measured_numbers(store: Store, judgements: Judged) -> dict[str, Any]:
+    """Return the numbers that the findings quote."""
+    from asyncqn_paper.figures import fig2, fig4, fig5
 
-
-def measured_numbers(store: Store, found: Judged, full: bool) -> dict[str, Any]:
-    """Return the numbers that the findings quote; none where their runs are missing."""
-    from asyncqn_paper.figures import fig4, fig5
-
-    def span(claim: str, words: str) -> str:
-        unit = CLAIMS[claim].unit
-        values = [
-            unit.of(o.value)
-            for o in found[claim].outcomes
-            if words in o.choices.values() and math.isfinite(o.value)
-        ]
-        if not values:
-            return "(not run)"
-        ends = sorted(
-            {f"{value:.2f}" for value in (min(values), max(values))}, key=float
-        )
-        return " to ".join(ends).replace("-", "−")
-
-    best = fig5.best_steps(store.get, full)
-    half, end = fig4.still_falling(store.get, full)
-    if not full or math.isnan(half):
-        return {}
+    half, end = fig4.still_falling(store.get)
     numbers: dict[str, Any] = {"half": half, "end": end}
     for name, claim in (("law", "law"), ("slope", "rate"), ("needs", "speedup")):
-        numbers[f"{name}_pairs"] = span(claim, "on (M = 3)")
-        numbers[f"{name}_plain"] = span(claim, "off (H = I)")
-    numbers["tuned"] = ""
-    if {1, 10, 20} <= set(best):
-        few, many = (f"×{best[1][1] / best[W][1]:.1f}" for W in (10, 20))
-        words = "With the best step of each W the speedup is at most"
-        numbers["tuned"] = f"{words} {few} at W = 10, {many} at 20."
+        for pairs, words in (("pairs", "on (M = 3)"), ("plain", "off (H = I)")):
+            numbers[f"{name}_{pairs}"] = _span(judgements[claim].outcomes, words)
+    numbers["lead"] = fig2.least_lead(store.get)
+    best = fig5.best_steps(store.get)
+    for W in (10, 20):
+        numbers[f"tuned{W}"] = best[1][1] / best[W][1]
     return numbers
 
 
-def every_setting(found: Judged) -> list[Record]:
+def _span(outcomes: Sequence[Outcome], words: str) -> str:
+    """Return the least and the largest number of the settings that these words describe."""
+    mine = [outcome for outcome in outcomes if words in outcome.choices.values()]
+    values = [CLAIMS[outcome.claim].unit.of(outcome.value) for outcome in mine]
+    ends = dict.fromkeys(f"{value:.2f}" for value in (min(values), max(values)))
+    return " to ".join(ends).replace("-", "−")
+
+
+def every_setting(judgements: Judged) -> list[Record]:
     """Return a record for every claim in every setting, with its outcome and numbers."""
+    every = []
+    for _, outcomes, stated in judgements.values():
+        every += [("map", outcome) for outcome in outcomes]
+        if stated is not None:
+            every.append(("stated", stated))
     # One column per axis of any claim; a claim leaves those of others empty.
-    every = [
-        (seeds, outcome)
-        for _, mine, stated in found.values()
-        for seeds, outcome in (
-            *(("map", one) for one in mine),
-            *((("stated", stated),) if stated else ()),
-        )
-    ]
-    axes = list(dict.fromkeys(axis for _, one in every for axis in one.choices))
+    axes = dict.fromkeys(axis for _, outcome in every for axis in outcome.choices)
     records = []
     for seeds, outcome in every:
         record: Record = {
             "claim": outcome.claim,
             "setting": seeds,
             "outcome": outcome.end,
-            "estimate": finite(outcome.value),
-            "error": finite(outcome.error),
+            "estimate": outcome.value if math.isfinite(outcome.value) else None,
+            "error": outcome.error if math.isfinite(outcome.error) else None,
             "margin": float(CLAIMS[outcome.claim].margin),
             "runs": outcome.runs,
             "because": outcome.because,
         }
-        choices = {f"axis {axis}": outcome.choices.get(axis, "") for axis in axes}
-        records.append(record | choices)
+        for axis in axes:
+            record[f"axis {axis}"] = outcome.choices.get(axis, "")
+        records.append(record)
     return records
 
 
-def finite(value: float) -> float | None:
-    """Return the number, or None for one that does not exist."""
-    return value if math.isfinite(value) else None
-
-
-def write_page(
-    experiments: Sequence[Experiment], store: Store, full: bool, path: Path
-) -> None:
+def write_page(experiments: Sequence[Experiment], store: Store, path: Path) -> None:
     """Write the page, its figures, and reproduction.parquet with every setting."""
     figures: list[str] = []
     with style():
-        for experiment in experiments:
-            for name, figure in experiment.draw(store.get, full).items():
+        for experiment in complete(experiments, store):
+            for name, figure in experiment.draw(store.get).items():
                 figures.append(name)
                 save_figure(figure, path.parent / "figures" / name)
-    write_whole(path, page(experiments, store, full, figures))
-    write_table(every_setting(judged(experiments, store, full)), path.with_suffix(""))
+    write_whole(path, page(experiments, store, figures))
+    write_table(every_setting(judged(experiments, store)), path.with_suffix(""))

@@ -11,35 +11,24 @@ from pathlib import Path
 
 import numpy as np
 
-from asyncqn_paper.catalogue import find
 from asyncqn_paper.cells import Store
-from asyncqn_paper.rules import CLAIMS, HOLDS, POWER, Outcome, power_of
+from asyncqn_paper.experiment import find
+from asyncqn_paper.page import judged
+from asyncqn_paper.rules import CLAIMS, HOLDS, POWER, power_of
 
 
-def error_of(outcomes: list[Outcome]) -> float:
-    """Return the standard error at which a claim is judged: that of its stated setting, or the median."""
-    # The error of a square grows with the square, and the power is asked where the claim is true.
-    near = [o for o in outcomes if o.end == HOLDS] or outcomes
-    errors = [o.error for o in near if np.isfinite(o.error) and o.error > 0.0]
-    return float(np.median(errors)) if errors else 0.0
-
-
-def powers(folder: Path) -> dict[str, tuple[float, float]]:
+def powers(store: Store) -> dict[str, tuple[float, float]]:
     """Return the error and the power of every claim that has runs."""
-    store = Store(folder, any_code=True)
-    found: dict[str, list[Outcome]] = {}
-    for experiment in find([]):
-        stated = experiment.stated(store.get, True) if experiment.stated else []
-        # Errors of the stated setting count where there is one.
-        for name in {o.claim for o in stated}:
-            found[name] = [o for o in stated if o.claim == name]
-        for outcome in experiment.outcomes(store.get, True):
-            if outcome.claim not in {o.claim for o in stated}:
-                found.setdefault(outcome.claim, []).append(outcome)
     table = {}
-    for name, claim in CLAIMS.items():
-        error = error_of(found.get(name, []))
-        if error and not claim.parts:
+    for name, (_, outcomes, stated) in judged(find(), store).items():
+        claim = CLAIMS[name]
+        # Errors of the stated setting count where there is one.
+        mine = outcomes if stated is None else [stated]
+        # The error of a square grows with the square, and the power is asked where the claim is true.
+        near = [o for o in mine if o.end == HOLDS] or mine
+        errors = [o.error for o in near if np.isfinite(o.error) and o.error > 0.0]
+        if errors and not claim.parts:
+            error = float(np.median(errors))
             table[name] = (error, power_of(claim, error))
     return table
 
@@ -47,7 +36,7 @@ def powers(folder: Path) -> dict[str, tuple[float, float]]:
 def main(folder: Path) -> int:
     """Print the table; the exit code is 1 if a test has too little power."""
     weak = 0
-    for name, (error, power) in powers(folder).items():
+    for name, (error, power) in powers(Store(folder)).items():
         mark = "" if power >= POWER else f"  below {POWER}"
         weak += power < POWER
         print(f"{name:18} error {error:.3g}  power {power:.2f}{mark}")

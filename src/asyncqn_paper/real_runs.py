@@ -1,4 +1,4 @@
-"""Real runs for the figures: MPI where there is a launcher, threads elsewhere; several runs in one launch.
+"""Real runs for Fig. 1: MPI where there is a launcher, threads elsewhere; several runs in one launch.
 
 `python -m asyncqn_paper.real_runs FOLDER` is what the ranks run: FOLDER/jobs.json says which runs, and
 FOLDER/0, 1, ... receive them.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,18 +16,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from asyncqn import MPI, Cluster, Run, Threads, load_run, starting_point
+from asyncqn import MPI, Run, Threads, load_run, starting_point
+from asyncqn.errors import WorkerFailed
 from asyncqn.parameters import from_json
 from asyncqn.storage import to_json, write_whole
-from asyncqn.types import Array, Problem, Request
+from asyncqn.types import Problem, Request
 from asyncqn_paper import movielens
 from asyncqn_paper.problems import AlikeRows
-from asyncqn_paper.settings import algorithm
+from asyncqn_paper.settings import Given, algorithm
 
-GAUSSIAN = "linear-gaussian"
-"""The linear Gaussian problem whose rows are alike, drawn so that as-L-BFGS stays at its optimum."""
 WARM_UP = 40
 """Commits before the first run: a real clock would count the compilation of kernels as its first commit."""
 LONGEST = 600.0
@@ -37,170 +34,79 @@ LONGEST = 600.0
 
 @dataclass(frozen=True)
 class RealRun:
-    """One run on W real workers.
+    """One run of as-L-BFGS on real workers, on ratings or on a linear Gaussian problem with rows alike."""
 
-    Attributes
-    ----------
-    problem : str
-        `GAUSSIAN`, or the name of a set of ratings.
-    kind : str
-        Name of the algorithm.
-    parameters : tuple of (name, value)
-        Parameters of the algorithm.
-    workers : int
-        Number of workers, without the master.
-    commits : int
-        Number of commits.
-    seed : int
-        Seed of the run and of its start.
-    evaluate : int, default 10
-        Commits between two evaluations.
-    start : str, default "mean"
-        Start of a factorization, as in `movielens.STARTS`.
-    stretch : Cluster, optional
-        Cluster from which times are drawn; computations and messages are stretched to them by sleeping.
-        None: nothing is slowed.
-    time_unit : float, default 1.0
-        Length of the cluster's unit of time in seconds.
-    """
-
-    problem: str
-    kind: str
-    parameters: tuple[tuple[str, Any], ...]
+    ratings: bool
+    parameters: Given
     workers: int
     commits: int
     seed: int
-    evaluate: int = 10
-    start: str = "mean"
-    stretch: Cluster | None = None
-    time_unit: float = 1.0
+    evaluate: int
 
     def model(self) -> Problem:
-        """Return the problem itself."""
-        return (
-            AlikeRows(8.0, draw=1).model()
-            if self.problem == GAUSSIAN
-            else movielens.model(self.problem)
-        )
-
-    def theta0(self) -> Array:
-        """Return where the run begins."""
-        if self.problem == GAUSSIAN:
-            return starting_point(self.model(), None, self.seed)
-        return movielens.start(movielens.model(self.problem), self.start, self.seed)
+        """Return the problem; the draw of the Gaussian one is such that as-L-BFGS stays at its optimum."""
+        return movielens.model() if self.ratings else AlikeRows(8.0, draw=1).model()
 
     def request(self, commits: int | None = None) -> Request:
         """Return what an engine is asked for."""
+        problem = self.model()
         return Request(
-            self.model(),
-            algorithm(self.kind, dict(self.parameters)),
-            theta0=self.theta0(),
+            problem,
+            algorithm("as-lbfgs", dict(self.parameters)),
+            theta0=starting_point(problem, None, self.seed),
             commits=commits or self.commits,
             seed=self.seed,
             evaluate=self.evaluate,
         )
 
 
-class Real(NamedTuple):
-    """The runs, and the engine that made them."""
-
-    runs: list[Run]
-    engine: str
-    because: str
-    """Why it was not MPI; empty where it was."""
-
-
-def run_real(jobs: Sequence[RealRun]) -> Real:
-    """Make the runs one after another on the same workers; all jobs must have the same number of workers."""
-    launcher, reason = _launcher()
-    if launcher is not None:
-        try:
-            return Real(_launched(jobs, launcher), "MPI", "")
-        except (OSError, subprocess.SubprocessError) as error:
-            reason = f"the MPI launcher failed ({' '.join(str(error).split())[:200]})"
-    return Real(
-        [_on_threads(job) for job in jobs],
-        "threads",
-        f"{reason}: threads were used instead",
-    )
-
-
-def _launcher() -> tuple[Path | None, str]:
-    """Return mpiexec, beside this Python or on the path, or None and the reason why there is none."""
-    if find_spec("mpi4py") is None:
-        return None, "there is no mpi4py (pip install 'asyncqn[mpi]')"
+def run_real(jobs: Sequence[RealRun]) -> tuple[list[Run], str]:
+    """Make the runs one after another on the same workers; return them and the engine's name."""
     beside = Path(sys.executable).parent / "mpiexec"
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    return (Path(found), "") if found else (None, "there is no mpiexec")
+    launcher = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if launcher is not None and find_spec("mpi4py") is not None:
+        return _launched(jobs, launcher), "MPI"
+    # Threads compile before their clock starts.
+    return [Threads(job.workers).minimize(job.request()) for job in jobs], "threads"
 
 
-def _launched(jobs: Sequence[RealRun], launcher: Path) -> list[Run]:
+def _launched(jobs: Sequence[RealRun], launcher: str) -> list[Run]:
     with tempfile.TemporaryDirectory(prefix="asyncqn-real-") as place:
         folder = Path(place)
         write_whole(folder / "jobs.json", json.dumps([to_json(job) for job in jobs]))
-        command = [
-            str(launcher),
-            "--oversubscribe",
-            "--bind-to",
-            "none",
-            "-n",
-            str(jobs[0].workers + 1),
-        ]
+        ranks = str(jobs[0].workers + 1)
+        command = [launcher, "--oversubscribe", "--bind-to", "none", "-n", ranks]
         command += [sys.executable, "-m", "asyncqn_paper.real_runs", str(folder)]
-        # A program of our own on this machine alone: shared memory carries its messages, and the launcher
-        # must not mind that a container's only user is root.
-        root = {
-            f"{word}_ALLOW_RUN_AS_ROOT{end}": "1"
-            for word in ("OMPI", "PRTE")
-            for end in ("", "_CONFIRM")
-        }
-        environment = {
-            **os.environ,
-            **root,
-            "PYTHONSAFEPATH": "1",
-            "OMPI_MCA_btl": "self,sm",
-        }
-        with subprocess.Popen(
+        # A program of our own on this machine alone: shared memory carries its messages.
+        environment = {**os.environ, "PYTHONSAFEPATH": "1", "OMPI_MCA_btl": "self,sm"}
+        # The launcher must not mind that a container's only user is root.
+        for program in ("OMPI", "PRTE"):
+            environment[f"{program}_ALLOW_RUN_AS_ROOT"] = "1"
+            environment[f"{program}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+        done = subprocess.run(
             command,
             env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            # A session of its own, so that the launcher can be killed together with all its ranks.
-            start_new_session=True,
-        ) as process:
-            try:
-                _, errors = process.communicate(timeout=LONGEST)
-            except BaseException:
-                os.killpg(process.pid, signal.SIGKILL)
-                raise
-        if process.returncode != 0:
-            words = errors.decode("utf-8", "replace").strip().splitlines()[-1:] or [
-                "it said nothing"
-            ]
-            raise subprocess.SubprocessError(words[0])
-        return [
-            load_run(folder / str(k), problem=job.model()) for k, job in enumerate(jobs)
-        ]
-
-
-def _on_threads(job: RealRun) -> Run:
-    engine = Threads(
-        workers=job.workers, timing_model=job.stretch, time_unit=job.time_unit
-    )
-    return engine.minimize(job.request())  # threads compile before their clock starts
+            capture_output=True,
+            text=True,
+            timeout=LONGEST,
+            check=False,
+        )
+        if done.returncode != 0:
+            reason = " ".join(done.stderr.split())[-200:]
+            raise WorkerFailed(f"the MPI launcher failed: {reason}.")
+        runs = []
+        for k, job in enumerate(jobs):
+            runs.append(load_run(folder / str(k), problem=job.model()))
+        return runs
 
 
 def _rank(folder: Path) -> None:
     """Run all jobs on this rank; rank 0 saves each run."""
     plain = json.loads((folder / "jobs.json").read_text(encoding="utf-8"))
     jobs = [from_json(RealRun, one, "the real run") for one in plain]
-    warm = set()
+    engine = MPI()
+    engine.minimize(jobs[0].request(WARM_UP))
     for k, job in enumerate(jobs):
-        engine = MPI(timing_model=job.stretch, time_unit=job.time_unit)
-        if (job.problem, job.kind) not in warm:
-            # Without stretching: only the compiler is waited for.
-            MPI().minimize(job.request(WARM_UP))
-            warm.add((job.problem, job.kind))
         run = engine.minimize(job.request())
         if run is not None:
             run.save(folder / str(k))

@@ -1,4 +1,4 @@
-"""The paper's settings of the linear Gaussian experiments: its Tables 1 and 2, read from `asyncqn.published`.
+"""The paper's settings, read from the tables of asyncqn (`from_paper`).
 
 Where the paper leaves a choice to the reader, such as who pays for messages, all choices are listed here, and
 the experiments run through them.
@@ -17,34 +17,37 @@ from asyncqn.types import Algorithm, Commit
 Given = tuple[tuple[str, Any], ...]
 """Parameters as jobs carry them: in one order, and hashable."""
 
-_TABLE: dict[str, Any] = {
-    "async-sgd": AsyncSGD.from_paper("linear-gaussian"),
-    "mb-lbfgs": MBLBFGS.from_paper("linear-gaussian"),
-    "as-lbfgs": ASLBFGS.from_paper("linear-gaussian"),
-}
-# The supplement has N_Omega = N_Y / 100 throughout.
-N_OMEGA: int = _TABLE["as-lbfgs"].batch
-N_Y = 100 * N_OMEGA
-
-
-def _row(kind: str, *names: str) -> dict[str, Any]:
-    return {name: getattr(_TABLE[kind], name) for name in names}
-
-
-MEMORY = _row("as-lbfgs", "memory", "batch", "overlap")
-
 NAMES = {"async-sgd": "a-SGD", "mb-lbfgs": "mb-L-BFGS", "as-lbfgs": "as-L-BFGS"}
-
-PAPER: dict[str, dict[str, Any]] = {
-    "async-sgd": _row("async-sgd", "h", "batch"),
-    "mb-lbfgs": _row("mb-lbfgs", "h", "timeout", *MEMORY),
-    "as-lbfgs": _row("as-lbfgs", "h", "gamma", "beta", *MEMORY),
+_PRINTED = {
+    "async-sgd": ("h", "batch"),
+    "mb-lbfgs": ("h", "timeout", "memory", "batch", "overlap"),
+    "as-lbfgs": ("h", "gamma", "beta", "memory", "batch", "overlap"),
 }
-"""The paper's table.  Where it is silent (H0, the cautious constant, quorum) our defaults stand.
 
-N_O = N_Omega / 3 makes N_S = 2 N_O, although the paper's text asks for N_S >> N_O.
-"""
 
+def printed(name: Any, n_data: int | None = None) -> dict[str, dict[str, Any]]:
+    """Return the parameters that the paper prints for an experiment, by algorithm.
+
+    N_Omega = N_Y / 100 and N_O = N_Omega / 3 throughout, although the text asks for N_S >> N_O.
+    """
+    table: dict[str, Any] = {
+        "async-sgd": AsyncSGD.from_paper(name, n_data),
+        "mb-lbfgs": MBLBFGS.from_paper(name, n_data),
+        "as-lbfgs": ASLBFGS.from_paper(name, n_data),
+    }
+    own = {}
+    for kind, method in table.items():
+        own[kind] = {field: getattr(method, field) for field in _PRINTED[kind]}
+        if kind != "async-sgd" and method.rho:
+            own[kind]["rho"] = method.rho
+    return own
+
+
+PAPER = printed("linear-gaussian")
+"""The paper's table.  Where it is silent (H0, the cautious constant, quorum) our defaults stand."""
+MEMORY = {name: PAPER["as-lbfgs"][name] for name in ("memory", "batch", "overlap")}
+N_OMEGA: int = MEMORY["batch"]
+N_Y = 100 * N_OMEGA
 MESSAGE = Cluster.from_paper().message
 MASTER = {"mb-lbfgs": Cluster.from_paper(algorithm="mb-lbfgs").master}
 """mu_m of the paper's table."""
@@ -84,15 +87,12 @@ def paying(payer: str) -> tuple[float, Literal["each", "tree", "free"]]:
     return (MESSAGE * float(share[:-2]) / 200.0 if share else link), sending
 
 
-def cluster(
-    kind: str, workers: int, variance: float, rows: float = N_OMEGA, payer: str = NOBODY
-) -> Cluster:
-    """Return the paper's simulated cluster: mu_w = 1000 rows / N_Y for the gradient, sigma_w^2 = `variance`.
+def cluster(kind: str, workers: int, variance: float, payer: str = NOBODY) -> Cluster:
+    """Return the paper's simulated cluster: mu_w = 1000 N_Omega / N_Y for the gradient, sigma_w^2 = `variance`.
 
     An exchange of messages takes 10 units; `payer` says for how many of them the master's link is busy.
     """
-    # The table's time of a gradient is proportional to its rows.
-    mean = 1000.0 * rows / N_Y + PRODUCTS.get(kind, 0.0)
+    mean = 1000.0 * N_OMEGA / N_Y + PRODUCTS.get(kind, 0.0)
     link, sending = paying(payer)
     # An exchange takes ten units under every payer; only who waits for it differs.
     message = MESSAGE - link * (1.0 if sending == "free" else 2.0)

@@ -18,8 +18,8 @@ from asyncqn import Cluster, Run, Simulator, Threads
 from asyncqn_paper.cells import Cell
 from asyncqn_paper.drawing import STYLES, few_decades, panels
 from asyncqn_paper.experiment import Experiment, Get
-from asyncqn_paper.movielens import model, parameters, set_of
-from asyncqn_paper.real_runs import GAUSSIAN, WARM_UP, RealRun, run_real
+from asyncqn_paper.movielens import TABLE
+from asyncqn_paper.real_runs import WARM_UP, RealRun, run_real
 from asyncqn_paper.records import Record
 from asyncqn_paper.rules import CLAIMS, Outcome, above, all_of, estimate
 from asyncqn_paper.settings import PAPER, cluster, given
@@ -31,6 +31,8 @@ GIVEN = {**PAPER["as-lbfgs"], "initial_scale": 0.3, "epsilon": 1.2}
 STRETCHED = "W = 40, stretched"
 PLAIN = "W = 2, not slowed"
 RATINGS = "W = 2, not slowed, ratings"
+COMMITS = {PLAIN: 4000, RATINGS: 600, STRETCHED: 800}
+SEEDS = 10
 POINTS = 60
 
 
@@ -40,166 +42,128 @@ class Pair(Cell):
 
     table: ClassVar[str] = "pairs"
     setting: str
-    ratings: str
-    commits: int
-    seeds: int
 
     def measure(self) -> list[Record]:
-        metric = "rmse" if self.setting == RATINGS else "error"
-        if self.setting == RATINGS:
-            # The numbers of the table for this set of ratings.
-            own: dict[str, Any] = parameters("1m", model(self.ratings).n_data)[
-                "as-lbfgs"
-            ]
-        else:
-            own = GIVEN
-        name = self.ratings if self.setting == RATINGS else GAUSSIAN
+        ratings = self.setting == RATINGS
+        own = given(TABLE["as-lbfgs"] if ratings else GIVEN)
         workers = 40 if self.setting == STRETCHED else 2
-        every = max(1, self.commits // POINTS)
-        asked = [
-            RealRun(name, "as-lbfgs", given(own), workers, self.commits, seed, every)
-            for seed in range(self.seeds)
+        commits = COMMITS[self.setting]
+        every = commits // POINTS
+        jobs = [
+            RealRun(ratings, own, workers, commits, seed, every)
+            for seed in range(SEEDS)
         ]
         if self.setting == STRETCHED:
             timing = cluster("as-lbfgs", workers, 200.0)
             engine = Threads(timing_model=timing, time_unit=TIME_UNIT)
-            engine.minimize(
-                asked[0].request(WARM_UP)
-            )  # a real clock would count compiling
-            real = [engine.minimize(one.request()) for one in asked]
-            on = "threads"
-            timings = [timing] * self.seeds
+            # A real clock would count compiling.
+            engine.minimize(jobs[0].request(WARM_UP))
+            real = [engine.minimize(job.request()) for job in jobs]
+            name = "threads"
+            timings = [timing] * SEEDS
         else:
-            real, on, _ = run_real(asked)
+            real, name = run_real(jobs)
             # Means, spreads and message times are those of the record; the order of messages is drawn anew.
             timings = [Cluster.from_run(run) for run in real]
-        found: list[Record] = []
-        for one, run, timing in zip(asked, real, timings, strict=True):
-            both = (
-                ("real", run),
-                ("simulated", Simulator(timing).minimize(one.request())),
-            )
-            told = {"seed": one.seed, "on": on}
-            found += [
-                {**told, "engine": e, **row}
-                for e, each in both
-                for row in _curve(each, metric)
-            ]
-        return found
+        metric = "rmse" if ratings else "error"
+        records: list[Record] = []
+        for job, run, timing in zip(jobs, real, timings, strict=True):
+            again = Simulator(timing).minimize(job.request())
+            for engine_name, one in (("real", run), ("simulated", again)):
+                head = {"seed": job.seed, "on": name, "engine": engine_name}
+                records += [{**head, **row} for row in _curve(one, metric)]
+        return records
 
 
 def _curve(run: Run, metric: str) -> list[Record]:
-    rows = (run.metrics.row(i) for i in range(run.metrics.rows))
-    return [
-        {"time": float(r["time"]), "error": float(r[metric])}
-        for r in rows
-        if math.isfinite(r[metric])
-    ]
+    records = []
+    for k in range(run.metrics.rows):
+        row = run.metrics.row(k)
+        if math.isfinite(row[metric]):
+            records.append({"time": float(row["time"]), "error": float(row[metric])})
+    return records
 
 
-def pairs(setting: str, full: bool) -> Pair:
-    """Return the cell of a setting."""
-    ratings, _ = set_of(full)
-    commits = {STRETCHED: 800, PLAIN: 4000, RATINGS: 600}[setting]
-    if not full:
-        return Pair(setting, ratings if setting == RATINGS else "", commits // 4, 2)
-    return Pair(setting, ratings if setting == RATINGS else "", commits, 10)
+def cells() -> list[Cell]:
+    """Return the cells of all settings."""
+    return [Pair(setting) for setting in COMMITS]
 
 
-SETTINGS = (PLAIN, RATINGS, STRETCHED)
+Curve = tuple[Any, Any]
+"""Times and errors."""
 
 
-def cells(full: bool) -> list[list[Cell]]:
-    """Return the cells of all settings, in the second batch, because they take time by the clock."""
-    # An empty first batch puts these cells into the second round of all experiments.
-    return (
-        [[], [pairs(setting, full) for setting in SETTINGS]]
-        if full
-        else [[pairs(PLAIN, full)]]
-    )
+def curves_of(get: Get, setting: str) -> list[dict[str, Curve]]:
+    """Return the curves of every seed by engine."""
+    records = get(Pair(setting))
+    seeds = []
+    for seed in range(SEEDS):
+        curves = {}
+        for engine in ("simulated", "real"):
+            mine = [r for r in records if (r["seed"], r["engine"]) == (seed, engine)]
+            times = np.array([r["time"] for r in mine])
+            curves[engine] = (times, np.array([r["error"] for r in mine]))
+        seeds.append(curves)
+    return seeds
 
 
-def _pairs(get: Get, setting: str, full: bool) -> list[list[Record]]:
-    """Return the records of every seed."""
-    found = get(pairs(setting, full)) or []
-    return [
-        [r for r in found if r["seed"] == seed]
-        for seed in dict.fromkeys(r["seed"] for r in found)
-    ]
-
-
-def apart(records: list[Record]) -> tuple[float, float]:
+def apart(curves: dict[str, Curve]) -> tuple[float, float]:
     """Return |log of the errors' ratio|, in the median of the run, and |log of the durations' ratio|."""
-    curves = []
-    for engine in ("real", "simulated"):
-        mine = [r for r in records if r["engine"] == engine]
-        curves.append(
-            (np.array([r["time"] for r in mine]), np.log([r["error"] for r in mine]))
-        )
-    (t, e), (t_, e_) = curves
+    (t, e), (t_, e_) = curves["real"], curves["simulated"]
     # The curves end at different times, and the last stretch of the shorter one has few rows.
     # Both curves are compared at the same times, not at the same commits.
     grid = np.linspace(0.0, 0.95 * min(t[-1], t_[-1]), 100)
-    gap = float(np.median(np.abs(np.interp(grid, t, e) - np.interp(grid, t_, e_))))
-    return gap, abs(math.log(t[-1] / t_[-1]))
+    gaps = np.interp(grid, t, np.log(e)) - np.interp(grid, t_, np.log(e_))
+    return float(np.median(np.abs(gaps))), abs(math.log(t[-1] / t_[-1]))
 
 
-def _parts(get: Get, setting: str, full: bool) -> list[Outcome]:
-    """Return the outcomes for error and duration of one setting; none where runs are missing."""
-    runs = _pairs(get, setting, full)
-    # A single run has no standard error.
-    if len(runs) < 2:
-        return []
-    numbers = zip(*(apart(records) for records in runs), strict=True)
-    found = [
-        above(claim, {"setting": setting}, estimate([-v for v in values]))
-        for claim, values in zip(CLAIMS["fig1"].parts, numbers, strict=True)
-    ]
-    return [*found, all_of("fig1", {"setting": setting}, found)]
+def judge(get: Get, setting: str, choices: dict[str, str]) -> list[Outcome]:
+    """Return the outcomes for error and duration of one setting."""
+    numbers = -np.array([apart(curves) for curves in curves_of(get, setting)])
+    parts = []
+    for claim, values in zip(CLAIMS["fig1"].parts, numbers.T, strict=True):
+        parts.append(above(claim, choices, estimate(values)))
+    return [*parts, all_of("fig1", choices, parts)]
 
 
-def outcomes(get: Get, full: bool) -> list[Outcome]:
+def outcomes(get: Get) -> list[Outcome]:
     """Return the outcomes for error and duration, in every setting."""
-    return [found for setting in SETTINGS for found in _parts(get, setting, full)]
+    found = []
+    for setting in COMMITS:
+        found += judge(get, setting, {"setting": setting})
+    return found
 
 
-def stated(get: Get, full: bool) -> list[Outcome]:
+def stated(get: Get) -> list[Outcome]:
     """Return the outcomes of two real workers on ratings."""
-    words = {"setting": "two processes factorize ratings"}
-    return [found._replace(choices=words) for found in _parts(get, RATINGS, full)]
+    return judge(get, RATINGS, {"setting": "two processes factorize ratings"})
 
 
-def draw(get: Get, full: bool) -> dict[str, Any]:
+def draw(get: Get) -> dict[str, Any]:
     """Draw the error over time, real and simulated, of the stated setting; and of all three."""
-    maps, axes = panels(1, len(SETTINGS), width=2.6, height=2.4)
-    figure, single = panels(1, 1, width=3.6, height=2.7)
-    places = list(zip(SETTINGS, axes[0], strict=True))
-    for setting, axis in [(RATINGS, single[0][0]), *places]:
-        for k, records in enumerate(_pairs(get, setting, full)):
-            for engine, look in (("simulated", STYLES[0]), ("real", STYLES[4])):
-                mine = [r for r in records if r["engine"] == engine]
-                style = {**look, "alpha": 1.0 if k == 0 else 0.2, "markevery": 10}
-                label = engine if k == 0 else None
-                axis.plot(
-                    [r["time"] for r in mine],
-                    [r["error"] for r in mine],
-                    label=label,
-                    **style,
-                )
-        unit = "units" if setting == STRETCHED else "s"
-        axis.set(
-            xlabel=f"time ({unit})",
-            yscale="log",
-            ylabel="RMSE" if setting == RATINGS else "(U − U*)/U*",
-        )
-        few_decades(axis)
-    for axis, setting in zip(axes[0], SETTINGS, strict=True):
+    maps, axes = panels(1, len(COMMITS), width=2.6, height=2.4)
+    for axis, setting in zip(axes[0], COMMITS, strict=True):
+        _draw_setting(axis, get, setting)
         axis.set_title(setting, fontsize=8)
-    single[0][0].legend(fontsize=7)
-    maps.legend(
-        *axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2
-    )
+    handles = axes[0][0].get_legend_handles_labels()
+    maps.legend(*handles, loc="outside lower center", ncols=2)
+    figure, axes = panels(1, 1, width=3.6, height=2.7)
+    _draw_setting(axes[0][0], get, RATINGS)
+    axes[0][0].legend(fontsize=7)
     return {"fig1": figure, "fig1_map": maps}
+
+
+def _draw_setting(axis: Any, get: Get, setting: str) -> None:
+    looks = {"simulated": STYLES[0], "real": STYLES[4]}
+    for k, curves in enumerate(curves_of(get, setting)):
+        for engine, (times, errors) in curves.items():
+            # The first seed stands out, the others show the spread.
+            style = {**looks[engine], "alpha": 0.2 if k else 1.0, "markevery": 10}
+            axis.plot(times, errors, label=None if k else engine, **style)
+    unit = "units" if setting == STRETCHED else "s"
+    axis.set(xlabel=f"time ({unit})", yscale="log")
+    axis.set_ylabel("RMSE" if setting == RATINGS else "(U − U*)/U*")
+    few_decades(axis)
 
 
 EXPERIMENT = Experiment(

@@ -21,14 +21,9 @@ import numpy as np
 from asyncqn_paper.cells import Cell
 from asyncqn_paper.drawing import ALGORITHM_STYLES, VARIANTS, band, few_decades, panels
 from asyncqn_paper.experiment import Experiment, Get
-from asyncqn_paper.figures.fig2 import (
-    PAYS,
-    PROBLEM,
-    SOME_PAIRS,
-    TARGET,
-    payer_of,
-)
+from asyncqn_paper.figures.fig2 import PAYS, PROBLEM, SOME_PAIRS, TARGET, payer_of
 from asyncqn_paper.figures.gaussian import (
+    COMMITS,
     FRESH,
     Curve,
     largest,
@@ -68,7 +63,6 @@ TUNING_SEEDS = range(2_000_000, 2_000_006)
 # Mean time of a worker from one message to the next, 80 units: mu_w = 10 + 60 and tau = 10.
 CYCLE = 10.0 + PRODUCTS["as-lbfgs"] + MESSAGE
 MOST_COMMITS = 6000.0
-COMMITS = "commits 0.05"
 PROBLEMS = ("rows-alike-1", "rows-alike-8", "five-directions-8")
 SHARES = (0.0, 5.0, 10.0, 20.0, 40.0)
 """Percent of an exchange during which the link is busy.  With 5 to 40 it serves 160, 80, 40 and 20 workers."""
@@ -147,43 +141,31 @@ class Point(Cell):
 
 Place = tuple[str, str]
 """A problem and a payer."""
+PLACES: list[Place] = [(p, payer_of(share)) for p in PROBLEMS for share in SHARES]
 
 
-def _size(full: bool) -> tuple[list[Place], tuple[int, ...]]:
-    """Return the places of the map and the numbers of workers."""
-    if full:
-        shares = [payer_of(share) for share in SHARES]
-        return list(itertools.product(PROBLEMS, shares)), WORKERS
-    return [WIDEST], (1, 10, 40)
-
-
-def point(place: Place, W: int, full: bool, variance: float = NAMED) -> Point:
+def point(place: Place, W: int, variance: float = NAMED) -> Point:
     """Return the cell of one W."""
-    fresh = MORE_SEEDS if place == WIDEST else SEEDS
-    return Point(*place, W, variance, fresh if full else 6)
+    return Point(*place, W, variance, MORE_SEEDS if place == WIDEST else SEEDS)
 
 
-def cells(full: bool) -> list[list[Cell]]:
-    """Return the points where nobody pays, then where messages are paid, then other sigma_w^2."""
-    places, workers = _size(full)
-    free = [point(p, W, full) for p in places if p[1] == NOBODY for W in workers]
-    paid = [point(p, W, full) for p in places if p[1] != NOBODY for W in workers]
-    spread = [point(WIDEST, W, full, v) for v in SPREADS for W in workers]
-    return [[*free], [*paid], [*spread]]
+def cells() -> list[Cell]:
+    """Return the points of the map, then those of other sigma_w^2."""
+    found: list[Cell] = [point(place, W) for place in PLACES for W in WORKERS]
+    found += [point(WIDEST, W, v) for v in SPREADS for W in WORKERS]
+    return found
 
 
 Rows = dict[int, list[Record]]
 
 
 def rows_of(
-    get: Get, full: bool, place: Place, variance: float = NAMED, tuning: bool = False
-) -> Rows | None:
-    """Return the records by W, fresh ones or those of the tuning; None where a cell is missing."""
+    get: Get, place: Place, variance: float = NAMED, tuning: bool = False
+) -> Rows:
+    """Return the records by W, fresh ones or those of the tuning."""
     rows: Rows = {}
-    for W in _size(full)[1]:
-        records = get(point(place, W, full, variance))
-        if records is None:
-            return None
+    for W in WORKERS:
+        records = get(point(place, W, variance))
         rows[W] = [r for r in records if (r["seed"] in TUNING_SEEDS) == tuning]
     return rows
 
@@ -229,93 +211,75 @@ def _words(place: Place) -> dict[str, str]:
     return {PROBLEM: problem.replace("-", " "), PAYS: payer}
 
 
-def stated_place(get: Get, full: bool) -> Place | None:
+def stated_place(get: Get) -> Place:
     """Return the problem and payer that the rule finds on the tuning seeds."""
-    found = {}
-    for place in _size(full)[0]:
-        rows = rows_of(get, full, place, tuning=True)
-        if rows is not None:
-            found[place] = judge(rows, _words(place))
-    names = {" | ".join(place): place for place in found}
-    best = strongest(
-        {name: found[place] for name, place in names.items()}, CLAIMS["fig3"].parts
-    )
-    return None if best is None else names[best]
+    settings = {}
+    for place in PLACES:
+        rows = rows_of(get, place, tuning=True)
+        settings[" | ".join(place)] = judge(rows, _words(place))
+    best = strongest(settings, CLAIMS["fig3"].parts)
+    assert best is not None
+    problem, payer = best.split(" | ")
+    return problem, payer
 
 
-def outcomes(get: Get, full: bool) -> list[Outcome]:
-    """Return the outcomes at every finished point of the map, on fresh seeds."""
+def outcomes(get: Get) -> list[Outcome]:
+    """Return the outcomes at every point of the map, on fresh seeds."""
     found = []
-    for place in _size(full)[0]:
-        rows = rows_of(get, full, place)
-        if rows is not None:
-            found += judge(rows, _words(place))
+    for place in PLACES:
+        found += judge(rows_of(get, place), _words(place))
     return found
 
 
-def stated(get: Get, full: bool) -> list[Outcome]:
+def stated(get: Get) -> list[Outcome]:
     """Return the outcomes in the stated setting, with the remark on sigma_w^2."""
-    place = stated_place(get, full)
-    rows = None if place is None else rows_of(get, full, place)
-    if place is None or rows is None:
-        return []
-    few, many = (rows_of(get, full, WIDEST, v) for v in SPREADS)
-    apart: Estimate | None = None
-    if few is not None and many is not None:
-        workers, times, draws = _table(few, TARGET)
-        _, slow, _ = _table(many, TARGET)
-        apart = estimate(slopes(workers, slow) - slopes(workers, times), draws)
-    choices = _words(place)
-    return [*judge(rows, choices), above("fig3-variance", _words(WIDEST), apart)]
+    place = stated_place(get)
+    few, many = (rows_of(get, WIDEST, variance) for variance in SPREADS)
+    workers, quick, draws = _table(few, TARGET)
+    _, slow, _ = _table(many, TARGET)
+    apart = estimate(slopes(workers, slow) - slopes(workers, quick), draws)
+    remark = above("fig3-variance", _words(WIDEST), apart)
+    return [*judge(rows_of(get, place), _words(place)), remark]
 
 
-def draw(get: Get, full: bool) -> dict[str, Any]:
+def draw(get: Get) -> dict[str, Any]:
     """Draw the paper's two panels, and the map: speedup over W by who pays, for every problem."""
-    figures = {}
-    place = stated_place(get, full)
-    rows = None if place is None else rows_of(get, full, place)
-    if rows is not None:
-        figure, axes = panels(1, 2, width=2.5, height=2.5)
-        names = (r"iterations to $\varepsilon$", r"time to $\varepsilon$")
-        for axis, name, label in zip(axes[0], (COMMITS, TARGET), names, strict=True):
-            workers, values, _ = _table(rows, name)
-            mean = values.mean(axis=0)
-            wide = 3.0 * values.std(axis=0)
-            low = np.maximum(mean - wide, 0.1 * mean)
-            look = ALGORITHM_STYLES["as-lbfgs"]
-            band(axis, workers, mean, low, mean + wide, "as-L-BFGS", look)
-            axis.set(xscale="log", yscale="log", xlabel="workers W", ylabel=label)
-            axis.set_xticks((1, 10, 100), ("1", "10", "100"))
-            few_decades(axis)
-        figures["fig3"] = figure
-    places, workers_of_map = _size(full)
-    problems = list(dict.fromkeys(problem for problem, _ in places))
-    figure, axes = panels(1, len(problems), width=2.6, height=2.9)
-    for problem, axis in zip(problems, axes[0], strict=True):
-        payers = [payer for one, payer in places if one == problem]
-        for payer, look in zip(payers, VARIANTS, strict=False):
-            rows = rows_of(get, full, (problem, payer))
-            if rows is not None:
-                _speedup(axis, rows, payer, look)
-        axis.plot(workers_of_map, workers_of_map, color="black", linestyle=":")
+    rows = rows_of(get, stated_place(get))
+    figure, axes = panels(1, 2, width=2.5, height=2.5)
+    labels = {COMMITS: r"iterations to $\varepsilon$", TARGET: r"time to $\varepsilon$"}
+    for axis, (name, label) in zip(axes[0], labels.items(), strict=True):
+        workers, values, _ = _table(rows, name)
+        mean = values.mean(axis=0)
+        wide = 3.0 * values.std(axis=0)
+        # A logarithmic axis has no room for the whole shade.
+        low = np.maximum(mean - wide, 0.1 * mean)
+        look = ALGORITHM_STYLES["as-lbfgs"]
+        band(axis, workers, mean, low, mean + wide, "as-L-BFGS", look)
+        axis.set(xscale="log", yscale="log", xlabel="workers W", ylabel=label)
+        axis.set_xticks((1, 10, 100), ("1", "10", "100"))
+        few_decades(axis)
+    whole, axes = panels(1, len(PROBLEMS), width=2.6, height=2.9)
+    for problem, axis in zip(PROBLEMS, axes[0], strict=True):
+        for share, look in zip(SHARES, VARIANTS, strict=False):
+            _speedup(axis, rows_of(get, (problem, payer_of(share))), share, look)
+        axis.plot(WORKERS, WORKERS, color="black", linestyle=":")
         axis.set(xscale="log", yscale="log", xlabel="workers W", ylim=(0.7, 40.0))
         axis.set_xticks((1, 3, 10, 30, 100), ("1", "3", "10", "30", "100"))
         axis.set_title(problem.replace("-", " "), fontsize=8)
         few_decades(axis)
     axes[0][0].set_ylabel("speedup in time")
     axes[0][0].legend(fontsize=6.5)
-    return {**figures, "fig3_map": figure}
+    return {"fig3": figure, "fig3_map": whole}
 
 
-def _speedup(axis: Any, rows: Rows, payer: str, look: dict[str, Any]) -> None:
+def _speedup(axis: Any, rows: Rows, share: float, look: dict[str, Any]) -> None:
     """Draw the speedup over W with two errors."""
     workers, values, draws = _table(rows, TARGET)
     logs = np.log(values[:, :1] / values)
     points = [estimate(logs[:, k], draws) for k in range(len(workers))]
     speed = np.exp([point.value for point in points])
     wide = 2.0 * speed * np.array([point.error for point in points])
-    share = payer.split(", ")[-1]
-    label = "nobody pays" if payer == NOBODY else f"link busy {share}"
+    label = f"link busy {share:g} %" if share else "nobody pays"
     axis.errorbar(workers, speed, yerr=wide, capsize=2, label=label, **look)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from asyncqn import Cluster, LinearGaussian, Simulator, starting_point
 from asyncqn.types import Algorithm, Progress, Request
 from asyncqn_paper.cells import Cell
 from asyncqn_paper.measuring import HOPELESS, accepted_share, commits_within
-from asyncqn_paper.problems import DIM, N_Y, NOISE, AlikeRows, described
+from asyncqn_paper.problems import AlikeRows, described
 from asyncqn_paper.records import Record
 from asyncqn_paper.settings import NOBODY, Given, algorithm, cluster
 
@@ -21,16 +21,12 @@ DRAWS = 5
 """Draws of a random problem; seed k uses draw k mod 5."""
 FRESH = 12_000
 """The first of the seeds on which a stated setting is measured, up to twice this number."""
-CONSTANTS = 0.5 * N_Y * math.log(2.0 * math.pi * NOISE) + 0.5 * DIM * math.log(
-    2.0 * math.pi
-)
-"""What -log p(theta, Y) has beyond U."""
-TARGETS = {"ε = 0.1": "0.1", "ε = 0.05": "0.05", "ε = 0.05 with constants": "0.05c"}
-"""Targets by their columns; with constants the error is relative to U* + `CONSTANTS`."""
+EPSILON = 0.05
+TIME = "time 0.05"
+COMMITS = "commits 0.05"
+"""Columns of a record: when the error first was `EPSILON` or less; None where that did not happen."""
 SHORT = 0.15
 """Of the limit, what a run is given at first."""
-STARTS = {"prior": 1.0, "zero": 0.0, "far": 3.0}
-"""Multiples of a draw from the prior."""
 
 
 @cache
@@ -55,13 +51,13 @@ def scale_below_limit(problem: str) -> float:
     # The scale is a number of the description and not of a draw: all draws get the same parameters.
     own = described(problem)
     # `AlikeRows.top` is an eigenvalue of A'A / sigma_x^2, to which the prior adds 1.
-    top = own.top + 1.0 if isinstance(own, AlikeRows) else own.largest
+    top = own.top + 1.0 if isinstance(own, AlikeRows) else own.high
     return float(round((0.8 / top) ** 0.5, 2))
 
 
 @dataclass(frozen=True)
 class Curve(Cell):
-    """All repetitions of one point: times until the targets; longer ones than `limit` are censored."""
+    """All repetitions of one point: times until the target; longer ones than `limit` are censored."""
 
     table: ClassVar[str] = "times"
     problem: str
@@ -71,26 +67,23 @@ class Curve(Cell):
     seeds: int
     first: int = 0
     payer: str = NOBODY
-    start: str = "prior"
     workers: int = 40
     limit: float = 6000.0
 
     def measure(self) -> list[Record]:
         method = algorithm(self.kind, self.parameters)
         machines = cluster(self.kind, self.workers, self.variance, payer=self.payer)
-        return [
-            self.run(method, machines, seed)
-            for seed in range(self.first, self.first + self.seeds)
-        ]
+        seeds = range(self.first, self.first + self.seeds)
+        return [self.run(method, machines, seed) for seed in seeds]
 
     def run(self, method: Algorithm, machines: Cluster, seed: int) -> Record:
-        """Run one repetition; return times and commits of the first crossings, and how it ended."""
+        """Run one repetition; return time and commits of the first crossing, and how it ended."""
         # The draw belongs to the seed, so all methods see the same problem at the same seed.
         problem = model(self.problem, draw_of(seed))
-        theta0 = STARTS[self.start] * starting_point(problem, None, seed)
+        theta0 = starting_point(problem, None, seed)
         # The schedule is simulated in advance: most runs need a small part of it, which is the same.
         for limit in dict.fromkeys((min(self.limit, SHORT * self.limit), self.limit)):
-            watch = _Watch(limit, problem.optimum)
+            watch = _Watch(limit)
             run = Simulator(machines).minimize(
                 Request(
                     problem,
@@ -104,65 +97,41 @@ class Curve(Cell):
                     callback=watch,
                 )
             )
-            if watch.arrived or watch.lost:
+            if watch.lost or watch.time is not None:
                 break
-        # None stands for a target that was not reached; the rules decide what it counts as.
-        times = {f"time {name}": watch.times.get(name) for name in TARGETS.values()}
-        commits = {
-            f"commits {name}": watch.commits.get(name) for name in TARGETS.values()
-        }
         return {
             "seed": seed,
-            **times,
-            **commits,
+            TIME: watch.time,
+            COMMITS: watch.commits,
             "lost": watch.lost,
             "pairs": accepted_share(run),
         }
 
 
 class _Watch:
-    """Notes the first crossing of every target; ends the run at the last one, or when it is hopeless."""
+    """Notes the first crossing of the target, and ends the run there or when it is hopeless."""
 
-    def __init__(self, limit: float, optimum: float) -> None:
+    def __init__(self, limit: float) -> None:
         self.limit = limit
-        # (U - U*) / (U* + C) <= 0.05 is (U - U*) / U* <= 0.05 (1 + C / U*).
-        self.targets = {
-            "0.1": 0.1,
-            "0.05": 0.05,
-            "0.05c": 0.05 * (1.0 + CONSTANTS / optimum),
-        }
-        self.times: dict[str, float] = {}
-        self.commits: dict[str, int] = {}
+        self.time: float | None = None
+        self.commits: int | None = None
         self.first: float | None = None
         self.lost = False
 
-    @property
-    def arrived(self) -> bool:
-        """Return whether all targets are reached."""
-        return len(self.times) == len(self.targets)
-
     def __call__(self, progress: Progress) -> None:
         error = progress.metrics["error"]
-        time = progress.time
         self.first = error if self.first is None else self.first
         # Written so that NaN counts as lost.
         self.lost = not error <= HOPELESS * max(1.0, self.first)
-        if time > self.limit or self.lost:
+        if progress.time > self.limit or self.lost:
             raise StopIteration
-        for name, target in self.targets.items():
-            if error <= target and name not in self.times:
-                self.times[name] = round(float(time), 1)
-                self.commits[name] = int(progress.commit)
-        if self.arrived:
+        if error <= EPSILON:
+            self.time = round(float(progress.time), 1)
+            self.commits = int(progress.commit)
             raise StopIteration
 
 
-def seeds_and_draws(records: list[Record]) -> list[int]:
+def seeds_and_draws(records: Sequence[Mapping[str, Any]]) -> list[int]:
     """Return the group of every record: its draw, or one group where most draws have a single seed."""
     draws = [draw_of(int(record["seed"])) for record in records]
     return draws if len(records) >= 2 * len(set(draws)) else [0] * len(records)
-
-
-def column_of(records: list[Record], name: str) -> list[Any]:
-    """Return one column, None where a run did not arrive."""
-    return [record[name] for record in records]

@@ -8,6 +8,7 @@ gradient is Lipschitz.  Every value of a quantity has noise of its own.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,11 +23,7 @@ from asyncqn_paper.figures.fig2 import INTEGRATOR
 from asyncqn_paper.figures.theory_cells import (
     BASE,
     CROWDS,
-    LAW_BETAS,
-    LAW_STEPS,
     LENGTHS,
-    MEMORIES,
-    PAIRS,
     STEP,
     STUDIES,
     Average,
@@ -42,131 +39,98 @@ from asyncqn_paper.figures.theory_cells import (
 from asyncqn_paper.langevin_sde import expected
 from asyncqn_paper.rules import Estimate, Numbers, Outcome, above, all_of, slopes
 
-LAW_WORKERS = (1, 4)
+PAIRS = "curvature pairs"
+MEMORIES = {0: "off (H = I)", 3: "on (M = 3)"}
+SEEDS = range(10)
+BLOCKS = range(20)
+LAW_STEPS = (0.02, 0.01, 0.005)
+LAW_PLACES = list(itertools.product((1, 4), (1.0, 10.0, 100.0)))
+"""W and beta."""
 FEW_WORKERS = 4
 """Up to here l_max is of the order of 1 / (N h^2), the condition of a linear speedup."""
+BETAS = (1.0, 10.0, 100.0, 500.0, 1000.0)
+"""Of Gamma; 500 and 1000 are those of the paper's Tables 1 and 3."""
+INTEGRATORS = ("explicit", "modified")
+COST = Cost(160_000)
 
 
-BLOCKS = 20
-RATE_SEEDS = 15
-SPEEDUP_SEEDS = {1: 30, 2: 30, 4: 30}
-DRAWN_SEEDS = 3
-"""Seeds to a block: of the rate, of the W that decide the speedup, and of the W that are only drawn."""
-
-
-def _seeds(full: bool) -> int:
-    return 10 if full else 3
-
-
-def _blocks(full: bool) -> range:
-    return range(BLOCKS if full else 3)
-
-
-def _rates(memory: int, full: bool) -> list[list[Average]]:
+def rate_blocks(memory: int) -> list[list[Average]]:
     """Return the cells of the rate by block and N."""
-    seeds = RATE_SEEDS if full else 1
-    return [[rate_cell(memory, N, b, seeds) for N in LENGTHS] for b in _blocks(full)]
+    return [[rate_cell(memory, N, block) for N in LENGTHS] for block in BLOCKS]
 
 
-def _speedups(memory: int, full: bool) -> list[list[Average]]:
+def speedup_blocks(memory: int) -> list[list[Average]]:
     """Return the cells of the speedup by block and W."""
-    seeds = SPEEDUP_SEEDS if full else {}
-    few = DRAWN_SEEDS if full else 1
-    return [
-        [speedup_cell(memory, W, b, seeds.get(W, few)) for W in CROWDS]
-        for b in _blocks(full)
-    ]
+    return [[speedup_cell(memory, W, block) for W in CROWDS] for block in BLOCKS]
 
 
-def cells(full: bool) -> list[list[Cell]]:
-    """Return the cells of the bound, the law, the rates of the abstract, and the remarks."""
-    seeds = range(_seeds(full))
-    small: list[Cell] = [
-        MomentumLimit("explicit"),
-        MomentumLimit("modified"),
-        Cost(160_000 if full else 16_000),
-    ]
-    bound = [
-        chain(study, memory, value, s, full)
-        for memory in MEMORIES
-        for study, (_, _, values) in STUDIES.items()
-        for value in values
-        for s in seeds
-    ]
-    laws = [
-        law_chain(memory, W, beta, h, s, full)
-        for memory in MEMORIES
-        for W in LAW_WORKERS
-        for beta in LAW_BETAS
-        for h in LAW_STEPS
-        for s in seeds
-    ]
-    rates: list[Cell] = []
+def cells() -> list[Cell]:
+    """Return the cells of the small claims, the bound, the law, the rates of the abstract, and the remarks."""
+    found: list[Cell] = [*(MomentumLimit(one) for one in INTEGRATORS), COST]
     for memory in MEMORIES:
-        for block in (*_rates(memory, full), *_speedups(memory, full)):
-            rates += block
-    if not full:
-        return [[*small, *bound[:40]], remarks.cells(full)]
-    return [[*small, *bound], [*laws], rates, remarks.cells(full)]
+        for study, (_, values) in STUDIES.items():
+            for value in values:
+                found += [chain(study, memory, value, seed) for seed in SEEDS]
+        for (W, beta), h in itertools.product(LAW_PLACES, LAW_STEPS):
+            found += [law_chain(memory, W, beta, h, seed) for seed in SEEDS]
+        for block in (*rate_blocks(memory), *speedup_blocks(memory)):
+            found += block
+    return found + remarks.cells()
 
 
 def jackknifed(value: Callable[[Any], float], lines: Any) -> Estimate:
     """Return a function of the lines (one per seed or block) with its jackknife error."""
     count = len(lines)
-    rest = np.array(
-        [value([*lines[:k], *lines[k + 1 :]]) for k in range(count)], dtype=float
-    )
+    rest = np.array([value([*lines[:k], *lines[k + 1 :]]) for k in range(count)])
     # The jackknife: such a number is no mean over the seeds, so that their spread is not its error.
     spread = float(np.sum((rest - rest.mean()) ** 2))
     return Estimate(float(value(lines)), math.sqrt((count - 1) / count * spread), count)
 
 
-def _study(get: Get, study: str, memory: int, full: bool) -> Numbers | None:
-    """Return the mean error in the second half of every run, by seed and value; None where one is missing."""
-    lines = []
-    for s in range(_seeds(full)):
-        line = []
-        for value in STUDIES[study][2]:
-            records = get(chain(study, memory, value, s, full))
-            if records is None:
-                return None
-            mine = [record["mean"] for record in records if record["part"] == 0.0]
-            line.append(math.nan if not mine or mine[0] is None else mine[0])
-        lines.append(line)
-    return np.array(lines)
-
-
-def _slope(x: Sequence[float], lines: Numbers | None) -> Estimate | str:
+def _slope(x: Sequence[float], lines: Numbers) -> Estimate | str:
     """Return the slope of the mean over the seeds, in logarithms."""
-    if lines is None or not np.isfinite(lines).all():
-        return "not run" if lines is None else "a run diverged"
+    if not np.isfinite(lines).all():
+        return "a run diverged"
     return jackknifed(lambda some: slopes(x, np.mean(some, axis=0))[0], lines)
+
+
+def _fall(x: Sequence[float], lines: Numbers) -> Estimate | str:
+    """Return minus that slope."""
+    slope = _slope(x, lines)
+    return slope if isinstance(slope, str) else slope._replace(value=-slope.value)
+
+
+def study_lines(get: Get, study: str, memory: int) -> Numbers:
+    """Return the mean error in the second half of every run, by seed and value; NaN after a divergence."""
+    lines = []
+    for seed in SEEDS:
+        runs = [get(chain(study, memory, value, seed)) for value in STUDIES[study][1]]
+        lines.append([records[0]["mean"] for records in runs])
+    return np.array(lines, float)
 
 
 Curves = list[list[tuple[Numbers, Numbers]]]
 """n and the mean of U - U* over the first n iterates, by block and by point."""
 
 
-def averages(get: Get, blocks: Sequence[Sequence[Cell]]) -> Curves | None:
-    """Return the curves of all blocks; None where one is missing."""
+def averages(get: Get, blocks: Sequence[Sequence[Cell]]) -> Curves:
+    """Return the curves of all blocks."""
     curves: Curves = []
     for cells in blocks:
         line = []
         for cell in cells:
             records = get(cell)
-            if records is None:
-                return None
             n = np.array([record["n"] for record in records], float)
-            line.append((n, np.array([record["mean"] for record in records])))
+            means = [record["mean"] for record in records]
+            # After a divergence the mean is infinite.
+            line.append((n, np.array([np.inf if m is None else m for m in means])))
         curves.append(line)
     return curves
 
 
-def rate_lines(get: Get, memory: int, full: bool) -> Numbers | None:
+def rate_lines(get: Get, memory: int) -> Numbers:
     """Return the ergodic error at the end of the runs, by block and N."""
-    curves = averages(get, _rates(memory, full))
-    if curves is None:
-        return None
+    curves = averages(get, rate_blocks(memory))
     return np.array([[means[-1] for _, means in line] for line in curves])
 
 
@@ -184,14 +148,13 @@ def needed(curves: Curves) -> Numbers:
             goal = float(np.interp(BASE, n, means))
         below = means <= goal
         if not below.any():
-            counts.append(float(n[-1]))
+            counts.append(math.nan)
             continue
         # Means fall along the run, so that the first crossing is interpolated in logarithms.
         last = max(1, int(below.argmax()))
-        ends = slice(last - 1, last + 1)
-        log_n = np.interp(
-            math.log(goal), np.log(means[ends][::-1]), np.log(n[ends][::-1])
-        )
+        pair = slice(last - 1, last + 1)
+        falling = np.log(means[pair][::-1])
+        log_n = np.interp(math.log(goal), falling, np.log(n[pair][::-1]))
         counts.append(math.exp(log_n))
     return np.array(counts)
 
@@ -206,95 +169,79 @@ def speedup_rise(curves: Curves) -> Estimate:
     return jackknifed(slope, curves)
 
 
-def law_ratios(
-    get: Get, memory: int, W: int, beta: float, h: float, full: bool
-) -> Numbers | None:
-    """Variances over those of the law, by seed and direction; None where a run is missing or diverged."""
+def law_ratios(get: Get, memory: int, W: int, beta: float, h: float) -> Numbers:
+    """Return variances over those of the law, by seed and direction; NaN after a divergence."""
     target = 1.0 / (beta * curvatures())
     lines = []
-    for s in range(_seeds(full)):
-        records = get(law_chain(memory, W, beta, h, s, full))
-        if records is None or records[-1]["mean"] is None:
-            return None
-        lines.append([records[-1][f"variance {k}"] / v for k, v in enumerate(target)])
+    for seed in SEEDS:
+        record = get(law_chain(memory, W, beta, h, seed))[0]
+        variances = [record.get(f"variance {k}") for k in range(len(target))]
+        lines.append(np.array(variances, float) / target)
     return np.array(lines)
 
 
-def mean_square(lines: Numbers) -> float:
+def mean_square(lines: Any) -> float:
     """Return the mean over the directions of the squared mean over the seeds, free of the seeds' noise."""
-    lines = np.asarray(lines)
-    count = len(lines)
+    values = np.asarray(lines)
+    count = len(values)
     # The products of different seeds alone: a square of one seed contains its noise.
-    cross = lines.sum(axis=0) ** 2 - (lines**2).sum(axis=0)
+    cross = values.sum(axis=0) ** 2 - (values**2).sum(axis=0)
     return float(np.mean(cross / (count * (count - 1))))
 
 
-def _law(get: Get, memory: int, W: int, beta: float, full: bool) -> Estimate | str:
+def law_deviation(get: Get, memory: int, W: int, beta: float) -> Estimate | str:
     """Return minus the mean square deviation from the law, extrapolated to h = 0."""
-    ratios = [law_ratios(get, memory, W, beta, h, full) for h in LAW_STEPS]
-    found = [lines - 1.0 for lines in ratios if lines is not None]
-    if len(found) < len(ratios):
-        return "not run, or a run diverged"
+    deviations = (
+        np.array([law_ratios(get, memory, W, beta, h) for h in LAW_STEPS]) - 1.0
+    )
+    if not np.isfinite(deviations).all():
+        return "a run diverged"
     # The intercept of a straight line through three steps is a weighted sum of the three.
     steps = np.array(LAW_STEPS) - np.mean(LAW_STEPS)
     weights = 1.0 / len(steps) - np.mean(LAW_STEPS) * steps / (steps @ steps)
-    intercepts = np.einsum("k,ksd->sd", weights, np.array(found))
-    squared = jackknifed(mean_square, intercepts)
+    intercepts = np.einsum("k,ksd->sd", weights, deviations)
+    squared = jackknifed(mean_square, list(intercepts))
     return squared._replace(value=-squared.value)
 
 
-def outcomes(get: Get, full: bool) -> list[Outcome]:
+def outcomes(get: Get) -> list[Outcome]:
     """Return the outcomes of the bound, the rates and the law, and of the small claims."""
-    found: list[Outcome] = remarks.outcomes(get, full)
+    found = remarks.outcomes(get)
     for memory, words in MEMORIES.items():
         choices = {PAIRS: words}
         parts = []
-        for study, (claim, _, x) in STUDIES.items():
-            slope = _slope(x, _study(get, study, memory, full))
-            if study != "h" and not isinstance(slope, str):
-                slope = slope._replace(value=-slope.value)
-            parts.append(above(claim, choices, slope))
-        rate = _slope(LENGTHS, rate_lines(get, memory, full))
-        if not isinstance(rate, str):
-            rate = rate._replace(value=-rate.value)
+        for study, (claim, values) in STUDIES.items():
+            lines = study_lines(get, study, memory)
+            # The bias has to rise with h, and to fall with beta or not to rise with W.
+            trend = _slope(values, lines) if study == "h" else _fall(values, lines)
+            parts.append(above(claim, choices, trend))
+        rate = _fall(LENGTHS, rate_lines(get, memory))
         parts.append(above("rate", choices, rate))
-        curves = averages(get, _speedups(memory, full))
-        rise = None if curves is None else speedup_rise(curves)
-        if rise is not None:
-            rise = rise._replace(value=-rise.value)
-        found += [
-            *parts,
-            all_of("theory", choices, parts),
-            above("speedup", choices, rise),
-        ]
-        for W in LAW_WORKERS:
-            for beta in LAW_BETAS:
-                setting = {**choices, "workers": f"W = {W}", "β": f"{beta:g}"}
-                found.append(above("law", setting, _law(get, memory, W, beta, full)))
-    return [*found, *_small(get, full)]
+        rise = speedup_rise(averages(get, speedup_blocks(memory)))
+        found += [*parts, all_of("theory", choices, parts)]
+        found.append(above("speedup", choices, rise._replace(value=-rise.value)))
+        for W, beta in LAW_PLACES:
+            setting = {**choices, "workers": f"W = {W}", "β": f"{beta:g}"}
+            found.append(above("law", setting, law_deviation(get, memory, W, beta)))
+    return [*found, *_small(get)]
 
 
-def _small(get: Get, full: bool) -> list[Outcome]:
+def _small(get: Get) -> list[Outcome]:
     """Return the outcomes of SGD with momentum as the limit, of the cost of a step, and of Gamma."""
     found = []
-    for integrator in ("explicit", "modified"):
-        records = get(MomentumLimit(integrator))
-        if records:
-            # Equal bits would have infinitely many digits.
-            digits = -math.log10(max(records[0]["difference"], 1e-16))
-            limit = Estimate(digits, 0.0, 1)
-            found.append(above("momentum-limit", {INTEGRATOR: integrator}, limit))
-    records = get(Cost(160_000 if full else 16_000))
-    if records:
-        x = [math.log(r["M"] * r["d"]) for r in records]
-        y = [math.log(r["time"]) for r in records]
-        # The cost of calls lowers the slope at small M d, vectors that outgrow the caches raise it at
-        # large.
-        fit, covariance = np.polyfit(x, y, 1, cov=True)
-        cost = Estimate(-float(fit[0]), math.sqrt(float(covariance[0, 0])), len(x))
-        found.append(above("cost", {"measured": "processor time"}, cost))
-    # 500 and 1000 are the beta of the paper's Tables 1 and 3.
-    for beta in (1.0, 10.0, 100.0, 500.0, 1000.0):
+    for integrator in INTEGRATORS:
+        difference = get(MomentumLimit(integrator))[0]["difference"]
+        # Equal bits would have infinitely many digits.
+        limit = Estimate(-math.log10(max(difference, 1e-16)), 0.0, 1)
+        found.append(above("momentum-limit", {INTEGRATOR: integrator}, limit))
+    records = get(COST)
+    x = [math.log(record["M"] * record["d"]) for record in records]
+    y = [math.log(record["time"]) for record in records]
+    # The cost of calls lowers the slope at small M d, vectors that outgrow the caches raise it at large.
+    fit, covariance = np.polyfit(x, y, 1, cov=True)
+    cost = Estimate(-float(fit[0]), math.sqrt(float(covariance[0, 0])), len(x))
+    found.append(above("cost", {"measured": "processor time"}, cost))
+    for beta in BETAS:
         with_, without = (expected(beta, corrected)[1] for corrected in (True, False))
         apart = Estimate(-abs(math.log(without / with_)), 0.0, 0)
         found.append(above("gamma", {"β": f"{beta:g}"}, apart))
@@ -304,75 +251,64 @@ def _small(get: Get, full: bool) -> list[Outcome]:
 LOOKS = {0: CONTROLS[1], 3: VARIANTS[3]}
 
 
-def draw(get: Get, full: bool) -> dict[str, Any]:
+def draw(get: Get) -> dict[str, Any]:
     """Draw the law over l h beside the closed form, and the two rates of the abstract."""
     figure, axes = panels(1, 3, width=2.9, height=2.9)
-    _draw_law(axes[0][0], get, full)
+    _draw_law(axes[0][0], get)
+    _, rate, speedup = axes[0]
     for memory, look in LOOKS.items():
         label = f"pairs {MEMORIES[memory]}"
-        lines = rate_lines(get, memory, full)
-        if lines is not None:
-            bars = 2.0 * lines.std(axis=0, ddof=1) / math.sqrt(len(lines))
-            mean = lines.mean(axis=0)
-            axes[0][1].errorbar(LENGTHS, mean, yerr=bars, label=label, **look)
-        curves = averages(get, _speedups(memory, full))
-        if curves is not None:
-            axes[0][2].plot(CROWDS, needed(curves), label=label, **look)
-    for axis in axes[0][1:]:
+        lines = rate_lines(get, memory)
+        bars = 2.0 * lines.std(axis=0, ddof=1) / math.sqrt(len(lines))
+        rate.errorbar(LENGTHS, lines.mean(axis=0), yerr=bars, label=label, **look)
+        curves = averages(get, speedup_blocks(memory))
+        speedup.plot(CROWDS, needed(curves), label=label, **look)
+    for axis, ticks in ((rate, LENGTHS), (speedup, CROWDS)):
         axis.set(xscale="log", yscale="log")
-    start = axes[0][1].get_ylim()[1] / 1.5
-    guide = start * np.sqrt(LENGTHS[0] / np.array(LENGTHS))
-    axes[0][1].plot(LENGTHS, guide, color="black", linestyle=":", label="slope −1/2")
-    axes[0][1].set(xlabel="iterations N, h ∝ 1/√N", ylabel="ergodic error")
-    condition = 1.0 + 1.0 / STEP**2
-    axes[0][2].axvline(condition, color="black", linewidth=0.8)
-    axes[0][2].text(condition, 450.0, " l = 1/(N h²)", fontsize=6.5)
-    axes[0][2].axhline(BASE, color="black", linestyle=":", label="linear speedup")
-    axes[0][2].set(
-        xlabel="workers W",
-        ylabel="iterations to equal error",
-        ylim=(BASE / 3, BASE * 5),
-    )
-    for axis, ticks in ((axes[0][1], LENGTHS), (axes[0][2], CROWDS)):
         axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         axis.minorticks_off()
+    start = rate.get_ylim()[1] / 1.5
+    guide = start * np.sqrt(LENGTHS[0] / np.array(LENGTHS))
+    rate.plot(LENGTHS, guide, color="black", linestyle=":", label="slope −1/2")
+    rate.set(xlabel="iterations N, h ∝ 1/√N", ylabel="ergodic error")
+    condition = 1.0 + 1.0 / STEP**2
+    speedup.axvline(condition, color="black", linewidth=0.8)
+    speedup.text(condition, 450.0, " l = 1/(N h²)", fontsize=6.5)
+    speedup.axhline(BASE, color="black", linestyle=":", label="linear speedup")
+    speedup.set(xlabel="workers W", ylabel="iterations to equal error")
+    speedup.set(ylim=(BASE / 3, BASE * 5))
+    for axis in (rate, speedup):
         few_decades(axis)
     for axis in axes[0]:
         axis.legend(fontsize=6.5)
     return {"theory_map": figure}
 
 
-def _draw_law(axis: Any, get: Get, full: bool) -> None:
+def _draw_law(axis: Any, get: Get) -> None:
     """Draw the root mean square deviation of the variances against l h, beside the recursion's own."""
+    marks = {1: ("o", "-"), 4: ("s", "--")}
     for memory, look in LOOKS.items():
-        for W, marker in zip(LAW_WORKERS, "os", strict=True):
-            points = []
-            for h in LAW_STEPS:
-                for beta in LAW_BETAS:
-                    ratios = law_ratios(get, memory, W, beta, h, full)
-                    if ratios is not None:
-                        deviation = math.sqrt(max(0.0, mean_square(ratios - 1.0)))
-                        points.append((max(1, W - 1) * h, deviation))
-            if points:
-                x, y = np.array(points).T
-                style = {**look, "marker": marker, "linestyle": "none"}
-                axis.plot(x, y, label=f"pairs {MEMORIES[memory]}, W = {W}", **style)
-    for W, dash in zip(LAW_WORKERS, ("-", "--"), strict=True):
-        fine = np.geomspace(0.002, 0.025, 12)
-        closed = [
-            np.sqrt(np.mean((recursion_variances(W, h) - 1.0) ** 2)) for h in fine
-        ]
-        axis.plot(
-            max(1, W - 1) * fine,
-            closed,
-            color="black",
-            linestyle=dash,
-            linewidth=0.9,
-            label=f"closed form, H = I, W = {W}",
-        )
-    axis.set(
-        xlabel="max(1, l) h", ylabel="deviation of the variances", xlim=0.0, ylim=0.0
-    )
+        for W, (marker, _) in marks.items():
+            x = []
+            y = []
+            for (w, beta), h in itertools.product(LAW_PLACES, LAW_STEPS):
+                if w == W:
+                    square = mean_square(law_ratios(get, memory, W, beta, h) - 1.0)
+                    x.append(max(1, W - 1) * h)
+                    y.append(math.sqrt(max(0.0, square)))
+            style = {**look, "marker": marker, "linestyle": "none"}
+            axis.plot(x, y, label=f"pairs {MEMORIES[memory]}, W = {W}", **style)
+    fine = np.geomspace(0.002, 0.025, 12)
+    for W, (_, dash) in marks.items():
+        closed = []
+        for h in fine:
+            squares = (recursion_variances(W, h) - 1.0) ** 2
+            closed.append(math.sqrt(squares.mean()))
+        label = f"closed form, H = I, W = {W}"
+        style = {"color": "black", "linestyle": dash, "linewidth": 0.9}
+        axis.plot(max(1, W - 1) * fine, closed, label=label, **style)
+    axis.set(xlabel="max(1, l) h", ylabel="deviation of the variances")
+    axis.set(xlim=0.0, ylim=0.0)
 
 
 EXPERIMENT = Experiment(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,10 +42,9 @@ POLISH = 40
 IDLE_PASSES = 10
 TOLERANCE = 1.0
 FIRST = 5000
-FULL = 200
-QUICK = 20
+COUNT = 200
 PIECE = 20
-"""The first test start, how many in each size, and how many to a cell."""
+"""The first test start, how many there are, and how many to a cell."""
 METHODS = {"as-lbfgs": "as-L-BFGS", "sgld": "SGLD"}
 ARMS = ("none", "constant")
 INF = math.inf
@@ -74,36 +73,25 @@ def instance(problem: str, seed: int) -> tuple[Any, float, float]:
     model = Mixture.random(components=8, n_data=400, width=20.0, seed=seed)
     planted = model.centres.ravel()
     # The minimum lies near the planted centres, not at them, because the data are noisy.
-    return model, descend(model, planted, 100).fun, largest_curvature(model, planted)
+    return model, descend(model, planted, 100), largest_curvature(model, planted)
 
 
-class Descent(NamedTuple):
-    """The best point that exact L-BFGS saw, and U there."""
-
-    theta: Array
-    fun: float
-
-
-def descend(model: Any, theta0: Array, gradients: int) -> Descent:
-    """Run exact L-BFGS until U falls by less than a thousandth in ten gradients, or for `gradients`."""
-    lowest = [Descent(theta0, float(model.value(theta0)))]
+def descend(model: Any, theta0: Array, gradients: int) -> float:
+    """Return the least U of exact L-BFGS, which ends after a thousandth gained in ten gradients."""
+    lowest = [float(model.value(theta0))]
 
     def look(progress: Progress) -> None:
-        # A run may end on a trial that would have been rejected, so the best point is kept here.
-        fun = progress.metrics["fun"]
-        last = lowest[-1]
-        lowest.append(Descent(progress.theta, fun) if fun < last.fun else last)
-        before = lowest[max(0, len(lowest) - 1 - IDLE_PASSES)].fun
-        if len(lowest) > IDLE_PASSES and before - lowest[-1].fun < 1e-3 * (
-            1.0 + abs(before)
-        ):
-            raise StopIteration
+        # A run may end on a trial that would have been rejected, so the lowest is kept here.
+        lowest.append(min(lowest[-1], progress.metrics["fun"]))
+        if len(lowest) > IDLE_PASSES:
+            before = lowest[-1 - IDLE_PASSES]
+            if before - lowest[-1] < 1e-3 * (1.0 + abs(before)):
+                raise StopIteration
 
-    engine = Simulator(Cluster(1))
     minimize(
         model,
         ExactLBFGS(1),
-        engine=engine,
+        engine=Simulator(Cluster(1)),
         theta0=theta0,
         commits=gradients,
         evaluate=1,
@@ -124,7 +112,6 @@ class Starts(Cell):
     arm: str
     r: float
     beta: str
-    restarts: int
     first: int
     count: int
 
@@ -141,13 +128,11 @@ class Starts(Cell):
         # As in Fig. 3: stale friction must fall with the number of workers.
         gamma = 0.5 / self.workers
         h = self.r * gamma * top / self.workers
-        rule: dict[str, Any] = {
-            "initial_scale": 1.0 / top,
-            "cosine_floor": 0.5,
-            "epsilon": 0.3 * top,
-        }
         return ASLBFGS(
-            h, gamma, beta, memory=3, batch=ROWS - OVERLAP, overlap=OVERLAP, **rule
+            *(h, gamma, beta, 3, ROWS - OVERLAP, OVERLAP),
+            initial_scale=1.0 / top,
+            cosine_floor=0.5,
+            epsilon=0.3 * top,
         )
 
     def measure(self) -> list[Record]:
@@ -167,62 +152,62 @@ class Starts(Cell):
             )
             excess = None
             if run.status == "completed":
-                excess = descend(model, run.theta, POLISH).fun - planted
+                excess = descend(model, run.theta, POLISH) - planted
             success = excess is not None and excess < TOLERANCE
             records.append({"start": seed, "excess": excess, "success": success})
         return records
 
 
-def arm_cells(cell: tuple[str, str, int], arm: str, full: bool) -> list[Starts]:
+Place = tuple[str, str, int]
+"""A problem, a method and a number of workers."""
+
+
+def arm_cells(place: Place, arm: str) -> list[Starts]:
     """Return the cells of one arm."""
-    r, beta = CHOSEN[cell][ARMS.index(arm)]
-    starts = range(FIRST, FIRST + (FULL if full else QUICK), PIECE)
-    return [Starts(*cell, arm, r, repr(beta), 1, first, PIECE) for first in starts]
+    r, beta = CHOSEN[place][ARMS.index(arm)]
+    firsts = range(FIRST, FIRST + COUNT, PIECE)
+    return [Starts(*place, arm, r, repr(beta), first, PIECE) for first in firsts]
 
 
-def cells(full: bool) -> list[list[Cell]]:
+def cells() -> list[Cell]:
     """Return the cells of noise and of none."""
-    chosen = list(CHOSEN) if full else list(CHOSEN)[:1]
-    return [[c for cell in chosen for arm in ARMS for c in arm_cells(cell, arm, full)]]
-
-
-def successes(
-    get: Get, cell: tuple[str, str, int], arm: str, full: bool
-) -> list[float] | None:
-    """Return 1 or 0 for every start; None where a cell is missing."""
-    found = [get(one) for one in arm_cells(cell, arm, full)]
-    if any(records is None for records in found):
-        return None
-    return [float(record["success"]) for records in found for record in records or []]
-
-
-def outcomes(get: Get, full: bool) -> list[Outcome]:
-    """Return the outcomes of constant noise against none, start by start."""
-    found = []
-    for problem, method, workers in CHOSEN:
-        cell = (problem, method, workers)
-        without, with_ = (
-            successes(get, cell, arm, full) for arm in ("none", "constant")
-        )
-        if without is not None and with_ is not None:
-            choices = {
-                "problem": problem,
-                "method": METHODS[method],
-                "workers": f"W = {workers}",
-            }
-            # Both arms have the same starts, so the difference is taken start by start.
-            gain = share_of(np.subtract(with_, without).tolist())
-            found.append(above("title", choices, gain))
+    found: list[Cell] = []
+    for place in CHOSEN:
+        for arm in ARMS:
+            found += arm_cells(place, arm)
     return found
 
 
-def draw(get: Get, full: bool) -> dict[str, Any]:
+def successes(get: Get, place: Place, arm: str) -> list[float]:
+    """Return 1 or 0 for every start."""
+    records = []
+    for cell in arm_cells(place, arm):
+        records += get(cell)
+    return [float(record["success"]) for record in records]
+
+
+def outcomes(get: Get) -> list[Outcome]:
+    """Return the outcomes of constant noise against none, start by start."""
+    found = []
+    for problem, method, workers in CHOSEN:
+        place = (problem, method, workers)
+        # Both arms have the same starts, so the difference is taken start by start.
+        gain = np.subtract(
+            successes(get, place, "constant"), successes(get, place, "none")
+        )
+        choices = {"problem": problem, "method": METHODS[method]}
+        choices["workers"] = f"W = {workers}"
+        found.append(above("title", choices, share_of(gain.tolist())))
+    return found
+
+
+def draw(get: Get) -> dict[str, Any]:
     """Draw the gain by constant noise, start by start, beside the margin."""
     figure, axes = panels(1, 1, width=5.0, height=2.4)
     rows = []
-    for found in outcomes(get, full):
-        problem, method, workers = found.choices.values()
-        rows.append((f"{problem.replace('-', ' ')}, {method}, {workers}", found))
+    for outcome in outcomes(get):
+        problem, method, workers = outcome.choices.values()
+        rows.append((f"{problem.replace('-', ' ')}, {method}, {workers}", outcome))
     estimates(axes[0][0], rows)
     axes[0][0].axvline(0.0, color="black", linewidth=0.6, linestyle=":")
     axes[0][0].set_xlabel("successes with noise less without (mark: margin)")

@@ -11,53 +11,36 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn_paper.drawing import few_decades, panels
-from asyncqn_paper.rules import (
-    CLAIMS,
-    ERRORS,
-    FAILS,
-    GREY,
-    HOLDS,
-    UNDECIDED,
-    Outcome,
-)
+from asyncqn_paper.drawing import panels
+from asyncqn_paper.rules import CLAIMS, ERRORS, FAILS, GREY, HOLDS, UNDECIDED, Outcome
 
 COLOURS = {HOLDS: "#8cc5a2", FAILS: "#dd9a8b", UNDECIDED: "#f0e2b6", GREY: "#e4e4e4"}
 STRONG = {HOLDS: "#2e7d4f", FAILS: "#b3402e", UNDECIDED: "#9a7d1c", GREY: "#8a8a8a"}
 MARKERS = {HOLDS: "o", FAILS: "X", UNDECIDED: "D", GREY: "s"}
 
 
-def tiles(
-    rows: Sequence[str],
-    columns: Sequence[str],
-    outcomes: Mapping[tuple[str, str], Outcome],
-    label: str,
-) -> Any:
-    """Draw one claim over two axes: a tile per setting, with its outcome and its number."""
-    figure, axes = panels(
-        1, 1, width=1.6 + 1.1 * len(columns), height=0.9 + 0.5 * len(rows)
-    )
+def tiles(outcomes: Mapping[tuple[str, str], Outcome], label: str) -> Any:
+    """Draw one claim by row and by who pays: a tile per setting, with its outcome and its number."""
+    from matplotlib.patches import Rectangle
+
+    rows = list(dict.fromkeys(row for row, _ in outcomes))
+    columns = list(dict.fromkeys(column for _, column in outcomes))
+    size = (1.6 + 1.1 * len(columns), 0.9 + 0.5 * len(rows))
+    figure, axes = panels(1, 1, *size)
     axis = axes[0][0]
-    for (row, column), found in outcomes.items():
-        x, y = columns.index(column), rows.index(row)
-        axis.fill_between(
-            [x - 0.48, x + 0.48],
-            y - 0.47,
-            y + 0.47,
-            color=COLOURS[found.end],
-            linewidth=0,
-        )
-        words = found.end
-        if np.isfinite(found.value):
-            unit = CLAIMS[found.claim].unit
+    for (row, column), outcome in outcomes.items():
+        x = columns.index(column)
+        y = rows.index(row)
+        colour = COLOURS[outcome.end]
+        axis.add_patch(Rectangle((x - 0.48, y - 0.47), 0.96, 0.94, color=colour))
+        words = outcome.end
+        if np.isfinite(outcome.value):
+            unit = CLAIMS[outcome.claim].unit
             sign = "×" if unit.form == "ratio" else ""
-            words = f"{sign}{unit.of(found.value):.2f}\n{found.end}"
+            words = f"{sign}{unit.of(outcome.value):.2f}\n{outcome.end}"
         axis.text(x, y, words, ha="center", va="center", fontsize=7)
-    axis.set_xticks(
-        range(len(columns)),
-        [c.replace(" by a tree", "\nby a tree") for c in columns],
-        fontsize=7,
-    )
+    heads = [column.replace(" by a tree", "\nby a tree") for column in columns]
+    axis.set_xticks(range(len(columns)), heads, fontsize=7)
     axis.set_yticks(range(len(rows)), rows, fontsize=7)
     axis.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
     axis.set_xlabel("who pays for messages", fontsize=8)
@@ -67,31 +50,16 @@ def tiles(
 
 
 def estimates(axis: Any, rows: Sequence[tuple[str, Outcome]]) -> None:
-    """Draw estimates with two errors, coloured by outcome, and a mark at the margin.
-
-    Numbers are in the units of a reader; ratios are on a logarithmic axis.
-    """
-    for y, (_, found) in enumerate(rows):
-        claim = CLAIMS[found.claim]
+    """Draw estimates with two errors, coloured by outcome, and a mark at the margin, in units of a reader."""
+    for y, (_, outcome) in enumerate(rows):
+        claim = CLAIMS[outcome.claim]
+        wide = ERRORS * outcome.error
+        ends = [claim.unit.of(outcome.value + side) for side in (-wide, wide)]
+        colour = STRONG[outcome.end]
+        axis.plot(ends, [y, y], color=colour, linewidth=1.5)
+        middle = claim.unit.of(outcome.value)
+        axis.plot(middle, y, color=colour, marker=MARKERS[outcome.end], markersize=5)
         mark = claim.unit.of(claim.margin)
-        if np.isfinite(found.value):
-            wide = ERRORS * found.error
-            ends = [claim.unit.of(found.value + side) for side in (-wide, wide)]
-            colour = STRONG[found.end]
-            axis.plot(ends, [y, y], color=colour, linewidth=1.5)
-            axis.plot(
-                claim.unit.of(found.value),
-                y,
-                linestyle="none",
-                color=colour,
-                marker=MARKERS[found.end],
-                markersize=5,
-            )
-        else:
-            axis.text(mark, y - 0.25, found.because, fontsize=6, ha="center")
         axis.plot([mark, mark], [y - 0.35, y + 0.35], color="black", linewidth=1.2)
     axis.set_yticks(range(len(rows)), [label for label, _ in rows], fontsize=7)
     axis.set_ylim(len(rows) - 0.4, -0.6)
-    if any(CLAIMS[found.claim].unit.form == "ratio" for _, found in rows):
-        axis.set_xscale("log")
-        few_decades(axis, "x")
