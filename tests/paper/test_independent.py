@@ -82,12 +82,7 @@ def test_short_runs_are_the_same_to_nine_digits(kind, payer):
     problem = Problem(gaussian.A, gaussian.y, gaussian.noise_var)
     numbers = SameNumbers(seed, machines)
     path = run(
-        kind,
-        with_defaults(given),
-        problem,
-        plain(machines),
-        numbers,
-        theta0,
+        *(kind, with_defaults(given), problem, plain(machines), numbers, theta0),
         commits=commits,
     )
     np.testing.assert_allclose(
@@ -114,13 +109,9 @@ def test_fresh_cells_agree_within_their_errors_with_numbers_of_its_own():
             data = Problem(gaussian.A, gaussian.y, gaussian.noise_var)
             timing = plain(machines)
             theta0 = starting_point(gaussian, None, seed)
+            numbers = OwnNumbers(seed, timing)
             path = run(
-                kind,
-                with_defaults(given),
-                data,
-                timing,
-                OwnNumbers(seed, timing),
-                theta0,
+                *(kind, with_defaults(given), data, timing, numbers, theta0),
                 target=0.05,
                 limit=6000.0,
             )

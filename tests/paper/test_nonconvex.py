@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from examples import IN_THIS_PROCESS
 
-from asyncqn import BadInput, Cluster, Simulator, minimize
-from asyncqn.checks.testing import check_problem
+from asyncqn import Cluster, Simulator, minimize
+from asyncqn.checks.testing import IN_THIS_PROCESS, check_problem
 from asyncqn_paper.nonconvex import Mixture, PhaseRetrieval
 
 
@@ -34,19 +34,6 @@ def test_the_mixture_is_the_formula_on_any_rows() -> None:
     assert p.value(theta) == pytest.approx(terms.sum() + prior, rel=1e-12)
     sample = 30 / 4 * terms[rows].sum() + prior
     assert p.value_rows(theta, rows) == pytest.approx(sample, rel=1e-12)
-
-
-def test_centres_far_from_all_data_have_a_finite_value_and_gradient() -> None:
-    p = Mixture.random(2, 20, seed=0)
-    theta, g = np.full(4, 1e6), np.empty(4)
-    p.grad(theta, np.arange(20), g)
-    assert np.isfinite(p.value(theta))
-    assert np.isfinite(g).all()
-
-
-def test_clusters_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(BadInput, match="do not fit into a square"):
-        Mixture.random(9, 50, width=10.0, gap=5.0)
 
 
 def test_phase_retrieval_is_the_formula_with_minima_at_the_signal_and_its_negative() -> (

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asyncqn_paper.catalogue import find
 from asyncqn_paper.cells import Store
-from asyncqn_paper.experiment import Experiment
-from asyncqn_paper.figures import fig2, fig3, fig4, fig5
+from asyncqn_paper.experiment import Experiment, find
+from asyncqn_paper.figures import fig2, fig4, fig5
 from asyncqn_paper.page import anchor, every_setting, judged, page
 from asyncqn_paper.power import powers
 from asyncqn_paper.records import read_table
@@ -31,7 +30,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "results"
 
 @pytest.fixture(scope="module")
 def store() -> Store:
-    return Store(DOCS / "tables", any_code=True)
+    return Store(DOCS / "tables")
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +45,11 @@ def words_of(text: str) -> list[str]:
 def test_the_page_and_its_settings_are_those_of_the_published_tables(
     store: Store, text: str
 ) -> None:
-    experiments = find([])
+    experiments = find()
     shown = re.findall(r"figures/(\w+)\.png", text)
-    assert text == page(experiments, store, True, shown)
+    assert text == page(experiments, store, shown)
     assert all((DOCS / "figures" / f"{name}.png").is_file() for name in shown)
-    rows = every_setting(judged(experiments, store, True))
+    rows = every_setting(judged(experiments, store))
     # Stored numbers keep four digits.
     assert read_table(DOCS / "reproduction") == [
         {
@@ -80,26 +79,25 @@ def test_every_claim_is_on_the_page(text: str) -> None:
 
 def by_setting(experiment: Experiment, store: Store) -> dict[str, list[Outcome]]:
     found: dict[str, list[Outcome]] = {}
-    for outcome in experiment.outcomes(store.get, True):
+    for outcome in experiment.outcomes(store.get):
         found.setdefault(str(dict(outcome.choices)), []).append(outcome)
     return found
 
 
 def test_the_stated_settings_are_those_that_the_rule_finds(store: Store) -> None:
-    # The setting of Fig. 2 was found before one of its tests changed; the rule now finds its neighbour.
-    neighbour = fig2.STATED._replace(payer=fig2.payer_of(40.0))
-    expected = {"fig2": neighbour.choices, "fig4": fig4.STATED, "fig5": fig5.STATED}
+    expected = {
+        "fig2": fig2.STATED.choices,
+        "fig4": fig4.STATED,
+        "fig5": fig5.STATED,
+    }
     for experiment in find(list(expected)):
         found = strongest(by_setting(experiment, store), CLAIMS[experiment.name].parts)
         assert found == str(dict(expected[experiment.name])), experiment.name
-    problems = fig3.tuning_outcomes(store.get)
-    assert strongest(problems, CLAIMS["fig3"].parts) == fig3.STATED
 
 
-def test_the_tests_of_the_first_screen_have_power(store: Store) -> None:
-    found = powers(DOCS / "tables")
-    parts = [part for claim in FIGURES for part in CLAIMS[claim].parts or (claim,)]
-    weak = {part: found[part] for part in parts if found[part][1] < POWER}
+def test_every_test_has_power(store: Store) -> None:
+    found = powers(store)
+    weak = {name: power for name, (_, power) in found.items() if power < POWER}
     assert not weak
 
 
@@ -126,12 +124,10 @@ def test_numbers_are_in_the_units_of_a_reader() -> None:
 def test_the_code_of_today_computes_the_published_times(
     store: Store, kind: str
 ) -> None:
-    chosen = fig2.size(True)
-    curve = fig2.STATED.curve(kind, 200.0, chosen.fresh)
+    curve = fig2.STATED.curve(kind, 200.0, fig2.FRESH_SEEDS)
     records = store.get(curve)
-    assert records is not None
     machines = cluster(kind, 40, 200.0, payer=curve.payer)
-    run = curve.run(algorithm(kind, curve.parameters), machines, chosen.fresh[3])
+    run = curve.run(algorithm(kind, curve.parameters), machines, fig2.FRESH_SEEDS[3])
     # The same bits on the processor they were made on; elsewhere chaos may move a commit or two.
     assert run["time 0.05"] == pytest.approx(records[3]["time 0.05"], rel=0.1)
 

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from asyncqn_paper.figures.fig4 import closed, last, race
-from asyncqn_paper.figures.fig5 import stable
+from asyncqn_paper.movielens import Path, race
 from asyncqn_paper.rules import (
     CLAIMS,
     FAILS,
@@ -106,15 +105,12 @@ def test_a_falling_curve_passes_the_trend_test_and_a_flat_one_does_not():
 
 def test_the_power_of_a_test_is_that_of_a_normal_estimate():
     claim = CLAIMS["fig2-mb"]
-    assert power_of(claim, 1e-6) == pytest.approx(1.0)
-    error = (claim.truth - claim.margin) / 2.0
-    assert power_of(claim, error) == pytest.approx(0.5)
+    error = (claim.truth - claim.margin) / 4.0
     rng = np.random.default_rng(1)
-    values = claim.truth + 0.5 * error * rng.standard_normal(20_000)
-    share = np.mean(
-        [decide(Estimate(v, 0.5 * error, 9), claim.margin) == HOLDS for v in values]
-    )
-    assert share == pytest.approx(power_of(claim, 0.5 * error), abs=0.01)
+    values = claim.truth + error * rng.standard_normal(20_000)
+    ends = [decide(Estimate(v, error, 9), claim.margin) for v in values]
+    share = ends.count(HOLDS) / len(ends)
+    assert share == pytest.approx(power_of(claim, error), abs=0.01)
 
 
 def test_two_errors_decide():
@@ -173,29 +169,36 @@ def test_every_claim_has_a_rule_a_truth_beyond_its_margin_and_parts_that_exist()
         assert len(claim.text.split()) <= 30
 
 
-def rows(*rmse, step=1.0):
-    return [
-        {"time": k * step, "commit": 20 * k, "rmse": value, "grad_norm": 1.0}
+def path(*rmse: float, end: float = 0.0) -> Path:
+    rows = [
+        {"time": float(k), "commit": 20 * k, "rmse": value, "grad_norm": 1.0}
         for k, value in enumerate(rmse)
     ]
+    return Path.of(rows, "time", end)
 
 
 def test_a_run_that_diverges_and_is_stopped_early_does_not_win_the_race():
     """It counts as the whole run, not as the short time until its stop."""
-    steady, quick = rows(4.0, 3.5, 3.0, 2.5, 2.0), rows(4.0, 2.0, 1.5, 1.2, 1.0)
-    exploded = rows(4.0, 3.8, 1e9)
+    steady, quick = path(4.0, 3.5, 3.0, 2.5, 2.0), path(4.0, 2.0, 1.5, 1.2, 1.0)
+    exploded = path(4.0, 3.8, 1e9)
     faster = race([steady] * 4, [quick] * 4)
     assert math.exp(faster.value) == pytest.approx(4.0)
     assert race([steady] * 4, [exploded] * 4).value == pytest.approx(0.0)
-    assert race([exploded] * 4, [quick] * 4).value == pytest.approx(math.log(4.0 / 4.0))
+    assert race([exploded] * 4, [quick] * 4).value == pytest.approx(0.0)
     assert race([exploded] * 4, [exploded] * 4) == "a pair of runs diverged"
-    worse = rows(4.0, 4.1, 4.2, 4.3, 4.4)
+    worse = path(4.0, 4.1, 4.2, 4.3, 4.4)
     assert race([worse] * 4, [quick] * 4) == "both start there"
 
 
 def test_a_run_that_ends_before_its_time_has_diverged_between_two_rows():
-    short = rows(4.0, 3.8, 3.7)
-    assert last(short) == 3.7
-    assert last(closed(short, "time", 4.0)) == math.inf
-    assert stable(closed(short, "commit", 80)) == 0.0
-    assert closed(short, "commit", 40) is short
+    short = (4.0, 3.8, 3.7)
+    assert (path(*short).last, path(*short).stable) == (3.7, 1.0)
+    late = path(*short, end=4.0)
+    assert (late.last, late.stable) == (math.inf, 0.0)
+
+
+def test_the_time_to_an_rmse_is_interpolated_between_rows():
+    run = path(4.0, 3.0, 1.0)
+    assert run.first_below(2.0) == pytest.approx(1.5)
+    assert run.first_below(2.0, "commit") == pytest.approx(30.0)
+    assert run.first_below(0.5) is None
