@@ -27,7 +27,7 @@ help:
 	@echo "make dist       source package and wheel, checked; the tests run from the unpacked source package"
 	@echo "make dist-short the same with a few tests, for continuous integration"
 	@echo "make bench      side-by-side measurements; table on screen, benchmarks/results.json on disk"
-	@echo "make reproduce  the figures of the paper, in their quick form"
+	@echo "make reproduce  the figures of the paper that need no ratings"
 	@echo "make clean      remove .venv and everything that was generated"
 
 # Two stamps: `make demo` must not wait for MPI, Ray and the tools of the tests.
@@ -108,7 +108,7 @@ bench: $(VENV)/.everything
 	@$(BIN)/python -m benchmarks.run $(BENCH)
 
 reproduce: $(VENV)/.basics
-	@$(BIN)/asyncqn reproduce --quick --processes 2
+	@$(BIN)/asyncqn reproduce fig2 fig3 title --processes 2
 
 clean:
 	rm -rf $(VENV) build dist site $(DEMO_DIR) .pytest_cache .hypothesis .mypy_cache .ruff_cache benchmarks/results.json

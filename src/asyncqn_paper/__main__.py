@@ -1,10 +1,10 @@
-"""`python -m asyncqn_paper [--full]` reproduces the paper."""
+"""`python -m asyncqn_paper [NAME...]` reproduces the paper."""
 
 import sys
 
 from asyncqn.cli import run_commands
 
-# `reproduce` is the default command, so that `python -m asyncqn_paper --full` needs no further word.
+# `reproduce` is the default command, so that `python -m asyncqn_paper fig2` needs no further word.
 given = sys.argv[1:]
 run_commands(
     "asyncqn_paper.commands",

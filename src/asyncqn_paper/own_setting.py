@@ -15,7 +15,6 @@ from asyncqn.parameters import Checked, from_json, parameter
 from asyncqn_paper.drawing import save_figure, style
 from asyncqn_paper.figures.fig2 import (
     LIMIT,
-    TARGET,
     VARIANCES,
     Points,
     Setting,
@@ -23,7 +22,7 @@ from asyncqn_paper.figures.fig2 import (
     judge,
     payer_of,
 )
-from asyncqn_paper.figures.gaussian import FRESH
+from asyncqn_paper.figures.gaussian import FRESH, TARGET
 from asyncqn_paper.rules import CLAIMS, GREY
 from asyncqn_paper.settings import EVERYONE, NAMES, NOBODY, TREE, UPDATES_ONLY
 

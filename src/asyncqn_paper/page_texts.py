@@ -74,6 +74,6 @@ sends log₂ W broadcasts.
 
 An independent program (`tests/independent.py`) gives the same iterates to nine digits. Settings are rows of
 [reproduction.parquet](reproduction.parquet), runs of [tables](tables): {cells} cells, {hours} processor hours;
-`python -m asyncqn_paper --full --publish --output docs/results` draws this page from them alone. A setting of your
+`python -m asyncqn_paper --publish --output docs/results` draws this page from them alone. A setting of your
 own: `asyncqn reproduce fig2 --set lambda_max=20 --set pays=tree`.
 """

@@ -9,7 +9,7 @@ import pytest
 from examples import IN_THIS_PROCESS
 
 from asyncqn import Cluster, Simulator, minimize
-from asyncqn.checks.testing import IN_THIS_PROCESS, check_problem
+from asyncqn.checks.testing import check_problem
 from asyncqn_paper.nonconvex import Mixture, PhaseRetrieval
 
 

@@ -17,8 +17,7 @@ from asyncqn.lab import delay_limit
 from asyncqn_paper.cells import Cell
 from asyncqn_paper.drawing import ALGORITHM_STYLES, band, panels
 from asyncqn_paper.experiment import Experiment, Get
-from asyncqn_paper.figures.gaussian import FRESH, Curve, seeds_and_draws
-from asyncqn_paper.figures.gaussian import TIME as TARGET
+from asyncqn_paper.figures.gaussian import FRESH, TARGET, Curve, seeds_and_draws
 from asyncqn_paper.records import Record
 from asyncqn_paper.rules import (
     CLAIMS,

@@ -21,10 +21,11 @@ import numpy as np
 from asyncqn_paper.cells import Cell
 from asyncqn_paper.drawing import ALGORITHM_STYLES, VARIANTS, band, few_decades, panels
 from asyncqn_paper.experiment import Experiment, Get
-from asyncqn_paper.figures.fig2 import PAYS, PROBLEM, SOME_PAIRS, TARGET, payer_of
+from asyncqn_paper.figures.fig2 import PAYS, PROBLEM, SOME_PAIRS, payer_of
 from asyncqn_paper.figures.gaussian import (
     COMMITS,
     FRESH,
+    TARGET,
     Curve,
     largest,
     scale_below_limit,

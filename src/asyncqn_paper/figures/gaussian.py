@@ -22,7 +22,7 @@ DRAWS = 5
 FRESH = 12_000
 """The first of the seeds on which a stated setting is measured, up to twice this number."""
 EPSILON = 0.05
-TIME = "time 0.05"
+TARGET = "time 0.05"
 COMMITS = "commits 0.05"
 """Columns of a record: when the error first was `EPSILON` or less; None where that did not happen."""
 SHORT = 0.15
@@ -101,7 +101,7 @@ class Curve(Cell):
                 break
         return {
             "seed": seed,
-            TIME: watch.time,
+            TARGET: watch.time,
             COMMITS: watch.commits,
             "lost": watch.lost,
             "pairs": accepted_share(run),

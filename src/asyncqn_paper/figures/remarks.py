@@ -22,9 +22,8 @@ from asyncqn_paper.figures.fig2 import (
     PROBLEM,
     SOME_PAIRS,
     START,
-    TARGET,
 )
-from asyncqn_paper.figures.gaussian import Curve, largest, scale_below_limit
+from asyncqn_paper.figures.gaussian import TARGET, Curve, largest, scale_below_limit
 from asyncqn_paper.movielens import (
     STARTS,
     TABLE,

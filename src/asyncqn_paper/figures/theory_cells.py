@@ -233,8 +233,9 @@ class MomentumLimit(Cell):
             initial_scale=1.0,
             integrator=self.integrator,  # type: ignore[arg-type]
         )
+        methods: list[Algorithm] = [method, SGD(1e-3, 20, momentum=0.7)]
         paths: list[list[Array]] = [[], []]
-        for one, path in zip((method, SGD(1e-3, 20, momentum=0.7)), paths, strict=True):
+        for one, path in zip(methods, paths, strict=True):
 
             def look(progress: Progress, path: list[Array] = path) -> None:
                 path.append(progress.theta)
