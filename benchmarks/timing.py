@@ -87,3 +87,20 @@ def bytes_moved_time(nbytes: int, *, repeats: int = 21) -> float:
     move = mover(nbytes)
     calls = calls_for(move, 5e-3)
     return median(seconds(move, calls) for _ in range(repeats))
+
+
+def record(
+    name: str,
+    value: float,
+    unit: str,
+    ratio: float | None = None,
+    target: str | None = None,
+) -> dict[str, Any]:
+    """Return a record of `benchmarks.run`, which compares it with its target."""
+    return {
+        "name": name,
+        "value": value,
+        "unit": unit,
+        "ratio": ratio,
+        "target": target,
+    }

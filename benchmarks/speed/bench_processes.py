@@ -7,8 +7,6 @@ processes gain that compute the same and exchange nothing is the most that an en
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from multiprocessing import get_context
 from statistics import median
@@ -17,9 +15,10 @@ from typing import Any
 import numpy as np
 
 import asyncqn as aq
-from benchmarks.mpi_start import start
-from benchmarks.speed.bench_mpi import Flat, Idle
-from benchmarks.speed.bench_ray import Echo, Nothing
+from asyncqn.engines.round_trip import Nothing
+from benchmarks.speed.bench_mpi import rates_of_job
+from benchmarks.speed.exchange import Echo, commit_rate
+from benchmarks.timing import record
 
 Record = dict[str, Any]
 
@@ -47,14 +46,13 @@ class PythonGradient:
     @classmethod
     def lasting(cls, seconds: float) -> PythonGradient:
         """Return a problem whose gradient takes this time on this machine at present."""
-        tried, theta = cls(20_000), np.ones(cls.dim)
-
-        def spent() -> float:
+        trial, theta = cls(20_000), np.ones(cls.dim)
+        times = []
+        for _ in range(50):
             begin = time.perf_counter()
-            tried.grad(theta, theta, theta)
-            return time.perf_counter() - begin
-
-        return cls(round(tried.turns * seconds / median(spent() for _ in range(50))))
+            trial.grad(theta, theta, theta)
+            times.append(time.perf_counter() - begin)
+        return cls(round(trial.turns * seconds / median(times)))
 
 
 def rate_without_exchange(problem: PythonGradient, processes: int) -> float:
@@ -76,17 +74,17 @@ def rate_without_exchange(problem: PythonGradient, processes: int) -> float:
     together.wait()
     begin = time.perf_counter()
     together.wait()
-    took = time.perf_counter() - begin
+    seconds = time.perf_counter() - begin
     for worker in workers:
         worker.join()
-    return processes * COMMITS / took
+    return processes * COMMITS / seconds
 
 
-def rate(problem: Any, algorithm: Any, engine: Any, commits: int) -> float:
+def rate(problem: Any, engine: Any, commits: int) -> float:
     """Commits per second of a run."""
     run = aq.minimize(
         problem,
-        algorithm,
+        aq.AsyncSGD(h=1e-4, batch=1),
         engine=engine,
         commits=commits,
         evaluate=commits,
@@ -98,133 +96,52 @@ def rate(problem: Any, algorithm: Any, engine: Any, commits: int) -> float:
 
 
 def bench_python_gradient() -> list[Record]:
-    engines = {
-        "Threads(1)": aq.Threads(1),
-        "Threads(2)": aq.Threads(2),
-        "Processes(1)": aq.Processes(1),
-        "Processes(2)": aq.Processes(2),
-    }
-    alone = {"one process without exchange": 1, "two processes without exchange": 2}
-    found: dict[str, list[float]] = {name: [] for name in (*alone, *engines)}
     problem = PythonGradient.lasting(GRADIENT)
+    gains, possible, threads = [], [], []
     for _ in range(SLICES):
-        for name, processes in alone.items():
-            found[name].append(rate_without_exchange(problem, processes))
-        for name, engine in engines.items():
-            found[name].append(
-                rate(problem, aq.AsyncSGD(h=1e-4, batch=1), engine, COMMITS)
-            )
-    records = []
-    for name, rates in found.items():
-        one = median(
-            found["one process without exchange" if name in alone else "Processes(1)"]
-        )
-        ratio, wanted = median(rates) / one, 1.7 if name == "Processes(2)" else None
-        records.append(
-            {
-                "name": f"2 ms of Python, {name}",
-                "value": median(rates),
-                "unit": "commits/s",
-                "ratio": ratio,
-                "target": None if wanted is None else f">= {wanted} of one worker",
-                "met": None if wanted is None else ratio >= wanted,
-            }
-        )
-    gains = {
-        names: median(two / one for two, one in zip(found[names[0]], found[names[1]]))
-        for names in (("Processes(2)", "Processes(1)"), tuple(reversed(alone)))
-    }
-    engine, bare = gains.values()
-    records.append(
-        {
-            "name": "2 ms of Python, gain of a second worker over that of a second process without exchange",
-            "value": engine,
-            "unit": "times",
-            "ratio": engine / bare,
-            "target": None,
-            "met": None,
-        }
-    )
-    return records
-
-
-def intervals(dim: int, commits: int, engine: Any) -> tuple[float, float] | None:
-    """Seconds per commit of a run whose workers only send: the mean, and the median of the intervals."""
-    run = aq.minimize(
-        Flat(dim), Idle(), engine=engine, commits=commits, evaluate=commits
-    )
-    if run is None:  # a rank that computed for another
-        return None
-    # A median of intervals ignores the few in which another program had the core.
-    between = np.diff(run.schedule.commit_times())
-    return float(between.mean()), float(np.median(between))
-
-
-def mpi_intervals(workers: int, dim: int, commits: int) -> list[tuple[float, float]]:
-    """Measure the same for MPI in shared memory, run by run."""
-    process = start(
-        workers + 1, ["-m", "benchmarks.speed.bench_processes", str(dim), str(commits)]
-    )
-    out, err = process.communicate(timeout=300)
-    if process.returncode != 0:
-        raise RuntimeError(f"the MPI job failed: {err[-2000:]}")
-    found: list[tuple[float, float]] = json.loads(out)
-    return found[1:]  # the first loads kernels and touches memory
+        one, two = (rate_without_exchange(problem, n) for n in (1, 2))
+        possible.append(two / one)
+        one, two = (rate(problem, aq.Processes(n), COMMITS) for n in (1, 2))
+        gains.append(two / one)
+        threads.append(rate(problem, aq.Threads(2), COMMITS) / one)
+    gain, most = median(gains), median(possible)
+    return [
+        record("2 ms of Python, Processes(2) to (1)", gain, "x", None, ">= 1.7"),
+        record("2 ms of Python, of two without exchange", most, "x", gain / most),
+        record("2 ms of Python, Threads(2) to Processes(1)", median(threads), "x"),
+    ]
 
 
 def bench_large_updates() -> list[Record]:
-    """Exchange both vectors of 50,000 numbers with idle workers; MPI in shared memory before and after.
-
-    Ranks of MPI never sleep, and so get more of a core that others want too: the median of the intervals
-    between commits shows what an exchange takes where nothing interrupts it.
-    """
+    """Exchange both vectors of 50,000 numbers with idle workers, beside MPI."""
     dim, commits = 50_000, 1000
     records = []
-    for W in (1, 2):
-        theirs = mpi_intervals(W, dim, commits)
-        found = [intervals(dim, commits, aq.Processes(W)) for _ in range(2 * SLICES)]
-        ours = [interval for interval in found if interval is not None]
-        theirs += mpi_intervals(W, dim, commits)
-        for place, name in enumerate(("in the mean", "at the median interval")):
-            mine, other = (
-                1.0 / median(one[place] for one in both) for both in (ours, theirs)
+    for workers in (1, 2):
+        theirs = median(ours for _, ours in rates_of_job(workers, dim, commits))
+        runs = [
+            aq.minimize(
+                Nothing(dim),
+                Echo(),
+                engine=aq.Processes(workers),
+                commits=commits,
+                evaluate=commits,
             )
-            records.append(
-                {
-                    "name": f"d = {dim:,} both ways, Processes({W}) against MPI in shared memory, {name}",
-                    "value": mine,
-                    "unit": "commits/s",
-                    "ratio": mine / other,
-                    "target": ">= 1",
-                    "met": mine >= other,
-                }
-            )
+            for _ in range(SLICES)
+        ]
+        ours = median(map(commit_rate, runs))
+        name = f"d = {dim:,} both ways, Processes({workers}) against MPI"
+        records.append(record(name, ours, "commits/s", ours / theirs, ">= 1"))
     return records
 
 
 def bench_start() -> list[Record]:
-    def seconds() -> float:
+    times = []
+    for _ in range(SLICES):
         begin = time.perf_counter()
-        rate(Nothing(1000), Echo(), aq.Processes(4), 1)
-        return time.perf_counter() - begin
-
-    took = median(seconds() for _ in range(SLICES))
-    return [
-        {
-            "name": "a run of one commit on Processes(4)",
-            "value": took,
-            "unit": "s",
-            "ratio": None,
-            "target": "<= 1 s",
-            "met": took <= 1.0,
-        }
-    ]
+        rate(Nothing(1000), aq.Processes(4), 1)
+        times.append(time.perf_counter() - begin)
+    name = "a run of one commit on Processes(4)"
+    return [record(name, median(times), "s", None, "<= 1 s")]
 
 
 BENCHMARKS = (bench_python_gradient, bench_large_updates, bench_start)
-
-if __name__ == "__main__":  # what every rank of `mpi_intervals` runs
-    size, length = map(int, sys.argv[1:])
-    runs = [intervals(size, length, aq.MPI(shared=True)) for _ in range(SLICES + 1)]
-    if runs[0] is not None:
-        print(json.dumps(runs))

@@ -17,7 +17,7 @@ from asyncqn_recommender.estimator import Recommender
 from asyncqn_recommender.kernels.als import grouped
 from asyncqn_recommender.model import column_ridges
 from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
-from benchmarks.timing import one_blas_thread
+from benchmarks.timing import one_blas_thread, record
 
 Record = dict[str, Any]
 STEPS = (7, 8, 9, 16, 17, 24, 25, 32, 33, 40, 41, 48, 49, 64, 65, 96, 97, 128, 129, 256)
@@ -49,34 +49,11 @@ def passes() -> list[Record]:
     exponent = math.log(seconds[256] / seconds[16]) / math.log(16)
     steps = {k: seconds[k + 1] / seconds[k] for k in STEPS if k + 1 in seconds}
     worst = max(steps, key=lambda k: steps[k])
+    dearest = f"the dearest step to the next rank, {worst} to {worst + 1}"
     return [
-        *(
-            {
-                "name": f"a pass at rank {rank}",
-                "value": taken * 1e3,
-                "unit": "ms",
-                "ratio": None,
-                "target": None,
-                "met": None,
-            }
-            for rank, taken in seconds.items()
-        ),
-        {
-            "name": "exponent of a pass's time between rank 16 and 256",
-            "value": exponent,
-            "unit": "",
-            "ratio": None,
-            "target": "<= 2.3",
-            "met": exponent <= 2.3,
-        },
-        {
-            "name": f"the dearest step to the next rank, {worst} to {worst + 1}",
-            "value": seconds[worst] * 1e3,
-            "unit": "ms a pass",
-            "ratio": steps[worst],
-            "target": "<= 1.3",
-            "met": steps[worst] <= 1.3,
-        },
+        *(record(f"a pass at rank {k}", 1e3 * t, "ms") for k, t in seconds.items()),
+        record("exponent of a pass, rank 16 to 256", exponent, "", None, "<= 2.3"),
+        record(dearest, 1e3 * seconds[worst], "ms a pass", steps[worst], "<= 1.3"),
     ]
 
 
@@ -108,27 +85,18 @@ def beside_least_squares(data: Ratings | None = None) -> list[Record]:
     G = np.zeros((data.n_users, rank), np.float32)
     by_user = grouped(data.users, data.items, data.values, data.n_users)
     by_item = grouped(data.items, data.users, data.values, data.n_items)
-    theirs, sweeps, level = (
-        0.0,
-        0,
-        1.001 * model.fun_,
-    )  # within a thousandth of the objective
+    theirs, sweeps = 0.0, 0
+    level = 1.001 * model.fun_  # within a thousandth of the objective
     with one_blas_thread():
         while theirs < 4 * ours and problem.value(F.ravel()) > level:
             begun = time.process_time()
             sweep(F, G, by_user, problem.user_ridges, np.ones(rank, np.float32))
             sweep(G, F, by_item, problem.item_ridges, problem.columns)
             theirs, sweeps = theirs + time.process_time() - begun, sweeps + 1
-    return [
-        {
-            "name": f"fit at rank 50 beside {sweeps} sweeps of ALS in NumPy (ratio: ours / theirs)",
-            "value": ours,
-            "unit": "s",
-            "ratio": ours / theirs,
-            "target": "<= 0.5",
-            "met": ours / theirs <= 0.5,
-        }
-    ]
+    name = (
+        f"fit at rank 50 beside {sweeps} sweeps of ALS in NumPy (ratio: ours / theirs)"
+    )
+    return [record(name, ours, "s", ours / theirs, "<= 0.5")]
 
 
 BENCHMARKS = (passes, beside_least_squares)

@@ -10,48 +10,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 import asyncqn as aq
-from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.engines.round_trip import Nothing
-from asyncqn.types import Array, Commit, Problem, Progress, Task
-
-Record = dict[str, Any]
+from asyncqn.types import Array, Progress
+from benchmarks.speed.exchange import Echo
+from benchmarks.timing import record
 
 WORKERS, SLICES = 2, 30
 SIZES = {1_000: 100, 49_615: 50}
 """Dimensions, with the number of updates of a slice: a small model, and MovieLens 1M with K = 5."""
-
-
-class Pair(NamedTuple):
-    theta: Array
-    u: Array
-
-
-class Echo:
-    """An algorithm that only sends: (theta, u) to the worker, as much back, added by the master."""
-
-    stages = ASYNCHRONOUS
-
-    def init(self, theta0: Array) -> Pair:
-        return Pair(theta0.copy(), np.zeros_like(theta0))
-
-    def init_worker(self, problem: Problem, theta0: Array) -> Pair:
-        return Pair(np.full_like(theta0, 1e-9), np.full_like(theta0, 1e-9))
-
-    def step(self, view: Pair, local: Pair, problem: Problem, task: Task) -> Pair:
-        return local
-
-    def apply(self, iterate: Pair, updates: Sequence[Pair], commit: Commit) -> Pair:
-        for update in updates:
-            np.add(iterate.theta, update.theta, out=iterate.theta)
-            np.add(iterate.u, update.u, out=iterate.u)
-        return iterate
 
 
 class RawActor:
@@ -79,8 +51,8 @@ def raw_loop(ray: Any, actors: list[Any], dim: int, steps: int) -> float:
     return seconds
 
 
-def both(ray: Any, dim: int, steps: int) -> tuple[list[float], list[float]]:
-    """Seconds per update of the raw loop and per commit of the engine, slice by slice.
+def both(ray: Any, dim: int, steps: int) -> tuple[float, float]:
+    """Median seconds per update of the raw loop and per commit of the engine.
 
     The raw slices run in the engine's callback, while its clock stands still.
     """
@@ -107,47 +79,22 @@ def both(ray: Any, dim: int, steps: int) -> tuple[list[float], list[float]]:
     # What was under way when the clock stood still arrived meanwhile, and is not counted either.
     times = run.schedule.time[run.schedule.commit > 0].reshape(SLICES + 1, steps)
     # Each slice without its first commits, one per worker, which were under way before it began.
-    ours = (times[:, -1] - times[:, WORKERS - 1]) / (steps - WORKERS)
-    return raw[2:], ours[1:].tolist()
+    ours = (times[1:, -1] - times[1:, WORKERS - 1]) / (steps - WORKERS)
+    return median(raw[2:]), float(np.median(ours))
 
 
-def ray_master() -> list[Record]:
+def ray_master() -> list[dict[str, Any]]:
     """Commits per second of the engine, and what a raw loop of actors reaches beside it."""
     import ray
 
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    records: list[Record] = []
-    ray.init(
-        address="local",
-        num_cpus=2,
-        _node_ip_address="127.0.0.2",
-        include_dashboard=False,
-        logging_level=40,
-        log_to_driver=False,
-    )
+    records = []
+    ray.init(num_cpus=2, include_dashboard=False, logging_level=40, log_to_driver=False)
     try:
         for dim, steps in SIZES.items():
             raw, ours = both(ray, dim, steps)
-            ratio = median(raw) / median(ours)
-            records += [
-                {
-                    "name": f"raw Ray actor loop, d = {dim}",
-                    "value": 1 / median(raw),
-                    "unit": "updates/s",
-                    "ratio": None,
-                    "target": None,
-                    "met": None,
-                },
-                {
-                    "name": f"Ray engine to a raw actor loop, d = {dim}",
-                    "value": 1 / median(ours),
-                    "unit": "commits/s",
-                    "ratio": ratio,
-                    "target": ">= 0.8",
-                    "met": ratio >= 0.8,
-                },
-            ]
+            name = f"Ray engine to a raw actor loop, d = {dim}"
+            records.append(record(name, 1 / ours, "commits/s", raw / ours, ">= 0.8"))
     finally:
         ray.shutdown()
     return records

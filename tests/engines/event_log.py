@@ -18,7 +18,7 @@ class Event(NamedTuple):
     update: Any | None = None
     """Of an update; None: it was rejected."""
     flag: bool = False
-    """Of an update: the worker wants work at once; of a loss: another worker is on its way."""
+    """Of an update: the worker wants work at once."""
 
 
 class LoggedMaster:
@@ -45,9 +45,9 @@ class LoggedMaster:
         self.events.append(Event("deliver", now, worker, copied(update), ask))
         return self.state.deliver(worker, update, now, ask=ask)
 
-    def lost(self, worker: int, now: float, *, replacing: bool = False) -> list[Step]:
-        self.events.append(Event("lost", now, worker, None, replacing))
-        return self.state.lost(worker, now, replacing=replacing)
+    def lost(self, worker: int, now: float) -> list[Step]:
+        self.events.append(Event("lost", now, worker))
+        return self.state.lost(worker, now)
 
     def tick(self, now: float) -> list[Step]:
         self.events.append(Event("tick", now))
@@ -66,5 +66,5 @@ def happen(state: Coordinator, event: Event) -> list[Step]:
     if kind == "ask":
         return state.ask(worker, now)
     if kind == "lost":
-        return state.lost(worker, now, replacing=flag)
+        return state.lost(worker, now)
     return state.deliver(worker, update, now, ask=flag)

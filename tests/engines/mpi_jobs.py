@@ -17,7 +17,7 @@ from engines.typed_states import TypedSGD
 
 import asyncqn as aq
 from asyncqn.engines import run_file
-from asyncqn.engines.mpi.worker import Worker
+from asyncqn.engines.mpi.worker import RankLink
 
 
 def tell(**values: Any) -> None:
@@ -77,20 +77,6 @@ def float32_wire() -> None:
                 tell(name="without rounding", status="differs")
 
 
-def by_messages() -> None:
-    """What ranks on different machines do: the numbers travel in the messages."""
-    for name in ("as-lbfgs", "mb-lbfgs timeout"):
-        run = aq.minimize(
-            make_problem(),
-            EVERY[name],
-            engine=aq.MPI(shared=False),
-            commits=60,
-            seed=5,
-            tol=None,
-        )
-        show(f"{name} by messages", run)
-
-
 def typed() -> None:
     """An algorithm that insists on the types of its numbers."""
     for wire in ("exact", "float32"):
@@ -103,7 +89,6 @@ def typed() -> None:
 def several(folder: Path) -> None:
     """Cases of four ranks in one job, since starting the ranks takes longest."""
     float32_wire()
-    by_messages()
     own_problem()
     slowed()
     held_back(folder)
@@ -161,20 +146,18 @@ def serial_and_resumed(folder: Path) -> None:
 
 def held_back(folder: Path) -> None:
     """The state that rank 1 owes a checkpoint comes only after commit 60."""
-    from asyncqn.engines.mpi import worker
+    passed, hand_in = folder / "passed", RankLink.hand_in
 
-    in_words, passed = worker.in_words, folder / "passed"
-
-    def held(content: Any) -> Any:
+    def held(self: RankLink, arrays: Any) -> None:
         while rank() == 1 and not passed.exists():
             time.sleep(0.01)
-        return in_words(content)
+        hand_in(self, arrays)
 
     def pass_on(progress: Any) -> None:
         if progress.commit >= 60:
             passed.touch()
 
-    worker.in_words = held
+    RankLink.hand_in = held
     run = aq.minimize(
         make_problem(),
         EVERY["as-lbfgs"],
@@ -186,7 +169,7 @@ def held_back(folder: Path) -> None:
         checkpoint_every=15,
         callback=pass_on,
     )
-    worker.in_words = in_words
+    RankLink.hand_in = hand_in
     show("held back", run)
 
 
@@ -219,6 +202,10 @@ def slowed() -> None:
         )
 
 
+FIRST = 5
+"""The call of the first step of a run, after those that are thrown away before it."""
+
+
 class Faulty(Slope):
     """Fails on rank 2 as its case says."""
 
@@ -228,7 +215,7 @@ class Faulty(Slope):
 
     def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
         super().grad(theta, rows, out)
-        if self.calls == 2 and rank() == 2:  # its first step of the run
+        if self.calls == FIRST and rank() == 2:
             if self.case == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise ValueError("the data of this rank are broken")
@@ -253,7 +240,7 @@ def faulty(case: str) -> None:
         if (
             rank() == 3
         ):  # when it is told to stop, and the others are told that all ranks are there
-            Worker._send_state = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+            RankLink.carry_content = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     run = aq.minimize(
         problem, aq.AsyncSGD(h=1e-3, batch=3), engine=engine, commits=400, check=False
     )
@@ -267,7 +254,7 @@ def stopped_rank() -> None:
     class Stopped(Slope):
         def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
             super().grad(theta, rows, out)
-            if self.calls == 2 and rank() == 2:
+            if self.calls == FIRST and rank() == 2:
                 os.kill(os.getpid(), signal.SIGSTOP)
 
     run = aq.minimize(

@@ -104,12 +104,12 @@ def assert_replays(run: aq.Run, problem: Any = None) -> None:
 
 def process_of(engine: Any, worker: int) -> int:
     """The process of a worker of the run under way on processes or actors."""
-    slot = engine.under_way[-1].at[worker]
+    slot = engine.under_way[-1].ready[worker]
     if isinstance(engine, aq.Processes):
         return slot.process
     import ray
 
-    return int(ray.get(slot.actor.__ray_call__.remote(lambda self: os.getpid())))
+    return int(ray.get(slot.handle.__ray_call__.remote(lambda self: os.getpid())))
 
 
 LONG = (

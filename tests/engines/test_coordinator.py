@@ -205,8 +205,8 @@ def test_every_checkpoint_continues_into_a_run_that_replays_as_a_whole(
     for saved in stage.checkpoints[-2:]:
         resumed = Stage(ALGORITHMS[pattern], start=saved)
         assert resumed.coordinator.version == saved.commit
-        for worker in resumed.coordinator.returning:
-            resumed.join(worker)
+        for _ in saved.document["workers"]:
+            resumed.join()
         drive(resumed, more)
         run = resumed.finish()
         assert np.array_equal(
@@ -296,7 +296,8 @@ def test_when_all_workers_are_gone_the_run_stops_unless_one_is_replaced() -> Non
     for replacing in (True, False):
         stage = Stage(ALGORITHMS["asynchronous"])
         stage.join()
-        stage.coordinator.lost(0, 1.0, replacing=replacing)
+        stage.coordinator.expecting = lambda replacing=replacing: replacing
+        stage.coordinator.lost(0, 1.0)
         assert stage.coordinator.done is not replacing
     stage.coordinator.finish({})
     assert (

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import asyncqn as aq
 from asyncqn.core.worker import rounded
 from asyncqn.engines.copies import View, copied, leaves
-from asyncqn.engines.wire import Frame
+from asyncqn.engines.wire import Frame, Layout
 
 TYPED = TypedSGD(h=1e-6)
 
@@ -96,9 +96,9 @@ def test_a_view_holds_what_it_took_in_arrays_of_its_own(
 @given(REAL, st.booleans())
 def test_a_frame_carries_nested_tuples(numbers: list[float], narrow: bool) -> None:
     sent = state(numbers)
-    frame = Frame(sent, narrow)
+    frame = Frame(Layout(sent, narrow))
     frame.pack(copied(sent))
-    arrived = Iterate(*frame.unpack())
+    arrived = frame.unpack()
     assert_types(arrived)
     expected = rounded(sent) if narrow else sent
     assert [np.asarray(leaf).tobytes() for leaf in leaves(arrived)] == [

@@ -24,6 +24,8 @@ from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.wire import (
     Frame,
     Frames,
+    Kind,
+    Layout,
     arrays_from_bytes,
     arrays_to_bytes,
 )
@@ -80,15 +82,6 @@ def test_a_float32_wire_replays_to_the_bit_and_its_rounding_matters(
     assert several["as-lbfgs"]["engine"]["wire"] == "float32"
     assert several["mb-lbfgs timeout"]["commits"] == 60
     assert several["without rounding"]["status"] == "differs"
-
-
-def test_numbers_in_messages_replay_to_the_bit_as_those_in_shared_memory_do(
-    several: dict[str, dict[str, Any]],
-) -> None:
-    for name in ("as-lbfgs", "mb-lbfgs timeout"):
-        assert several[name]["engine"]["shared"] is True
-        assert several[f"{name} by messages"]["engine"]["shared"] is False
-        assert several[f"{name} by messages"]["commits"] == 60
 
 
 def test_a_problem_defined_in_a_script_runs_is_guarded_and_stopped(
@@ -272,12 +265,13 @@ _ANY = hnp.arrays(np.float64, st.integers(0, 40), elements=st.floats(width=64))
 def test_a_frame_gives_back_what_was_packed(
     a: np.ndarray, b: np.ndarray, n: int, flag: bool
 ) -> None:
-    sent, received = Frame((a, b, n, flag)), Frame((a, b, n, flag))
-    sent.address(7, -1)
+    layout = Layout((a, b, n, flag))
+    sent, received = Frame(layout), Frame(layout)
+    sent.address(Kind.UPDATE, -1)
     sent.pack((a, b, n, flag))
     received.buffer[:] = sent.buffer
     x, y, m, same = received.unpack()
-    assert received.header.tolist()[:3] == [7, -1, 0]
+    assert received.header()[:3] == (Kind.UPDATE, -1, 0)
     assert x.tobytes() == a.tobytes()
     assert y.tobytes() == b.tobytes()
     assert (m, same) == (n, flag)
@@ -285,7 +279,7 @@ def test_a_frame_gives_back_what_was_packed(
 
 @given(_ANY)
 def test_a_narrow_frame_rounds_as_the_replay_does_and_only_once(a: np.ndarray) -> None:
-    frame = Frame((a,), narrow=True)
+    frame = Frame(Layout((a,), narrow=True))
     frame.pack((a,))
     once = rounded(Update(a, a)).d_u
     assert np.array_equal(frame.unpack()[0], once, equal_nan=True)
@@ -311,7 +305,7 @@ def test_frames_in_a_shared_room_carry_headers_alone_and_do_not_overlap() -> Non
 
 def test_a_frame_refuses_what_it_cannot_carry() -> None:
     with pytest.raises(aq.BadInput, match="holds a str"):
-        Frame((np.zeros(3), "words"))
+        Layout((np.zeros(3), "words"))
 
 
 @given(st.dictionaries(st.text("abc.", min_size=1, max_size=5), _ANY, max_size=4))

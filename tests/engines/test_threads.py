@@ -20,7 +20,6 @@ from examples import EXAMPLES, STOCHASTIC
 
 import asyncqn as aq
 from asyncqn.engines.clock import Clock
-from asyncqn.engines.precompile import precompile
 from asyncqn.errors import WorkerFailed
 
 PROBLEM = make_problem()
@@ -313,21 +312,6 @@ def test_the_clock_stands_still_while_it_is_paused() -> None:
         time.sleep(0.01)
         assert clock.now() == inside
     assert clock.now() >= inside >= before >= 3.0
-
-
-def test_what_is_computed_to_warm_up_and_thrown_away_looks_at_few_rows() -> None:
-    looked: list[int] = []
-
-    class Wide(Slope):
-        n_data = 10**6
-
-        def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
-            looked.append(len(rows))
-            out[:] = theta
-
-    precompile(Wide(), aq.ExactLBFGS(2), np.array([3.0]), 0)
-    assert looked
-    assert max(looked) <= 4096
 
 
 def test_a_run_that_ends_by_passes_replays_though_its_passes_are_no_sum_of_binary_fractions() -> (

@@ -58,27 +58,7 @@ def test_resume_refuses_other_data(tmp_path):
     assert one_sentence(caught.value)
 
 
-def test_recordings_without_a_digest_are_read_and_replayed(tmp_path):
-    run = aq.minimize(
-        aq.LogisticRegression(X, Y, intercept=False), SGD, engine=engine(), commits=30
-    )
-    del run.manifest["data"]
-    run.save(tmp_path)
-    again = aq.replay(tmp_path, aq.LogisticRegression(X, Y, intercept=False))
-    assert again.theta.tobytes() == run.theta.tobytes()
-
-
-def finite_sum(data):
-    def value(theta, rows):
-        return 0.5 * ((data[rows] - theta) ** 2).sum()
-
-    def grad(theta, rows):
-        return (theta - data[rows]).sum(axis=0)
-
-    return aq.FiniteSum(value, grad, n_data=len(data), dim=data.shape[1])
-
-
-def test_data_are_found_in_closures_sparse_rows_tensors_and_own_classes():
+def test_data_are_found_in_sparse_rows_tensors_and_own_classes():
     import torch
 
     class Own:
@@ -101,7 +81,6 @@ def test_data_are_found_in_closures_sparse_rows_tensors_and_own_classes():
         )
 
     makers = {
-        "finite sum": finite_sum,
         "own class": Own,
         "sparse": lambda data: aq.LogisticRegression(
             scipy.sparse.csr_array(data), Y, intercept=False
@@ -125,26 +104,23 @@ def test_where_no_array_is_known_nothing_is_said():
     assert data_digest(Bare()) == ""
 
 
+class Holder:
+    def __init__(self, data):
+        self.data = data
+
+
 def test_of_huge_arrays_blocks_are_read():
     rows = np.zeros((400_000, 10))
-    before = data_digest({"rows": rows})
+    before = data_digest(Holder(rows))
     rows[-1, -1] = 1.0
-    assert data_digest({"rows": rows}) != before
+    assert data_digest(Holder(rows)) != before
     wide = np.asfortranarray(rows)
-    assert data_digest({"rows": wide}) != data_digest({"rows": 2 * wide})
+    assert data_digest(Holder(wide)) != data_digest(Holder(2 * wide))
 
 
-def test_in_an_array_of_some_megabytes_any_row_that_changes_or_moves_is_noticed():
-    class Holder:
-        def __init__(self, data):
-            self.data = data
-
+def test_in_an_array_of_some_megabytes_any_row_that_changes_is_noticed():
     data = np.random.default_rng(1).standard_normal((3000, 70))
     before = data_digest(Holder(data))
     assert data_digest(Holder(data.copy())) == before
-    changed = data.copy()
-    changed[17, 3] += 1e-12
-    assert data_digest(Holder(changed)) != before
-    swapped = data.copy()
-    swapped[[5, 2000]] = data[[2000, 5]]
-    assert data_digest(Holder(swapped)) != before
+    data[17, 3] += 1e-12
+    assert data_digest(Holder(data)) != before

@@ -1,27 +1,16 @@
 """The master of every real engine: the machine of `core.assignment`, driven by a clock, with its numbers.
 
-Threads, processes, MPI and Ray differ only in how messages travel.  Everything they must agree on is here,
-where a test can drive it without starting anything:
+Threads, processes, MPI and Ray differ only in how messages travel.  What they must agree on is here, where a test
+can drive it without starting anything.  An engine calls `begin` once; `join` when a worker is ready and `ask` when
+it wants work; `deliver` when an update has arrived, None if it was rejected; `lost` when a worker is gone; `tick`
+by `deadline` at the latest; and `finish` after the end, which gives the `Run`.  After every call it reads `done`.
+All calls must be made one at a time.  `now` is in the run's unit of time; a `now` before the last one counts as
+the last.
 
-- `c = Coordinator(request, workers=W, engine=...)`
-- `c.begin()` once, before anything else: it evaluates the starting point.
-- `w = c.join(now)` when a worker has come; its number is never used twice.
-- `steps = c.ask(w, now)` when the worker is free and wants work.
-- `steps = c.deliver(w, update, now)` when its update has arrived (None if it was rejected).
-- `steps = c.lost(w, now)` when it is gone, and what it was computing with it.
-- `steps = c.tick(now)` when time has passed, by `c.deadline` at the latest.
-- `c.stop(outcome, message)` to end early; computations under way count as dropped.
-- `run = c.finish(states)` gives the `Run` after the end.
-- `c.failure` is the exception of the callback, which the engine raises after all that.
-- `c.snapshots` has the manifest and the checkpoints (`engines.run_file`).
-
-A `Step` means "send worker `worker` the iterate as it is now (`c.sent()`), to compute its k-th step from"; no
-step for a worker means that it waits.  After every call the engine reads `c.done`.  All calls must be made one
-at a time.  `now` is in the run's unit of time; a `now` before the last one counts as the last.
-
-The arrays of an update must keep their numbers until the worker gets its next step; updates of stages whose
-workers continue before are copied, unless the engine sets `lasting`.  Computations under way at the end are finished
-by their workers, learned from (`core.worker`), and recorded as dropped, as a replay will do.
+A `Step` means "send worker `worker` the iterate as it is now (`sent`), to compute its k-th step from"; a worker
+without a step waits.  The arrays of an update must stay valid until the worker gets its next step, and until
+the commit where a stage lets its workers go on.  Computations under way at the end are finished by their workers,
+learned from (`core.worker`), and recorded as dropped, as a replay will do.
 """
 
 from __future__ import annotations
@@ -34,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.assignment import Assign, Assignment, Commit, Drop, new_tuple
+from asyncqn.core.assignment import Assign, Commit, Drop, new_tuple
 from asyncqn.core.execute import Finished
 from asyncqn.core.master import Master, problem_stopped
 from asyncqn.core.outcome import Outcome
@@ -42,7 +31,7 @@ from asyncqn.core.request import Request, headcount
 from asyncqn.core.schedule import Recorder
 from asyncqn.core.stages import Arrival, EachUpdate, Stages, check_stages, time_share
 from asyncqn.core.stopping import Ended
-from asyncqn.engines.copies import copied, sent_fields
+from asyncqn.engines.copies import sent_fields
 from asyncqn.engines.measured import Measured
 from asyncqn.engines.run_file import RunFile
 from asyncqn.engines.worker_loop import Step
@@ -84,6 +73,15 @@ class Coordinator:
         Returns a context that is entered around every evaluation, so that the engine's clock can stand still.
     max_staleness, give_up_after, timing_model
         Options of `RealEngine`.
+
+    Attributes
+    ----------
+    failure : BaseException, optional
+        The exception of the callback, which the engine raises after `finish`.
+    snapshots : RunFile
+        The manifest and the checkpoints.
+    time : float
+        Of the last event.
     """
 
     def __init__(
@@ -98,46 +96,35 @@ class Coordinator:
         timing_model: Cluster | None = None,
     ) -> None:
         self.request, self.algorithm, self.workers = request, request.algorithm, workers
-        self.problem, self.theta0 = request.problem, request.theta0
-        self.seed, self.stages = request.seed, request.algorithm.stages
-        check_stages(self.stages, type(self.algorithm).__name__)
+        stages = _no_older(self.algorithm.stages, max_staleness)
+        check_stages(stages, type(self.algorithm).__name__)
         self.master = Master(request, workers, pause, rows_to_keep(request))
         self.recorder, self.measured = Recorder(), Measured()
         self.members: dict[int, Member] = {}
         self.gone: set[int] = set()
+        """Numbers that are never given again: they stand for random streams."""
         self.next_worker = 0
-        """The number that the next new worker gets."""
+        self.expecting: Callable[[], bool] = lambda: False
+        """Whether further workers will come, so that the run goes on when the last one is lost."""
         self.done, self.outcome, self.message = False, Outcome.STOPPED, ""
         self.failure: BaseException | None = None
         self.lost_workers = self.joined_later = 0
         self.silent: list[int] = []
         """Workers that did not respond after the end, and were given up."""
         self.time = 0.0
-        """Of the last event."""
-        self.lasting = False
-        """Whether the arrays of an update stay valid until its commit, so that no copy is needed."""
         self.give_up_after, self.timing_model = give_up_after, timing_model
         self.reach = 0.0 if timing_model is None else timing_model.message / 2
         """Time that a message needs to reach a worker."""
         self.service = 0.0 if timing_model is None else timing_model.master
         """Time that a commit takes: the engine waits until `time` before it carries out steps."""
-        self.timed = self.stages[-1].waits or give_up_after < math.inf
+        self.timed = stages[-1].waits or give_up_after < math.inf
         """Whether `tick` has anything to do."""
-        # The same for every version of one stage.
-        self._share = time_share(self.stages, 0) if len(self.stages) == 1 else None
-        self._commits = request.commits
         self._counts_rows = request.stopping.max_passes is not None
         self._sent = sent_fields(self.algorithm, self.master.iterate)
-        self._all_sent = self._sent == self.master.iterate._fields
         self.snapshots = RunFile(self, engine)
-        self.checkpoints, self.start = self.snapshots.checkpoints, self.snapshots.start
-        if self.start is not None:
-            self.snapshots.restore(self.start)
-        limited = _no_older(self.stages, max_staleness)
-        self.machine = Assignment(limited, self.seed, self.version, self.time)
-        if self.start is not None:
-            self.snapshots.resume(self.machine, self.start)
-            # The checkpoint may be that of the end.
+        self.machine = self.snapshots.machine(stages)
+        # The checkpoint may be that of the end.
+        if self.snapshots.start is not None:
             self._guarded(self.master.stop_at_once)
 
     # -- what an engine reads
@@ -145,11 +132,6 @@ class Coordinator:
     @property
     def version(self) -> int:
         return self.master.version
-
-    @property
-    def returning(self) -> list[int]:
-        """The workers of the checkpoint this run continues from, to be joined again by number."""
-        return sorted(self.snapshots.steps_made)
 
     @property
     def deadline(self) -> float:
@@ -169,9 +151,7 @@ class Coordinator:
 
     def sent(self) -> tuple[Array, ...]:
         """Return the arrays of the iterate that workers read, in the order of `sent_fields`."""
-        iterate: tuple[Array, ...] = self.master.iterate
-        if self._all_sent:
-            return iterate
+        iterate = self.master.iterate
         return tuple([getattr(iterate, name) for name in self._sent])
 
     # -- events
@@ -181,25 +161,29 @@ class Coordinator:
         if self.version == 0 and not self.master.records:
             self._guarded(self.master.evaluate, 0.0)
 
+    def new_worker(self) -> int:
+        """Return a number for a worker: those of the checkpoint come first, then numbers never used before."""
+        if self.snapshots.returning:
+            return self.snapshots.returning.pop(0)
+        self.next_worker += 1
+        return self.next_worker - 1
+
     def join(self, now: float, worker: int | None = None) -> int:
-        """Admit a worker and return its number: a new one, or the given one where numbers carry meaning."""
+        """Admit a worker and return its number."""
         self._advance(now)
         if worker is None:
-            worker = self.next_worker
+            worker = self.new_worker()
         elif worker in self.members or worker in self.gone:
             raise ValueError(f"worker number {worker} was used before")
-        # Numbers are never reused: a number stands for a random stream.
         self.next_worker = max(self.next_worker, worker + 1)
-        self.members[worker] = Member(self.snapshots.steps_made.pop(worker, 0))
+        self.members[worker] = Member(self.snapshots.steps_made.get(worker, 0))
         self.machine.join(worker)
         self.master.alive = len(self.members)
         # Workers that return with a checkpoint have not joined late.
         if self.version > 0 and self.version != self.snapshots.resumed_from:
             self.joined_later += 1
-            _log.info(
-                "worker %d joined after commit %d: %s",
-                *(worker, self.version, self.headcount),
-            )
+            words = "worker %d joined after commit %d: %s"
+            _log.info(words, worker, self.version, self.headcount)
         return worker
 
     def ask(self, worker: int, now: float) -> list[Step]:
@@ -229,12 +213,11 @@ class Coordinator:
         *,
         ask: bool = True,
         spent: float | None = None,
-        timed: bool = True,
     ) -> list[Step]:
         """Accept an update that has arrived, and return the steps that follow.
 
-        With `ask` the worker wants work again at once.  `spent` is the time of its computation, which is
-        measured if `timed`; measuring all of many short computations would slow them down.
+        With `ask` the worker wants work again at once.  `spent` is the time of its computation, if it was
+        measured.
         """
         member = self.members.get(worker)
         if self.done or member is None or member.read is None:
@@ -242,14 +225,10 @@ class Coordinator:
         self._advance(now)
         # From here on the worker is free, whatever becomes of its update.
         read, member.read = member.read, None
-        took, stage = self.time - member.since, self.machine.stage
-        if timed:
-            share = self._share or time_share(self.stages, read)
-            self.measured.computed(worker, took if spent is None else spent, share)
-        # Its worker goes on, and an engine may use the arrays again.
-        if stage.goes_on and not self.lasting and update is not None:
-            update = copied(update)
-        took *= stage.pieces
+        if spent is not None:
+            share = time_share(self.algorithm.stages, read)
+            self.measured.computed(worker, spent, share)
+        took = (self.time - member.since) * self.machine.stage.pieces
         order = self.machine.deliver(worker, read, member.part, update, took)
         if type(order) is Commit:
             self._commit(order.arrivals)
@@ -268,24 +247,21 @@ class Coordinator:
         if not self.done:
             self.measured.served(now - begun, commit=self.version > version)
 
-    def lost(self, worker: int, now: float, *, replacing: bool = False) -> list[Step]:
-        """Remove a worker that is gone; the run ends if there is no other, and none is `replacing` it."""
+    def lost(self, worker: int, now: float) -> list[Step]:
+        """Remove a worker that is gone; the run ends if there is no other, and none is expected."""
         if self.members.pop(worker, None) is None:
             return []
         self._advance(now)
-        # Its number stands for a random stream, so it is never given to another worker.
         self.gone.add(worker)
         self.lost_workers += 1
         # For the callback, which sees how many workers there are.
         self.master.alive, self.master.lost = len(self.members), self.lost_workers
-        _log.warning(
-            "worker %d was lost after commit %d: %s.",
-            *(worker, self.version, self.headcount),
-        )
+        words = "worker %d was lost after commit %d: %s."
+        _log.warning(words, worker, self.version, self.headcount)
         self.snapshots.forget(worker)
         self.machine.lost(worker)
         steps = self._settle()
-        if not self.members and not replacing and not self.done:
+        if not self.members and not self.expecting():
             self.stop_without_workers()
         return steps
 
@@ -349,7 +325,7 @@ class Coordinator:
         if not self._guarded(master.commit, updates, self.time, staleness):
             return
         self.machine.committed(self.time)
-        if master.version == self._commits:
+        if master.version == self.request.commits:
             self.stop(Outcome.COMPLETED, f"{master.version} commits were made.")
         else:
             self.snapshots.take_if_due()

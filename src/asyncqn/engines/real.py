@@ -99,18 +99,11 @@ class RealEngine(Checked):
         )
 
     def coordinator(
-        self,
-        request: Request,
-        kind: str,
-        workers: int,
-        clock: Clock,
-        *,
-        gives_up: bool = True,
+        self, request: Request, kind: str, workers: int, clock: Clock
     ) -> Coordinator:
         """Return the master's state machine, with its checkpoint folder prepared.
 
-        `clock` is the clock of the run, which stands still while metrics are evaluated.  With `gives_up` the
-        coordinator gives up silent workers; otherwise the engine does that itself.
+        `clock` is the clock of the run, which stands still while metrics are evaluated.
         """
         state = Coordinator(
             request,
@@ -118,7 +111,7 @@ class RealEngine(Checked):
             engine={"kind": kind, **to_json(self)},
             pause=clock.paused,
             max_staleness=self.max_staleness,
-            give_up_after=self.give_up_after if gives_up else math.inf,
+            give_up_after=self.give_up_after,
             timing_model=self.stretched_model(request),
         )
         # After the arguments were checked: a mistake must not touch the folder of an earlier run.
@@ -139,8 +132,8 @@ def written_beside(coordinator: Coordinator) -> Iterator[Callable[[], None]]:
 
         def write(saved: Saved) -> None:
             try:
-                if coordinator.checkpoints is not None:
-                    coordinator.checkpoints.write(saved)
+                if coordinator.snapshots.checkpoints is not None:
+                    coordinator.snapshots.checkpoints.write(saved)
             finally:
                 # Even after an error: it is raised by `check_last`, and the run must not wait for ever.
                 coordinator.snapshots.writing = False
@@ -177,8 +170,11 @@ def concluded(coordinator: Coordinator, states: Mapping[int, Any]) -> Run:
             stacklevel=2,
         )
     # A diverged run is not worth resuming; its last good checkpoint stays.
-    if coordinator.checkpoints is not None and run.status is not Outcome.DIVERGED:
-        coordinator.checkpoints.write(coordinator.snapshots.last(states))
+    if (
+        coordinator.snapshots.checkpoints is not None
+        and run.status is not Outcome.DIVERGED
+    ):
+        coordinator.snapshots.checkpoints.write(coordinator.snapshots.last(states))
     if coordinator.failure is None:
         return run
     failure, coordinator.failure = coordinator.failure, None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from asyncqn.core.assignment import Assignment
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.schedule import DROPPED, Recorder, rows_computed
+from asyncqn.core.stages import Stages
 from asyncqn.runs.checkpoint import Arrays, Saved
 from asyncqn.runs.data_digest import data_digest
 from asyncqn.runs.manifest import EngineManifest, run_manifest
@@ -41,12 +42,14 @@ class RunFile:
     def __init__(self, run: Coordinator, engine: EngineManifest) -> None:
         self._run, self._engine = run, to_json(dict(engine))
         # Computed once: the manifest is written with every checkpoint.
-        self._data = data_digest(run.problem)
+        self._data = data_digest(run.request.problem)
         self.checkpoints = run.request.checkpoints
         self.start = None if self.checkpoints is None else self.checkpoints.start
         """The checkpoint that the run continues from."""
         self.steps_made: dict[int, int] = {}
-        """By the workers of that checkpoint, until they have joined again."""
+        """By the workers of that checkpoint."""
+        self.returning: list[int] = []
+        """Those of them that have no thread, process or rank yet."""
         self.resumed_from: int | None = None
         self._saved: Saved | None = None
         self.writing = False
@@ -57,39 +60,39 @@ class RunFile:
 
     # -- continuing
 
-    def restore(self, start: Saved) -> None:
-        """Give the run the numbers of a checkpoint."""
-        run, document = self._run, start.document
+    def machine(self, stages: Stages) -> Assignment:
+        """Return the machine of the run, after giving the run the numbers of the checkpoint, if there is one."""
+        run, start, seed = self._run, self.start, self._run.request.seed
+        if start is None:
+            return Assignment(stages, seed)
+        document, schedule = start.document, start.schedule()
         restore_master(run.master, start)
-        schedule = start.schedule()
-        schedule.check_parts(run.stages)
+        schedule.check_parts(stages)
         run.recorder = Recorder.of(schedule)
         run.time, run.next_worker = float(document["time"]), int(document["next"])
         run.lost_workers, run.joined_later = document["lost"], document["joined"]
         self.steps_made = {int(w): int(k) for w, k in document["workers"].items()}
-        # A number that the schedule names must not be given to another worker: it stands for a random
-        # stream.
+        self.returning = sorted(self.steps_made)
         run.gone = set(schedule.worker.tolist()) - set(self.steps_made)
         self.resumed_from = run.version
         if run.version >= run.request.commits:
             run.stop(Outcome.COMPLETED, f"{run.version} commits were made.")
-
-    def resume(self, machine: Assignment, start: Saved) -> None:
-        """Give a machine the parts that the checkpoint's computations had, and count their rows."""
-        schedule, run = start.schedule(), self._run
-        if run.master.stopping.max_passes is not None:
-            n_data = run.problem.n_data
+        kept = schedule.commit != DROPPED
+        if run.request.stopping.max_passes is not None:
+            # Counted again, because a run without `max_passes` has not counted its rows.
+            n_data = run.request.problem.n_data
             rows = rows_computed(run.algorithm, schedule, n_data)
-            run.master.rows = int(rows[schedule.commit != DROPPED].sum())
+            run.master.rows = int(rows[kept].sum())
             run.master.passes = run.master.rows / n_data
+        machine = Assignment(stages, seed, run.version, run.time)
         if schedule.part is not None:
-            kept = schedule.commit != DROPPED
-            machine.resume(schedule.read, schedule.part, kept, self._run.time)
+            machine.resume(schedule.read, schedule.part, kept, run.time)
+        return machine
 
     def worker_state(self, worker: int, arrays: Arrays) -> Any:
         """Return a worker's state from the arrays that `state_arrays` made of it."""
-        run = self._run
-        template = run.algorithm.init_worker(run.problem, run.theta0)
+        request = self._run.request
+        template = request.algorithm.init_worker(request.problem, request.theta0)
         return Saved({}, arrays).tree(f"worker.{worker}", template)
 
     # -- checkpoints

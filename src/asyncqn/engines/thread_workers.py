@@ -56,9 +56,10 @@ class ThreadWorkers:
         # A single worker reads the master's own iterate without a copy: nobody else commits while it
         # computes. In a round the commit comes later, so it needs a copy there.
         self.alone = coordinator.workers == 1 and isinstance(
-            coordinator.stages[0], (EachUpdate, AllParts)
+            coordinator.algorithm.stages[0], (EachUpdate, AllParts)
         )
         self.alarm = 0.0
+        coordinator.expecting = self._expecting
 
     # -- the watching thread
 
@@ -109,21 +110,25 @@ class ThreadWorkers:
 
     def _join_workers(self) -> dict[int, float]:
         """Join the workers that are there from the start; return when each worker joins, by its number."""
-        coordinator, W = self.coordinator, self.coordinator.workers
-        joins = self.timing_model.joins if self.timing_model is not None else {}
-        old, first = coordinator.returning[:W], coordinator.next_worker
-        new = list(range(first, first + W - len(old)))
-        if (
-            self.timing_model is not None
-            and coordinator.snapshots.resumed_from is not None
-        ):
+        coordinator, model = self.coordinator, self.timing_model
+        joins = {} if model is None else model.joins
+        W, snapshots = coordinator.workers, coordinator.snapshots
+        if model is None or snapshots.resumed_from is None:
+            numbers = [coordinator.new_worker() for _ in range(W)]
+        else:
             # The others have died before the checkpoint, as the timing model says.
-            new = [w for w in range(W) if joins.get(w, 0.0) > coordinator.time]
-        come = {w: joins.get(w, 0.0) for w in [*old, *new]}
+            late = [w for w in range(W) if joins.get(w, 0.0) > coordinator.time]
+            numbers = [*snapshots.returning, *late]
+        come = {w: joins.get(w, 0.0) for w in numbers}
         for worker in sorted(come):
             if come[worker] <= coordinator.time:
                 coordinator.join(coordinator.time, worker)
         return come
+
+    def _expecting(self) -> bool:
+        """Return whether a worker of the timing model will still join."""
+        joins = {} if self.timing_model is None else self.timing_model.joins
+        return any(begin > self.coordinator.time for begin in joins.values())
 
     def _watch(self, write_whole: Callable[[], None]) -> None:
         coordinator = self.coordinator
@@ -219,26 +224,23 @@ class ThreadWorkers:
         with self.lock:
             # The loop ended although the run continues: the worker dies, as the timing model says.
             if not coordinator.done:
-                now, model = self.clock.now(), self.timing_model
-                others = model is not None and any(
-                    joins > now for joins in model.joins.values()
-                )
-                self.send_orders(coordinator.lost(worker, now, replacing=others))
+                self.send_orders(coordinator.lost(worker, self.clock.now()))
 
     def _loop(self, worker: int) -> WorkerLoop:
         """Return a worker's loop, with its state new or from the checkpoint, and make room for its view."""
         c = self.coordinator
         loop = WorkerLoop(
             c.algorithm,
-            c.problem,
-            c.theta0,
-            c.seed,
+            c.request.problem,
+            c.request.theta0,
+            c.request.seed,
             timing_model=self.timing_model,
             learns_first=self.alone,
             measured=is_timed,
         )
-        if c.start is not None and str(worker) in c.start.document["workers"]:
-            loop.local = c.start.tree(f"worker.{worker}", loop.local)
+        start = c.snapshots.start
+        if start is not None and worker in c.snapshots.steps_made:
+            loop.restore(worker, start.arrays)
         with self.lock:
             iterate = c.master.iterate
             self.copies[worker] = View(iterate, sent_fields(c.algorithm, iterate))
@@ -302,12 +304,7 @@ class ThreadLink:
         with self.lock:
             now, version = self.clock.now(), coordinator.version
             orders = coordinator.deliver(
-                self.worker,
-                update,
-                now,
-                ask=False,
-                spent=spent,
-                timed=spent is not None,
+                self.worker, update, now, ask=False, spent=spent
             )
             self.all.send_orders(orders)
             if spent is not None:

@@ -57,8 +57,5 @@ class Threads(RealEngine):
         clock = Clock(self.time_unit)
         state = self.coordinator(request, "threads", self.workers, clock)
         clock.restart(state.time)
-        # Stages whose workers continue before the commit need updates that stay valid (`Stage`), so that
-        # waiting ones need no copy in the same process.
-        state.lasting = True
         with one_thread_pools(), listening_for_interrupts(request.checkpoints):
             return ThreadWorkers(state, clock).run()

@@ -1,8 +1,8 @@
-"""Messages between processes as buffers: a header of integers, then the numbers, no pickle, no copies.
+"""Messages between processes: a header of integers, then numbers at fixed places, and no pickle.
 
-The shape of a message never changes during a run, so a buffer is laid out once from a sample.  An
-array of the message is a view into the buffer wherever precision allows.  Where both sides share
-memory, the numbers lie there and the message is the header alone.
+The shape of a message never changes during a run, so its buffer is laid out once from a sample.  An array of a
+message is a view into the buffer wherever precision allows.  Where both sides share memory, the numbers lie
+there and the message is the header alone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Sequence
-from typing import Any
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,25 +22,92 @@ from asyncqn.engines.worker_loop import Step
 from asyncqn.errors import BadInput
 from asyncqn.runs.checkpoint import Arrays
 
-HEADER = 8
-"""Integers before the numbers; the first says what kind of message it is, 0 means none yet."""
-_HEAD = struct.Struct(f"={HEADER}q")
-_ZEROS = (0,) * HEADER
+INTEGERS = 8
+"""Integers of a header; the first is the kind of the message."""
+HEADER = struct.Struct(f"={INTEGERS}q")
 _NO_PART = -1
 """In a header in place of a part."""
-_ALIGNED = 64
+_ALIGNMENT = 64
 """Bytes to which the start of every array is aligned: a cache line, and the width of the widest vectors."""
 
 
-class Frame:
-    """The buffer of a message that is a tuple like `sample`, of arrays, numbers and such tuples.
+class Kind(IntEnum):
+    """The kinds of messages, and the integers that follow them."""
+
+    NONE = 0
+    # To a worker.
+    START = 1  # number
+    WORK = 2  # an order
+    STOP = 3
+    # From a worker; the content of the last three follows.
+    READY = 4
+    UPDATE = 5  # nanoseconds
+    REJECTED = 6  # nanoseconds
+    STATE = 7
+    LAST_STATE = 8
+    FAILED = 9
+
+
+def header_bytes(kind: Kind, *integers: int) -> bytes:
+    """Return a header; what is not given is zero."""
+    return HEADER.pack(kind, *integers, *(0,) * (INTEGERS - 1 - len(integers)))
+
+
+def order_integers(order: Step) -> tuple[int, ...]:
+    """Return an order as integers."""
+    part = _NO_PART if order.part is None else order.part
+    return order.worker, order.read, order.k, part, order.hand_in
+
+
+def order_from(integers: Sequence[int]) -> Step:
+    """Return the order that `order_integers` made into integers."""
+    worker, read, k, part, hand_in = integers[:5]
+    return Step(worker, read, k, None if part == _NO_PART else part, bool(hand_in))
+
+
+class Place(NamedTuple):
+    """Where a number or an array of a message lies, its own type, and the one in which it travels."""
+
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    travels: np.dtype[Any]
+
+
+class Layout:
+    """The places of the numbers of all messages that look like `sample`.
 
     Parameters
     ----------
     sample : tuple
-        A message, which shows the shapes and types of all of them.
+        A tuple of arrays, numbers and such tuples.
     narrow : bool, default False
-        Whether float64 travels as float32.
+        Whether float64 arrays travel as float32.
+    """
+
+    def __init__(self, sample: tuple[Any, ...], narrow: bool = False) -> None:
+        self.sample = sample
+        self.places: list[Place] = []
+        self.nbytes = 0
+        for value in leaves(sample):
+            leaf = _numbers(value)
+            travels = leaf.dtype
+            if narrow and leaf.ndim and leaf.dtype == np.float64:
+                travels = np.dtype(np.float32)
+            stop = self.nbytes + leaf.size * travels.itemsize
+            place = Place(self.nbytes, stop, leaf.shape, leaf.dtype, travels)
+            self.places.append(place)
+            self.nbytes = -(-stop // _ALIGNMENT) * _ALIGNMENT
+
+
+class Frame:
+    """The buffer of a message: a header, and numbers in it or in memory that both sides share.
+
+    Parameters
+    ----------
+    layout : Layout
+        The places of the numbers.
     room : array of bytes, optional
         Memory for the numbers that sender and receiver share.
 
@@ -47,83 +115,48 @@ class Frame:
     ----------
     buffer : array of bytes
         What a message carries.
-    slots : list of arrays
-        Views of the places of its arrays.
     """
 
-    def __init__(
-        self,
-        sample: tuple[Any, ...],
-        narrow: bool = False,
-        room: Bytes | None = None,
-    ) -> None:
-        # Numbers travel as arrays of one entry; their types are restored on arrival.
-        kinds = [
-            None if isinstance(value, np.ndarray) else type(value)
-            for value in leaves(sample)
-        ]
-        self._kinds = kinds if any(kinds) else None
-        self._nested = (
-            tuple(sample) if any(isinstance(value, tuple) for value in sample) else None
-        )
-        self._narrow = narrow
-        flat, dtypes, starts, end = _layout(sample, narrow)
-        head = HEADER * 8
-        # With shared memory only the header is sent.
-        carried = head + end if room is None else head
+    def __init__(self, layout: Layout, room: Bytes | None = None) -> None:
+        self._sample = layout.sample
+        self._types = [type(value) for value in leaves(layout.sample)]
+        self._dtypes = [place.dtype for place in layout.places]
+        own = layout.nbytes if room is None else 0
         # Allocated as 64-bit words, so that views of float64 and int64 are aligned.
-        self.buffer: Bytes = np.zeros(carried // 8, np.uint64).view(np.uint8)
-        self.header: npt.NDArray[np.int64] = self.buffer[:head].view(np.int64)
-        body = self.buffer[head:] if room is None else room[:end]
-        self.slots = [
-            body[start : start + leaf.size * dtype.itemsize]
-            .view(dtype)
-            .reshape(leaf.shape)
-            for start, leaf, dtype in zip(starts, flat, dtypes)
-        ]
-        self._values: list[Any] = [
-            slot if slot.dtype == leaf.dtype else np.zeros_like(leaf)
-            for slot, leaf in zip(self.slots, flat)
-        ]
-
-    @property
-    def head(self) -> Bytes:
+        words = np.zeros((HEADER.size + own) // 8, np.uint64)
+        self.buffer: Bytes = words.view(np.uint8)
+        self.head: Bytes = self.buffer[: HEADER.size]
         """The header alone, as a message without numbers."""
-        return self.buffer[: HEADER * 8]
-
-    def address(self, *integers: int) -> None:
-        """Fill the header; what is not given is zero."""
-        _HEAD.pack_into(self.buffer.data, 0, *integers, *_ZEROS[len(integers) :])
-
-    def pack(self, values: tuple[Any, ...]) -> None:
-        """Copy a message into the buffer, but for arrays that are its slots already."""
-        values = values if self._nested is None else tuple(leaves(tuple(values)))
-        if self._narrow:
-            # Overflow to infinity is part of the rounding; the receiver rejects such an update.
-            with np.errstate(over="ignore"):
-                for slot, value in zip(self.slots, values):
-                    # float64 to float32: the rounding that a replay repeats (`core.worker.Float32Wire`).
-                    np.copyto(slot, value, casting="same_kind")
-        else:
-            for slot, value in zip(self.slots, values):
-                if value is not slot:
-                    slot[...] = value
-
-    def unpack(self) -> list[Any]:
-        """Return the message in the buffer: numbers, and arrays that are valid until the next message."""
-        if self._narrow:
-            for value, slot in zip(self._values, self.slots):
-                if value is not slot:
-                    np.copyto(value, slot)
-        if self._kinds is None and self._nested is None:
-            # The common case, at every message: arrays only, not nested.
-            return self._values
-        kinds = self._kinds or [None] * len(self._values)
-        flat = [
-            value if kind is None else kind(value[()])
-            for value, kind in zip(self._values, kinds)
+        body = self.buffer[HEADER.size :] if room is None else room
+        self.slots = [
+            body[place.start : place.stop].view(place.travels).reshape(place.shape)
+            for place in layout.places
         ]
-        return flat if self._nested is None else list(rebuilt(self._nested, iter(flat)))
+
+    def address(self, kind: Kind, *integers: int) -> None:
+        """Fill the header."""
+        self.head.data[:] = header_bytes(kind, *integers)
+
+    def header(self) -> tuple[int, ...]:
+        """Return the integers of the header."""
+        return HEADER.unpack(self.head.data)
+
+    def pack(self, message: tuple[Any, ...]) -> None:
+        """Copy a message into the buffer."""
+        # Overflow to infinity is part of the rounding to float32, which a replay repeats
+        # (`core.worker.Float32Wire`); the receiver rejects such an update.
+        with np.errstate(over="ignore"):
+            for slot, value in zip(self.slots, leaves(message)):
+                np.copyto(slot, value, casting="same_kind")
+
+    def unpack(self) -> Any:
+        """Return the message in the buffer; its arrays are valid until the next message."""
+        # Numbers travel as arrays of one entry, and get their own type back.
+        values = (
+            slot.astype(dtype, copy=False) if kind is np.ndarray else kind(slot[()])
+            for slot, kind, dtype in zip(self.slots, self._types, self._dtypes)
+        )
+        return rebuilt(self._sample, values)
 
 
 class Frames:
@@ -135,7 +168,7 @@ class Frames:
     ----------
     sent, update : tuple
         The fields of an iterate that are sent, and an update, which show what all of them look like.
-    narrow : bool
+    narrow : bool, default False
         Whether float64 travels as float32.
     room : array of bytes, optional
         Memory of `Frames.nbytes` that both sides share; without it the messages carry the numbers.
@@ -148,74 +181,35 @@ class Frames:
         narrow: bool = False,
         room: Bytes | None = None,
     ) -> None:
-        rooms: list[Bytes | None] = [None] * 3
+        order, answer = Layout(sent, narrow), Layout(update, narrow)
+        self.update = Frame(answer, room)
+        rooms: list[Bytes | None] = [None, None]
         if room is not None:
-            first = _body_bytes(update, narrow)
-            rooms = [room, room[first:], room[first + _body_bytes(sent, narrow) :]]
-        self.update = Frame(update, narrow, rooms[0])
-        self._orders = [Frame(sent, narrow, place) for place in rooms[1:]]
-        self._turn = 0
+            first = answer.nbytes
+            rooms = [room[first:], room[first + order.nbytes :]]
+        self._orders = [Frame(order, place) for place in rooms]
 
     @staticmethod
-    def nbytes(
-        sent: tuple[Any, ...], update: tuple[Any, ...], narrow: bool = False
-    ) -> int:
+    def nbytes(sent: tuple[Any, ...], update: tuple[Any, ...]) -> int:
         """Return the bytes of the memory that both sides may share."""
-        return _body_bytes(update, narrow) + 2 * _body_bytes(sent, narrow)
+        return Layout(update).nbytes + 2 * Layout(sent).nbytes
 
     @property
     def order(self) -> Frame:
         """The frame of the next order."""
-        return self._orders[self._turn]
+        return self._orders[0]
 
     def take_order(self) -> Frame:
         """Return the frame of the next order; the one after that is another."""
-        frame = self.order
-        self._turn = 1 - self._turn
-        return frame
+        self._orders.reverse()
+        return self._orders[1]
 
 
-def order_header(order: Step) -> tuple[int, ...]:
-    """Return an order as integers."""
-    part = _NO_PART if order.part is None else order.part
-    return order.worker, order.read, order.k, part, order.hand_in
-
-
-def order_from(header: Sequence[int]) -> Step:
-    """Return the order that `order_header` made into integers."""
-    worker, read, k, part, hand_in = header
-    return Step(worker, read, k, None if part == _NO_PART else part, bool(hand_in))
-
-
-def _body_bytes(sample: tuple[Any, ...], narrow: bool) -> int:
-    """Return the bytes of the numbers of such a message, without the header."""
-    return _layout(sample, narrow)[3]
-
-
-def _layout(
-    sample: tuple[Any, ...], narrow: bool
-) -> tuple[list[npt.NDArray[Any]], list[np.dtype[Any]], list[int], int]:
-    """Return the message's leaves, the types in which they travel, the start of each, and the end of all."""
-    flat = [_leaf(value) for value in leaves(tuple(sample))]
-    dtypes = [
-        np.dtype(np.float32)
-        if narrow and leaf.ndim and leaf.dtype == np.float64
-        else leaf.dtype
-        for leaf in flat
-    ]
-    starts, end = [], 0
-    for leaf, dtype in zip(flat, dtypes):
-        starts.append(end)
-        end = _round_up(end + leaf.size * dtype.itemsize)
-    return flat, dtypes, starts, end
-
-
-def _leaf(value: Any) -> npt.NDArray[Any]:
+def _numbers(value: Any) -> npt.NDArray[Any]:
+    """Return an array or a number as an array; raise `BadInput` for anything else."""
     leaf = np.asarray(value)
-    if (
-        isinstance(value, (np.ndarray, np.generic, bool, int, float))
-        and leaf.dtype.kind in "biuf"
-    ):
+    plain = isinstance(value, (np.ndarray, np.generic, bool, int, float))
+    if plain and leaf.dtype.kind in "biuf":
         return leaf
     raise BadInput(
         f"a message cannot be sent to another process: it holds a {type(value).__name__}; "
@@ -223,18 +217,14 @@ def _leaf(value: Any) -> npt.NDArray[Any]:
     )
 
 
-def _round_up(nbytes: int) -> int:
-    return -(-nbytes // _ALIGNED) * _ALIGNED
-
-
-def arrays_to_bytes(arrays: Arrays) -> Bytes:
+def arrays_to_bytes(arrays: Arrays) -> bytes:
     """Return named arrays as bytes, for what is sent rarely."""
     file = io.BytesIO()
     np.savez(file, **arrays)  # type: ignore[arg-type]
-    return np.frombuffer(file.getbuffer(), np.uint8)
+    return file.getvalue()
 
 
-def arrays_from_bytes(content: Bytes) -> Arrays:
+def arrays_from_bytes(content: bytes | bytearray) -> Arrays:
     """Return the arrays that `arrays_to_bytes` wrote."""
-    with np.load(io.BytesIO(content.data), allow_pickle=False) as stored:
+    with np.load(io.BytesIO(content), allow_pickle=False) as stored:
         return {name: stored[name] for name in stored.files}

@@ -102,7 +102,8 @@ class Job(NamedTuple):
 
         def abort() -> None:
             # Kept with the master until here: receives may still write into its buffers.
-            names = ", ".join(str(i + 1) for i in sorted(master.unheard))
+            ranks = sorted(slot.rank for slot in master.ready.values())
+            names = ", ".join(map(str, ranks))
             print(
                 f"asyncqn: rank {names} did not answer to the end: the job is ended.",
                 file=sys.stderr,

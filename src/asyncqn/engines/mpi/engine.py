@@ -20,9 +20,10 @@ from asyncqn.engines.clock import Clock
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.mpi.endings import Job, end_job_on_uncaught_exceptions
 from asyncqn.engines.mpi.master import MPIMaster
-from asyncqn.engines.mpi.worker import Worker
+from asyncqn.engines.mpi.worker import RankLink
 from asyncqn.engines.real import RealEngine
 from asyncqn.engines.round_trip import round_trip_seconds
+from asyncqn.engines.worker_setup import WorkerSetup
 from asyncqn.errors import AsyncqnError, BadInput, MissingExtra, require
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Array
@@ -43,9 +44,6 @@ class MPI(RealEngine):
     wire : "exact" or "float32", default "exact"
         Precision of the messages. "exact" sends theta's own precision; "float32" halves the traffic of
         float64. The run records it, so that its replay rounds at the same places.
-    shared : bool, default True
-        Whether ranks on the master's machine exchange their messages through shared memory. It changes no
-        bit.
     timing_model, time_unit, max_staleness, give_up_after
         Options of every real engine; see `asyncqn.engines.real.RealEngine`.
 
@@ -61,7 +59,6 @@ class MPI(RealEngine):
     """
 
     wire: Literal["exact", "float32"] = "exact"
-    shared: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -105,17 +102,18 @@ class MPI(RealEngine):
         except AsyncqnError as mistake:
             meet(str(mistake))
         meet(given=_fingerprint(request, self))
+        setup = WorkerSetup.of(request, self, narrow=self.wire == "float32")
         # A communicator of its own: the user's program may send messages on COMM_WORLD.
         comm = mpi.COMM_WORLD.Dup()
         job = Job(mpi, comm, checkpoints)
         with job.ended_by_exceptions(), listening_for_interrupts(checkpoints):
             if state is None:
-                job.part(Worker(mpi, comm, request, self).run())
+                job.part(RankLink(mpi, comm, setup).run())
                 return None
-            master = MPIMaster(mpi, comm, state, self.wire == "float32", clock)
+            master = MPIMaster(mpi, comm, state, clock, setup)
             run = master.run()
             job.part(master.announced, whole=len(state.members) == workers)
-            if master.unheard:
+            if master.ready:
                 job.abandon(master)
             return run
 

@@ -1,8 +1,8 @@
 """Channel: one end of a socket between the master and a worker.
 
-A message is a header of eight integers (its kind first, the size of its content last) and that content,
-which most messages lack: numbers lie in shared memory.  The system closes a socket however a process
-ends, so the other end always learns of a death.
+A message is a header of integers (its kind first, the size of its content last) and that content, which most
+messages lack: numbers lie in shared memory.  The system closes a socket however a process ends, so the other
+end always learns of a death.
 """
 
 from __future__ import annotations
@@ -10,33 +10,17 @@ from __future__ import annotations
 import os
 import select
 import socket
-import struct
 import threading
 from typing import NamedTuple
 
-from asyncqn.engines.wire import HEADER
-
-# Kinds of messages to a worker: (number or -1), (worker, read, k, part, hand_in), (worker).
-START = 1
-WORK = 2
-STOP = 3
-# Kinds of messages from a worker: UPDATE and REJECTED with nanoseconds, the last three with content.
-READY = 11
-UPDATE = 12
-REJECTED = 13
-STATE = 14
-LAST_STATE = 15
-FAILED = 16
-
-_HEAD = struct.Struct(f"={HEADER}q")
-_ZEROS = (0,) * HEADER
+from asyncqn.engines.wire import HEADER, INTEGERS, Kind
 
 
 class Message(NamedTuple):
-    """A message that has arrived: its kind, its six integers, and its content."""
+    """A message that has arrived: its kind, its integers, and its content."""
 
-    kind: int
-    numbers: tuple[int, ...]
+    kind: Kind
+    integers: tuple[int, ...]
     content: bytearray
 
 
@@ -45,9 +29,13 @@ class Channel:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
-        self._head = bytearray(_HEAD.size)
-        self._header: tuple[int, ...] | None = None
-        self._part = memoryview(self._head)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Expect a header."""
+        self._header: tuple[int, ...] = ()
+        self._bytes = bytearray(HEADER.size)
+        self._missing = memoryview(self._bytes)
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -55,12 +43,13 @@ class Channel:
     def close(self) -> None:
         self._socket.close()
 
-    def send(self, kind: int, *numbers: int, content: bytes | memoryview = b"") -> None:
+    def send(self, kind: Kind, *integers: int, content: bytes = b"") -> None:
         """Send a message; only one with a large content may have to wait for its receiver."""
-        padding = _ZEROS[: HEADER - 2 - len(numbers)]
+        padding = (0,) * (INTEGERS - 2 - len(integers))
+        header = HEADER.pack(kind, *integers, *padding, len(content))
         try:
-            self._socket.sendall(_HEAD.pack(kind, *numbers, *padding, len(content)))
-            if len(content):
+            self._socket.sendall(header)
+            if content:
                 self._socket.sendall(content)
         except OSError as error:
             raise Gone from error
@@ -78,28 +67,28 @@ class Channel:
     def _next(self, flags: int) -> Message | None:
         try:
             # Into the rest of the header or of the content: a message may arrive in several pieces.
-            got = self._socket.recv_into(self._part, 0, flags)
+            count = self._socket.recv_into(self._missing, 0, flags)
         except BlockingIOError:
             return None
         except OSError as error:
             raise Gone from error
-        if got == 0:
+        if count == 0:
             raise Gone
-        if got < len(self._part):
-            self._part = self._part[got:]
+        self._missing = self._missing[count:]
+        if self._missing:
             return None
-        if self._header is None:
-            header = _HEAD.unpack(self._head)
-            if header[-1]:
-                self._header, self._content = header, bytearray(header[-1])
-                self._part = memoryview(self._content)
-                return None
-            content = bytearray()
+        content = bytearray()
+        if self._header:
+            content = self._bytes
         else:
-            header, content = self._header, self._content
-            self._header = None
-        self._part = memoryview(self._head)
-        return Message(header[0], header[1:-1], content)
+            self._header = HEADER.unpack(self._bytes)
+            if size := self._header[-1]:
+                self._bytes = bytearray(size)
+                self._missing = memoryview(self._bytes)
+                return None
+        kind, *integers, _ = self._header
+        self._begin()
+        return Message(Kind(kind), tuple(integers), content)
 
     def end_with_the_other(self) -> None:
         """End this process from now on as soon as the one at the other end does, whatever it computes."""

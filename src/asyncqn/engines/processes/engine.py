@@ -72,7 +72,7 @@ class Processes(ElasticEngine):
         try:
             state = self.coordinator(request, "processes", self.workers, clock)
             master = ProcessMaster(
-                state, server, setup.sample, clock, self.start_timeout
+                state, clock, self.start_timeout, server, setup.sample
             )
             with listening_for_interrupts(request.checkpoints):
                 return self.conduct(master)

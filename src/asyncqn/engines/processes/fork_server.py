@@ -31,7 +31,6 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 
-from asyncqn.engines.child_interpreter import child_environment
 from asyncqn.errors import WorkerFailed
 from asyncqn.kernels.numba_internals import no_compilation
 
@@ -126,6 +125,17 @@ def spawned(setup: int) -> ForkServer:
                 pass_fds=(its.fileno(), setup),
             )
     return ForkServer(mine, server.wait)
+
+
+def child_environment() -> dict[str, str]:
+    """Return this process's environment, with its import path, for a new interpreter.
+
+    Without PYTHONSAFEPATH an interpreter that is started with -c or -m looks for modules in the current
+    folder first, so that a file `socket.py` there would be run.
+    """
+    # An empty entry of sys.path means the current folder, which may be another one by then.
+    path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
+    return {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
 
 
 def serve(sock: socket.socket, master: int, life: Life) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import math
 import os
+import socket
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -18,7 +19,7 @@ from asyncqn.core.request import Request
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.elastic import ElasticEngine, StartTimeout
 from asyncqn.engines.interrupts import listening_for_interrupts
-from asyncqn.engines.ray.master import RayMaster, knock
+from asyncqn.engines.ray.master import RayMaster
 from asyncqn.engines.worker_setup import WorkerSetup
 from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.parameters import Workers, parameter
@@ -88,13 +89,12 @@ class Ray(ElasticEngine):
         ray = _ray()
         clock = Clock(self.time_unit)
         setup = WorkerSetup.of(request, self)
-        # RayMaster gives up silent actors itself, because it can kill and replace them.
-        state = self.coordinator(request, "ray", self.workers, clock, gives_up=False)
+        state = self.coordinator(request, "ray", self.workers, clock)
         with (
             _connected(ray, self.address),
             listening_for_interrupts(request.checkpoints),
         ):
-            return self.conduct(RayMaster(ray, state, setup, self, clock))
+            return self.conduct(RayMaster(ray, state, clock, self, setup))
 
     def message_seconds(self, theta0: Array) -> float:
         """Return the assumed time of a message: a local Ray takes seconds to start, too long to measure one.
@@ -133,25 +133,11 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
         ray.shutdown()
 
 
-class _ImportPath(list[str]):
-    """The folders from which actors import: only those from which this process does.
-
-    Ray adds the current folder, so that a file `socket.py` there would be run by every actor.
-    """
-
-    def extend(self, folders: Iterable[str]) -> None:
-        ours = {os.path.abspath(folder) for folder in sys.path}
-        super().extend(folder for folder in folders if folder in ours)
-
-
 def _connect(ray: Any, address: str | None) -> None:
     """Call `ray.init`, and turn whatever it raises into one sentence; its time-outs have many classes."""
     # What workers print stays in Ray's logs: standard output belongs to the result.
     quietly: Any = {"logging_level": logging.ERROR, "log_to_driver": False}
     try:
-        job = quietly["job_config"] = ray.job_config.JobConfig()
-        # The one private name: Ray has no option that leaves the current folder out.
-        job._py_driver_sys_path = _ImportPath()
         if address is None:
             for name in _SWITCHED_OFF:
                 os.environ.setdefault(name, "0")
@@ -165,7 +151,7 @@ def _connect(ray: Any, address: str | None) -> None:
         host, _, port = address.rpartition(":")
         # Ray itself would try for minutes; "auto" is resolved by Ray.
         if port.isdecimal():
-            knock(host, int(port))
+            socket.create_connection((host, int(port)), timeout=10.0).close()
         ray.init(address=address, **quietly)
     except Exception as error:
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__

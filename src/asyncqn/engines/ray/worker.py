@@ -38,11 +38,11 @@ class Worker:
     view: View
     unit: float
 
-    def prepare(self, setup: WorkerSetup, returning: int | None) -> Failure | None:
+    def prepare(self, setup: WorkerSetup, worker: int) -> Failure | None:
         """Make the worker's state, or load that of a worker of the checkpoint."""
         self.unit = setup.unit
         try:
-            self.loop = setup.loop(returning, warm=True)
+            self.loop = setup.loop(worker, warm=True)
             iterate = setup.algorithm.init(setup.theta0)
             self.view = View(iterate, sent_fields(setup.algorithm, iterate))
         except Exception as error:
