@@ -42,8 +42,8 @@ def pickled(value: Any, name: str) -> list[npt.NDArray[np.uint8]]:
             continue
         if pickler == "pickle" and b"__main__" in content:
             continue
-        pieces = [content, *(buffer.raw() for buffer in buffers)]
-        return [np.frombuffer(piece, np.uint8) for piece in pieces]
+        arrays = [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]
+        return [np.frombuffer(content, np.uint8), *arrays]
     raise BadInput(
         f"{name} cannot be sent to other processes ({reason}): put it into a module and make it "
         "picklable, or use the engine threads."
