@@ -10,11 +10,12 @@ Rules, fixed before the first run on `JUDGED_ON`:
   `gist_trajectory_length` after the warm-up of blackjax's NUTS.  The sampler has its defaults, on four uneven
   simulated workers.
 - A run's errors are the largest error of a mean, in standard deviations, and the largest relative error of a standard
-  deviation.  They are averaged over seeds 0, 1 and 2, and over 3 and 4 if time is left.
+  deviation.  They are averaged over the five seeds 10 to 14, with which no method was run before.
 - The line is met where both averages do not exceed those of the better of NUTS and GIST by more than two standard
-  errors of the rival's average, and every run has draws and warns if a mean is off by more than 0.1 sd.
-- Constants of charts were chosen on `CHOSEN_ON`.  Horseshoe regression, chances, volatility and
-  Rosenbrock were run by no version of the sampler before.
+  errors of the rival's average, every run has draws, and every run whose mean is off by more than 0.1 sd warns.
+- Constants were chosen on `CHOSEN_ON`.  Earlier versions of the sampler were run on every target with one or two
+  other seeds; nothing was chosen by these rows after the seeds above were fixed.
+- Rows of the sampler are those of one commit, which the page names.
 """
 
 from __future__ import annotations
@@ -259,7 +260,7 @@ def main() -> None:
     """Fill the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--table", type=Path, default=TABLE)
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[10, 11, 12, 13, 14])
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--only", nargs="+", default=list(JUDGED_ON), metavar="TARGET")
     asked = parser.parse_args()
