@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+import asyncqn as aq
+
 
 class Model:
     """A problem of one data point from a function."""
@@ -93,6 +95,27 @@ def hierarchical(groups: int = 6, seed: int = 0) -> Model:
         return U, g
 
     return Model(function, groups + 2, y=y, s=s)
+
+
+def centred_schools() -> aq.Constrained:
+    """The textbook centred eight schools, whose density has no mode: it grows without end as tau falls."""
+    y = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+    sigma = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+
+    def function(phi: Any) -> tuple[float, Any]:
+        mu, tau, effects = phi[0], phi[1], phi[2:]
+        away = (effects - mu) / tau**2
+        residual = (effects - y) / sigma**2
+        square = away @ (effects - mu)
+        value = 0.5 * (mu / 5.0) ** 2 + np.log1p((tau / 5.0) ** 2)
+        value += 8.0 * np.log(tau) + 0.5 * square + 0.5 * residual @ (effects - y)
+        scale = 2.0 * tau / (25.0 + tau**2) + (8.0 - square) / tau
+        return value, np.array([mu / 25.0 - away.sum(), scale, *(away + residual)])
+
+    return aq.Constrained(
+        Model(function, 10),
+        [aq.Bounded("mu"), aq.Bounded("tau", low=0.0), aq.Bounded("theta", 8)],
+    )
 
 
 def on_a_grid(value: Callable[[Any], float], axes: list[Any]) -> tuple[Any, Any]:

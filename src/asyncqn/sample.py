@@ -10,7 +10,6 @@ import numpy as np
 
 from asyncqn.algorithms.sampling.shared_metric_hmc import (
     BURN_IN,
-    PREPARATIONS,
     Acceptance,
     ChainCount,
     DrawCount,
@@ -20,7 +19,7 @@ from asyncqn.algorithms.sampling.shared_metric_hmc import (
 from asyncqn.algorithms.sampling.warm_up import end_of
 from asyncqn.checks.observed_calls import MARK, NothingToJudge, ObservedCalls
 from asyncqn.core.stopping import MaxTime
-from asyncqn.errors import SamplingWarning, require
+from asyncqn.errors import BadInput, SamplingWarning, require
 from asyncqn.minimize import (
     CheckpointFolder,
     Objective,
@@ -30,7 +29,7 @@ from asyncqn.minimize import (
     starting_point,
 )
 from asyncqn.parameters import CheckpointEvery, Seed, checked
-from asyncqn.samples import Samples, failed
+from asyncqn.samples import Samples, failed, names_of
 from asyncqn.types import Array, Callback, Problem, Progress
 from asyncqn.view.progress import shown
 
@@ -137,7 +136,7 @@ def sample(
     longest = end_of(before, longer=True)
     # Warm-up, draws, and for each chain the steps that do not count, with one to spare.
     commits = math.ceil(
-        _SPARE * (longest + draws + chains * (BURN_IN + PREPARATIONS + 1))
+        _SPARE * (longest + draws + chains * (BURN_IN + 1))
     )
     # The method itself ends the run at the last draw that counts; `commits` is an upper bound.
     total = before + draws
@@ -194,7 +193,10 @@ def _check_start(problem: Problem, start: Array) -> None:
         f"U is {value} at {at}, where the searches begin: pass a theta0 at which the posterior's density is "
         "positive and finite.",
     )
-    require(
-        bool(np.isfinite(g).all()),
-        f"the gradient is not finite at {at}, where the searches begin: pass another, or correct grad.",
-    )
+    bad = np.flatnonzero(~np.isfinite(g))
+    if bad.size:
+        name = names_of(problem, start.size)[bad[0]]
+        raise BadInput(
+            f"the gradient with respect to {name} is {g[bad[0]]} at {at}, where the searches begin: pass another "
+            "theta0, or correct grad."
+        )

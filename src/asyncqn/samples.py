@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from asyncqn.algorithms.sampling.metric import is_dense
 from asyncqn.algorithms.sampling.shared_metric_hmc import (
     BURN_IN,
-    PREPARATIONS,
     STATISTICS,
     SharedMetricHMC,
 )
@@ -124,8 +124,7 @@ class Samples:
         assert isinstance(algorithm, SharedMetricHMC)
         assert run.keep is not None
         dim = run.theta0.size
-        names = extra(run.problem, "names") if names is None else names
-        said = [f"theta[{i}]" for i in range(dim)] if names is None else list(names)
+        said = names_of(run.problem, dim) if names is None else list(names)
         require(
             len(said) == dim,
             f"there are {dim} parameters, but {len(said)} names: pass one for each.",
@@ -204,11 +203,10 @@ class Samples:
     def metric(self) -> Array:
         """H, the metric of the trajectories after the warm-up, which approximates the posterior's covariance.
 
-        It has the shape (dim, dim).  For a long theta it consists of the rows D, A and Q of
-        H = A'A + (I - A'Q) D (I - Q'A).
+        It has the shape (dim, dim); beyond 200 parameters it is diagonal and has the shape (dim,).
         """
-        stored = self.run.results["metric"]
-        H: Array = stored @ stored.T if stored.shape[0] == stored.shape[1] else stored
+        F = self.run.results["metric"]
+        H: Array = F @ F.T if is_dense(F) else F[0] ** 2
         return H
 
     @cached_property
@@ -419,10 +417,16 @@ def counted(
     made[order] = np.arange(len(schedule)) - first
     chain = schedule.worker.astype(np.int64) * per_worker + made % per_worker
     good = (schedule.commit != DROPPED) & (schedule.read >= warm_up)
-    good &= made // per_worker >= PREPARATIONS + BURN_IN
+    good &= made // per_worker >= BURN_IN
     # Commit n, counted from 1, is row n - 1 of `run.keep.theta`.
     place = schedule.commit.astype(np.int64) - 1
     return [np.sort(place[good & (chain == c)]) for c in np.unique(chain)]
+
+
+def names_of(problem: Any, dim: int) -> list[str]:
+    """Return the names of a problem's parameters."""
+    names = extra(problem, "names")
+    return [f"theta[{i}]" for i in range(dim)] if names is None else list(names)
 
 
 def first(places: Sequence[Array], most: int) -> list[Array]:

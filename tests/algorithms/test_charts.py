@@ -16,8 +16,10 @@ from asyncqn.algorithms.sampling.chart import (
     folded,
     has_edges,
     no_chart,
+    trajectory_in,
 )
 from asyncqn.algorithms.sampling.target import Target
+from asyncqn.algorithms.sampling.trajectory import State
 from asyncqn.kernels import chart as kernels
 from tests.posterior_models import Model
 
@@ -49,7 +51,7 @@ def gradients(model: Model, X: Any) -> Any:
 
 def any_chart(kind: float, dim: int = 4) -> Any:
     """A chart with two pivots that suits nothing."""
-    rng, chart = np.random.default_rng(3), no_chart(dim, dense=True)
+    rng, chart = np.random.default_rng(3), no_chart(dim)
     chart[:dim, 3:5] = rng.uniform(0.5, 1.5, (dim, 2))
     row = dim
     for child in range(2, dim):
@@ -64,14 +66,14 @@ def any_chart(kind: float, dim: int = 4) -> Any:
 def test_the_density_in_a_chart_agrees_with_differences(kind: float) -> None:
     model, chart = Model(funnel, 4), any_chart(kind)
     x = np.array([0.4, -0.7, 0.3, 1.1])
-    place = Charted(Target(model, np.float64), chart, x)
     g = np.empty(4)
     value = model.value(x)
     model.grad(x, None, g)
-    z, at_z, value_at_z = place.fold(g, value)
+    place = Charted(Target(model, np.float64), chart, State(x, g, value))
+    z, at_z, value_at_z = place.folded()
     work = np.empty(4)
     assert place.value_and_grad(z, work) == pytest.approx(value_at_z)
-    np.testing.assert_allclose(place.x, x, rtol=1e-13)
+    np.testing.assert_allclose(place.last.x, x, rtol=1e-13)
     np.testing.assert_allclose(work, at_z, rtol=1e-12)
     steps = 1e-6 * np.eye(4)
     slopes = [
@@ -83,9 +85,9 @@ def test_the_density_in_a_chart_agrees_with_differences(kind: float) -> None:
     columns = []
     for h in steps:
         place.value_and_grad(z + h, work)
-        ahead = place.x.copy()
+        ahead = place.last.x
         place.value_and_grad(z - h, work)
-        columns.append((ahead - place.x) / 2e-6)
+        columns.append((ahead - place.last.x) / 2e-6)
     volume = np.linalg.slogdet(np.array(columns))[1]
     assert value - value_at_z == pytest.approx(volume, abs=1e-7)
 
@@ -104,11 +106,11 @@ def test_a_trajectory_in_any_chart_keeps_the_law(kind: float) -> None:
         for x in after:
             g = np.empty(4)
             value = target.value_and_grad(x, g)
-            place = Charted(target, chart, x.copy())
+            start = State(x, g, value)
             normals = rng.standard_normal(4)
-            end = place.trajectory(g, value, metric, 0.5, 4, normals)
+            end = trajectory_in(chart, target, start, metric, 0.5, 4, normals)
             if rng.random() < end.acceptance:
-                x[...] = end.x
+                x[...] = end.state.x
                 moved += 1
     assert 0.3 * n < moved < 0.99 * n
 

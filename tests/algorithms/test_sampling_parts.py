@@ -7,34 +7,24 @@ import math
 import numpy as np
 import pytest
 
-from asyncqn.algorithms.sampling import metric as metrics
+from asyncqn.algorithms.sampling.evidence import place_at
 from asyncqn.algorithms.sampling.metric import (
-    Shape,
-    apply,
     draw,
     from_hessian,
     from_points,
-    from_secants,
+    metric_shape,
+    squared_norm,
 )
 from asyncqn.algorithms.sampling.step_size import first_constant, fit_constant, step_for
 from asyncqn.algorithms.sampling.target import Target
-from asyncqn.algorithms.sampling.trajectory import trajectory
+from asyncqn.algorithms.sampling.trajectory import State, trajectory
 from asyncqn.checks import mixing
-from asyncqn.kernels.metric import kick_and_drift
 from tests.posterior_models import Model, gaussian, on_a_grid
 
 
-def dense(metric: np.ndarray) -> np.ndarray:
-    """H, column by column."""
-    return np.stack([apply(metric, e) for e in np.eye(metric.shape[1])], axis=1)
-
-
-def spread(metric: np.ndarray) -> np.ndarray:
-    """The covariance of `draw`, from its columns: draws are linear in the normals."""
-    columns = np.stack(
-        [draw(metric, e) for e in np.eye(Shape(*metric.shape).normals)], axis=1
-    )
-    return columns @ columns.T
+def start_at(target: Target, x: np.ndarray) -> State:
+    g = np.empty(x.size)
+    return State(x, g, target.value_and_grad(x, g))
 
 
 def random_precision(dim: int, rng: np.random.Generator) -> np.ndarray:
@@ -49,78 +39,57 @@ def test_the_metric_of_points_is_exact_on_a_quadratic_and_solves_its_equation(
 ) -> None:
     rng = np.random.default_rng(dim)
     P = random_precision(dim, rng)
-    S = rng.standard_normal((2 * dim + 3, dim)) / np.sqrt(np.diag(P))
-    fitted = from_points(S, S @ P)
+    S = rng.standard_normal((2 * dim + 12, dim)) / np.sqrt(np.diag(P))
+    chains = np.arange(len(S)) % 4
+    fitted = from_points(S, S @ P, chains)
     assert fitted is not None
-    H = dense(fitted.metric)
-    off = P @ H - np.eye(dim)
-    assert np.abs(off).max() < 1e-6 * np.linalg.cond(P)
-    np.testing.assert_allclose(
-        spread(fitted.metric), H, rtol=1e-9, atol=1e-12 * np.abs(H).max()
-    )
-    bent = np.tanh(S * np.sqrt(np.diag(P))) * np.sqrt(
-        np.diag(P)
-    )  # no quadratic: H (Y'Y) H = S'S still
-    H = dense(from_points(S, bent).metric)  # type: ignore[union-attr]
-    np.testing.assert_allclose(H @ (bent.T @ bent) @ H, S.T @ S, rtol=1e-6)
+    F = fitted.metric
+    assert np.abs(P @ F @ F.T - np.eye(dim)).max() < 1e-6 * np.linalg.cond(P)
+    g = rng.standard_normal(dim)
+    assert squared_norm(F, g) == pytest.approx(g @ F @ F.T @ g)
+    np.testing.assert_allclose(draw(F, g), F @ g)
+    # No quadratic: H (Y'Y) H = S'S still.
+    bent = np.tanh(S * np.sqrt(np.diag(P))) * np.sqrt(np.diag(P))
+    F = from_points(S, bent, chains).metric  # type: ignore[union-attr]
+    np.testing.assert_allclose(F @ F.T @ (bent.T @ bent) @ F @ F.T, S.T @ S, rtol=1e-6)
 
 
 def test_points_that_do_not_span_the_space_give_no_metric() -> None:
     rng = np.random.default_rng(0)
-    S = rng.standard_normal((20, 5))
-    assert from_points(S[:6], S[:6]) is None
+    S, chains = rng.standard_normal((40, 5)), np.arange(40) % 4
+    assert from_points(S[:6], S[:6], chains[:6]) is None
     flat = S * np.array([1.0, 1.0, 1.0, 1.0, 0.0])
-    assert from_points(flat, S) is None
+    assert from_points(flat, S, chains) is None
     S[:, 4] = S[:, 3]
-    assert from_points(S, S) is None
-
-
-def test_the_low_rank_metric_takes_its_secants_and_is_positive(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    rng, dim, r = np.random.default_rng(1), 40, 5
-    monkeypatch.setattr(metrics, "RANK", r)
-    P, S = random_precision(dim, rng), rng.standard_normal((r, dim))
-    for scalar in (False, True):
-        metric = from_secants(S, S @ P, Shape(2 * r + 1, dim), scalar=scalar)
-        assert metric is not None
-        H = dense(metric)
-        np.testing.assert_allclose(H, H.T, rtol=1e-9, atol=1e-9 * np.abs(H).max())
-        assert np.linalg.eigvalsh(H).min() > 0.0
-        np.testing.assert_allclose(S @ P @ H, S, rtol=1e-6, atol=1e-7)  # H y = s
-        np.testing.assert_allclose(
-            spread(metric), H, rtol=1e-8, atol=1e-9 * np.abs(H).max()
-        )
+    assert from_points(S, S, chains) is None
 
 
 @pytest.mark.parametrize("dim", [300, 3000])
-def test_the_width_that_a_low_rank_metric_leaves_is_seen_from_few_draws(
+def test_a_long_theta_has_a_diagonal_metric_and_the_width_that_it_leaves(
     dim: int,
 ) -> None:
-    """60 draws of eight chains; the exact value is (tr (CH^-1)^2 / tr CH^-1)^1/2 with D for H."""
+    """60 draws of eight chains; the exact width is (tr C^2 / tr C)^1/2 for the covariance C in units of H."""
     rng, chains = np.random.default_rng(dim), np.arange(60) % 8
-    for condition in (1.0, 100.0):
-        sd = np.geomspace(1.0, np.sqrt(condition), dim)
-        S = sd * rng.standard_normal((60, dim))
-        S -= S.mean(axis=0)
-        flat = np.zeros((2 * metrics.RANK + 1, dim))
-        flat[0] = 1.0
-        exact = math.sqrt((sd**4).sum() / (sd**2).sum())
-        # Of 1,500 products the standard deviation is known to about 2 %.
-        assert metrics.unresolved_width(flat, S, chains) == pytest.approx(
-            exact, rel=0.08
-        )
-    metric = from_secants(S, S / sd**2, Shape(*flat.shape))
-    assert metric is not None
-    np.testing.assert_allclose(
-        metrics.unresolved_width(metric, S, chains), 1.0, rtol=0.08
-    )  # D is exact
-    X = rng.standard_normal((3, dim))
-    back = np.stack([apply(metric, row) for row in metrics.solve(metric, X)])
-    np.testing.assert_allclose(back, X, atol=1e-8)
-    assert (
-        metrics.unresolved_width(flat, S, np.zeros(60, int)) == 1.0
-    )  # one chain says nothing
+    sd = np.geomspace(0.1, 10.0, dim)
+    Z = rng.standard_normal((60, dim))
+    Z -= Z.mean(axis=0)
+    exact = from_points(sd * Z, Z / sd, chains)
+    assert exact is not None
+    assert exact.metric.shape == metric_shape(dim) == (1, dim)
+    np.testing.assert_allclose(exact.metric[0], sd, rtol=1e-9)
+    assert exact.width == pytest.approx(1.0, rel=0.08)
+    # Of 1,500 products the standard deviation is known to about 2 %.
+    flat = from_points(sd * Z, sd * Z, chains)
+    assert flat is not None
+    wide = np.sqrt((sd**4).sum() / (sd**2).sum())
+    assert flat.width == pytest.approx(min(wide, 10.0), rel=0.08)
+    lonely = from_points(sd * Z, sd * Z, np.zeros(60, int))
+    assert lonely is not None
+    assert lonely.width == 1.0
+    model = Model(lambda t: (0.5 * ((t / sd) ** 2).sum(), t / sd**2), dim)
+    place = place_at(Target(model, np.float64), np.zeros(dim))
+    np.testing.assert_allclose(place.metric[0], sd, rtol=1e-6)
+    assert place.evidence == pytest.approx(np.log(sd).sum(), abs=1e-6)
 
 
 def test_the_metric_of_a_hessian_is_its_inverse_and_positive_where_that_is_not() -> (
@@ -144,60 +113,57 @@ def test_leapfrog_is_reversible_and_its_energy_is_that_of_the_inverse_metric() -
     rng, model = np.random.default_rng(3), gaussian(6)
     target = Target(model, np.float64)
     factor = rng.standard_normal((6, 6)) * 0.02  # a wrong metric
-    x, g = model.mean + model.sd, np.empty(6)
-    value = target.value_and_grad(x, g)
+    start = start_at(target, model.mean + model.sd)
     z = rng.standard_normal(6)
-    end = trajectory(target, x, g, value, factor, 0.05, 7, z)
+    end = trajectory(target, start, factor, 0.05, 7, z)
     v = factor @ z
     H = factor @ factor.T
-    y, g_y = x.copy(), g.copy()
+    y, g = start.x.copy(), start.g.copy()
     for _ in range(7):
-        v = v - 0.025 * H @ g_y
+        v = v - 0.025 * H @ g
         y = y + 0.05 * v
-        model.grad(y, None, g_y)
-        v = v - 0.025 * H @ g_y
-    np.testing.assert_allclose(end.x, y, rtol=1e-9)
+        model.grad(y, None, g)
+        v = v - 0.025 * H @ g
+    np.testing.assert_allclose(end.state.x, y, rtol=1e-9)
     kinetic = 0.5 * v @ np.linalg.solve(H, v) - 0.5 * z @ z
-    assert end.acceptance == pytest.approx(
-        min(1.0, math.exp(value - model.value(y) - kinetic)), rel=1e-6
-    )
-    back = trajectory(
-        target, end.x, end.g, end.value, factor, 0.05, 7, np.linalg.solve(factor, -v)
-    )
-    np.testing.assert_allclose(back.x, x, rtol=1e-6)
-
-
-@pytest.mark.parametrize("dim", [1, 3, 17, 1000])
-def test_a_leapfrog_step_has_the_bits_of_its_formula_and_stops_where_the_gradient_does(
-    dim: int,
-) -> None:
-    g, Hg, x, v, w = np.random.default_rng(dim).standard_normal((5, dim))
-    w_1, v_1 = w + 0.5 * g, v - (0.5 * 0.3) * Hg
-    x_1 = x + 0.3 * v_1
-    assert kick_and_drift(0.3, 0.5, True, g, Hg, x, v, w)
-    g[-1] = np.nan
-    assert not kick_and_drift(0.3, 0.5, True, g, Hg, x, v, w)
-    assert [part.tobytes() for part in (x, v, w)] == [
-        part.tobytes() for part in (x_1, v_1, w_1)
-    ]
+    exact = math.exp(start.value - model.value(y) - kinetic)
+    assert end.acceptance == pytest.approx(min(1.0, exact), rel=1e-6)
+    back = np.linalg.solve(factor, -v)
+    again = trajectory(target, end.state, factor, 0.05, 7, back)
+    np.testing.assert_allclose(again.state.x, start.x, rtol=1e-6)
 
 
 def test_a_trajectory_makes_as_many_gradients_wherever_it_goes() -> None:
-    cliff = Model(
-        lambda t: (0.5 * t @ t, t) if abs(t[0]) < 2.0 else (np.inf, t * np.nan), 2
-    )
+    def cliff(t: np.ndarray) -> tuple[float, np.ndarray]:
+        return (0.5 * t @ t, t) if abs(t[0]) < 2.0 else (np.inf, t * np.nan)
+
     counts, divergent = set(), set()
     for seed in range(40):
-        target = Target(cliff, np.float64)
-        x, g = np.ones(2), np.empty(2)
-        value = target.value_and_grad(x, g)
+        target = Target(Model(cliff, 2), np.float64)
         z = np.random.default_rng(seed).standard_normal(2)
-        end = trajectory(target, x, g, value, np.eye(2), 0.5, 6, z)
-        assert np.isfinite(end.x).all()
+        start = start_at(target, np.ones(2))
+        end = trajectory(target, start, np.eye(2), 0.5, 6, z)
+        assert np.isfinite(end.state.x).all()
         counts.add(target.gradients)
         divergent.add(end.divergent)
     assert counts == {7}
     assert divergent == {False, True}
+
+
+def test_a_step_that_overflows_is_no_fault_of_the_problem() -> None:
+    """Too long a step on a quartic ends at infinity; U itself is finite everywhere."""
+
+    def function(t: np.ndarray) -> tuple[float, np.ndarray]:
+        bend = t[1] - t[0] ** 2
+        g = np.array([0.1 * (t[0] - 1.0) - 20.0 * t[0] * bend, 10.0 * bend])
+        return 0.05 * (t[0] - 1.0) ** 2 + 5.0 * bend**2, g
+
+    target = Target(Model(function, 2), np.float64)
+    start = start_at(target, np.array([3.0, 9.0]))
+    with np.errstate(all="ignore"):
+        end = trajectory(target, start, np.eye(2), 1.0, 20, np.ones(2))
+    assert end.divergent
+    assert end.finite
 
 
 @pytest.mark.parametrize(
@@ -210,18 +176,17 @@ def test_a_kernel_keeps_the_posterior_whatever_its_metric(factor: np.ndarray) ->
         off = t[1] - t[0] ** 2
         return 0.5 * t[0] ** 2 + 0.5 * off**2, np.array([t[0] - 2.0 * t[0] * off, off])
 
-    bent = Model(banana, 2)
     rng, n = np.random.default_rng(4), 4000
     draws = rng.standard_normal((n, 2))
     draws[:, 1] += draws[:, 0] ** 2
-    target, g, moved = Target(bent, np.float64), np.empty(2), 0
-    for i in range(n):
-        value = target.value_and_grad(draws[i], g)
-        end = trajectory(
-            target, draws[i], g, value, factor, 0.4, 3, rng.standard_normal(2)
-        )
+    target = Target(Model(banana, 2), np.float64)
+    moved = 0
+    for x in draws:
+        z = rng.standard_normal(2)
+        end = trajectory(target, start_at(target, x), factor, 0.4, 3, z)
         if rng.uniform() < end.acceptance:
-            draws[i], moved = end.x, moved + 1
+            x[...] = end.state.x
+            moved += 1
     assert 0.2 * n < moved < 0.98 * n  # the Metropolis test decides something
     for statistic, exact, sd in (
         (draws[:, 0], 0.0, 1.0),
@@ -276,9 +241,3 @@ def test_chains_of_unequal_length_count_by_their_draws() -> None:
     assert (cut > 0.45 * whole).all()
     apart = [x[0], x[1][:500] + 50.0]
     assert (mixing.rhat(apart) > 1.1).all()
-
-
-def test_the_grid_that_other_tests_compare_with_is_right_on_a_gaussian() -> None:
-    axes = [np.linspace(-6.0, 6.0, 61)] * 2
-    mean, sd = on_a_grid(lambda t: 0.5 * t @ t, axes)
-    np.testing.assert_allclose([*mean, *sd], [0.0, 0.0, 1.0, 1.0], atol=1e-6)

@@ -35,47 +35,14 @@ def multiply(F, z, out):
         out[i] = total
 
 
-@reducing_piece
-def _apply_low_rank(D, A, Q, g, work, out):
-    """out = H g for H = A'A + (I - A'Q) D (I - Q'A), with r rows in A and Q; `work` has r numbers.
-
-    With a = A g, t = D (g - Q'a) and b = Q t this is t + A'(a - b).
-    """
-    for i in range(out.size):
-        out[i] = g[i]
-    for k in range(work.size):
-        # work = a = A g, and out = g - Q'a.
-        row, total = A[k], 0.0
-        for i in range(g.size):
-            total += row[i] * g[i]
-        work[k] = total
-        other = Q[k]
-        for i in range(out.size):
-            out[i] -= total * other[i]
-    for i in range(out.size):
-        # out = t = D (g - Q'a).
-        out[i] *= D[i]
-    for k in range(work.size):
-        row, total = Q[k], 0.0
-        for i in range(out.size):
-            total += row[i] * out[i]
-        # work = a - b with b = Q t.
-        work[k] -= total
-    for k in range(work.size):
-        row, c = A[k], work[k]
-        for i in range(out.size):
-            out[i] += c * row[i]
-
-
 @reducing_kernel
 def apply(metric, g, work, out):
-    """out = H g; `work` has one entry per row of the metric's array, and ends with F'g where it is dense."""
-    rows = metric.shape[0]
-    if rows == g.size:
+    """out = H g for the factor F of H, dense or the row of a diagonal; `work` ends with F'g where it is dense."""
+    if metric.shape[0] == g.size:
         _apply_dense(metric, g, work, out)
     else:
-        r = (rows - 1) // 2
-        _apply_low_rank(metric[0], metric[1 : r + 1], metric[r + 1 :], g, work[:r], out)
+        for i in range(out.size):
+            out[i] = metric[0, i] * metric[0, i] * g[i]
 
 
 @kernel
@@ -93,23 +60,6 @@ def kick_and_drift(h, kick, drift, g, Hg, x, v, w):
         for i in range(x.size):
             x[i] += h * v[i]
     return math.isfinite(sum_of_squares(x))
-
-
-@reducing_kernel
-def draw_low_rank(D, A, Q, z, work, out):
-    """out ~ N(0, H) for the H of `_apply_low_rank`: t + A'(z_1 - Q t) with t = D^1/2 z_2, z ~ N(0, I)."""
-    for i in range(out.size):
-        # z_1 are the first r normals, one for each row of A, and z_2 the rest.
-        out[i] = math.sqrt(D[i]) * z[work.size + i]
-    for k in range(work.size):
-        row, total = Q[k], 0.0
-        for i in range(out.size):
-            total += row[i] * out[i]
-        work[k] = z[k] - total
-    for k in range(work.size):
-        row, c = A[k], work[k]
-        for i in range(out.size):
-            out[i] += c * row[i]
 
 
 @reducing_kernel

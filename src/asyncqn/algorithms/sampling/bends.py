@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.sampling.chart import no_chart
-from asyncqn.algorithms.sampling.metric import products
+from asyncqn.algorithms.sampling.metric import DENSE, products
 from asyncqn.kernels import chart as kernels
 from asyncqn.types import Array
 
@@ -58,10 +58,12 @@ class Change(NamedTuple):
 
 def fit_chart(X: Array, gradients: Array) -> Array:
     """Return the chart of the draws X (rows) with their gradients; it has no edges where none gains."""
+    if X.shape[1] > DENSE or not np.isfinite(X).all():
+        return no_chart(X.shape[1])
     quartiles = np.percentile(X, [25.0, 50.0, 75.0], axis=0)
     spread = (quartiles[2] - quartiles[0]) / 1.349
-    if not (np.isfinite(X).all() and spread.min() > 0.0):
-        return no_chart(X.shape[1], dense=True)
+    if not spread.min() > 0.0:
+        return no_chart(X.shape[1])
     fits = _Fits((X - quartiles[1]) / spread, gradients * spread)
     while (change := fits.best_change()) is not None:
         fits.pivots.append(change.pivot)
@@ -194,7 +196,7 @@ def _correlation(A: Array, B: Array) -> Array:
 
 def _written(fits: _Fits, centre: Array, spread: Array) -> Array:
     """Write the fits, which are of standardised coordinates, as a chart of the natural ones."""
-    chart = no_chart(centre.size, dense=True)
+    chart = no_chart(centre.size)
     chart[: centre.size, 3] = centre
     chart[: centre.size, 4] = spread
     row = centre.size

@@ -19,8 +19,9 @@ import math
 
 import numpy as np
 
+from asyncqn.algorithms.sampling.metric import DENSE
 from asyncqn.algorithms.sampling.target import Target
-from asyncqn.algorithms.sampling.trajectory import End, trajectory
+from asyncqn.algorithms.sampling.trajectory import End, State, trajectory
 from asyncqn.kernels import chart as kernels
 from asyncqn.kernels.vectors import sum_of_squares
 from asyncqn.types import Array
@@ -29,9 +30,9 @@ EDGES = 4
 """Room for so many edges per coordinate."""
 
 
-def no_chart(dim: int, dense: bool) -> Array:
-    """Return the chart without edges; a metric of low rank has no room for any."""
-    chart = np.zeros(((1 + EDGES) * dim if dense else 0, 6))
+def no_chart(dim: int) -> Array:
+    """Return the chart without edges; that of a long theta, whose metric is diagonal, has no room for any."""
+    chart = np.zeros(((1 + EDGES) * dim if dim <= DENSE else 0, 6))
     chart[:dim, 4] = 1.0
     chart[dim:, 0] = -1.0
     return chart
@@ -44,57 +45,65 @@ def has_edges(chart: Array) -> bool:
 
 
 class Charted:
-    """A target in the coordinates z of a chart: U(x(z)) - log |dx/dz|.
+    """A target in the coordinates z of a chart, U(x(z)) - log |dx/dz|, near a first place.
 
-    x, g, value: the point of the last call, the gradient and U there.
+    last: the place of the last value, in x.
     """
 
-    def __init__(self, target: Target, chart: Array, x: Array) -> None:
-        self.target, self.chart = target, chart
-        self.origin = x
-        self.x, self.g = x.copy(), np.empty(x.size)
-        self.value = math.inf
-        self._work = np.empty((3, x.size))
+    def __init__(self, target: Target, chart: Array, first: State) -> None:
+        self.target = target
+        self.chart = chart
+        self.first = first
+        self.last = first
+        self._x = first.x.copy()
+        self._work = np.empty((3, first.x.size))
 
-    def fold(self, g: Array, value: float) -> tuple[Array, Array, float]:
-        """Return z, the gradient and the value at the first x, where U is `value` and its gradient g."""
-        z, out = np.empty(g.size), g.copy()
-        volume = kernels.fold(self.chart, self.origin, z, self._work)
+    def folded(self) -> State:
+        """Return the first place in z."""
+        z, g = np.empty(self._x.size), self.first.g.copy()
+        volume = kernels.fold(self.chart, self.first.x, z, self._work)
+        kernels.pull_back(self.chart, z, self._work, g)
+        return State(z, g, self.first.value - volume)
+
+    def value_and_grad(self, z: Array, out: Array) -> float:
+        """Return the value at z, infinite where it is not finite, and write the gradient."""
+        volume, inside = self._unfold(z)
+        g = np.empty(z.size)
+        value = self.target.value_and_grad(self._x if inside else self.first.x, g)
+        self.last = State(self._x.copy(), g, value)
+        out[...] = g if inside else np.nan
         kernels.pull_back(self.chart, z, self._work, out)
-        return z, out, value - volume
+        return value - volume if inside else math.inf
 
-    def trajectory(
-        self, g: Array, value: float, metric: Array, h: float, n: int, normals: Array
-    ) -> End:
-        """Return the end of a trajectory in z from the first x, as a point x with its gradient and value."""
-        z, at_z, value_at_z = self.fold(g, value)
-        end = trajectory(self, z, at_z, value_at_z, metric, h, n, normals)
-        if end.divergent:
-            return end
-        return end._replace(x=self.x, g=self.g, value=self.value)
-
-    def value_and_grad(self, x: Array, out: Array) -> float:
-        """Return the value at a point x of the chart, infinite where it is not finite, and write the gradient."""
-        volume = kernels.unfold(self.chart, x, self.x, self._work)
-        inside = math.isfinite(sum_of_squares(self.x))
-        point = self.x if inside else self.origin
-        self.value = self.target.value_and_grad(point, self.g)
-        out[...] = self.g if inside else np.nan
-        kernels.pull_back(self.chart, x, self._work, out)
-        return self.value - volume if inside else math.inf
-
-    def grad(self, x: Array, rows: object, out: Array) -> None:
-        """Write the gradient at a point x of the chart."""
-        kernels.unfold(self.chart, x, self.x, self._work)
-        inside = math.isfinite(sum_of_squares(self.x))
-        self.target.grad(self.x if inside else self.origin, None, out)
+    def grad(self, z: Array, rows: object, out: Array) -> None:
+        """Write the gradient at z."""
+        _, inside = self._unfold(z)
+        self.target.grad(self._x if inside else self.first.x, None, out)
         if not inside:
             out[...] = np.nan
-        kernels.pull_back(self.chart, x, self._work, out)
+        kernels.pull_back(self.chart, z, self._work, out)
+
+    def _unfold(self, z: Array) -> tuple[float, bool]:
+        """Compute x(z); return log |dx/dz| and whether x is finite."""
+        volume = kernels.unfold(self.chart, z, self._x, self._work)
+        return volume, math.isfinite(sum_of_squares(self._x))
+
+
+def trajectory_in(
+    chart: Array, target: Target, start: State, metric: Array, h: float, n: int, z: Array
+) -> End:
+    """Return the end of a trajectory in the coordinates of a chart, as a place in x."""
+    if not has_edges(chart):
+        return trajectory(target, start, metric, h, n, z)
+    charted = Charted(target, chart, start)
+    end = trajectory(charted, charted.folded(), metric, h, n, z)
+    return end._replace(state=start if end.divergent else charted.last)
 
 
 def folded(chart: Array, X: Array, G: Array) -> tuple[Array, Array]:
     """Return draws and gradients (rows) in the coordinates of the chart."""
+    if not has_edges(chart):
+        return X, G
     Z, out = np.empty(X.shape), G.copy()
     work = np.empty((3, X.shape[1]))
     for x, z, g in zip(X, Z, out):

@@ -21,17 +21,29 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.sampling.metric import draw, from_hessian
+from asyncqn.algorithms.sampling.metric import (
+    DENSE,
+    diagonal,
+    draw,
+    from_hessian,
+    squared_norm,
+)
 from asyncqn.algorithms.sampling.target import Target
 from asyncqn.core.streams import Stream
 from asyncqn.types import Array
 
 MARGIN = 3.0
 """Nats by which the evidence of a place on the path must exceed that of the end for the end to be dismissed."""
+LEAST_EVIDENCE = -1e11
+"""That of a place where nothing is finite; updates that are not finite would be rejected."""
 _LOOKS = 4
 """Places on the path that are compared with the end."""
 _PAIRS = 4
 """Opposite pairs of points at which U is computed around a place."""
+_PROBES = 8
+"""Random directions along which the curvature of a long theta is measured."""
+_FLAT = 0.1
+"""The largest g'Hg at a mode, by the metric found there."""
 
 
 class Place(NamedTuple):
@@ -40,39 +52,44 @@ class Place(NamedTuple):
     x: Array
     metric: Array
     evidence: float
+    at_mode: bool = False
 
 
-def place_at(target: Target, x: Array) -> Place:
+def place_at(target: Target, x: Array, *, at_mode: bool = False) -> Place:
     """Return the place at x: its metric by differences of gradients, and its evidence by values around it."""
-    metric, log_determinant = from_hessian(hessian(target, x))
+    metric, log_determinant = _curvature(target, x)
     dim = x.size
     values = []
     for pair in range(_PAIRS):
         # The points are the same for all places, so that noise does not decide between two of them.
         z = Stream(0, 0, pair).normals(np.empty(dim))
         away = draw(metric, z * math.sqrt(dim / float((z**2).sum())))
-        values += [finite_value(target, x + away), finite_value(target, x - away)]
+        values += [target.value(x + away), target.value(x - away)]
     evidence = 0.5 * (dim + log_determinant) - float(np.median(values))
-    return Place(x, metric, -math.inf if math.isnan(evidence) else evidence)
+    if math.isnan(evidence):
+        evidence = LEAST_EVIDENCE
+    evidence = min(max(evidence, LEAST_EVIDENCE), -LEAST_EVIDENCE)
+    return Place(x, metric, evidence, at_mode)
 
 
-def finite_value(target: Target, x: Array) -> float:
-    """Return U, and infinity where U is not a finite number."""
-    value = target.value(x)
-    return value if math.isfinite(value) else math.inf
+def is_stationary(target: Target, place: Place) -> bool:
+    """Return whether the gradient is small: a search may also end in a tail so flat that U hardly falls."""
+    g = np.empty(place.x.size)
+    target.grad(place.x, None, g)
+    return squared_norm(place.metric, g) <= _FLAT
 
 
-def is_mode(target: Target, path: Sequence[Array], end: Place) -> bool:
+def best_on_path(target: Target, path: Sequence[Array], end: Place) -> bool:
     """Return whether no place on the path of a search holds far more mass than its end.
 
     The surroundings of a mode lie d/2 above it, so that points by d above the end are outside of them.  The last
     `_LOOKS` of these are looked at, or where U is not finite at the end, of all at which it is finite.
     """
-    lowest = finite_value(target, end.x)
+    lowest = target.value(end.x)
     level = lowest + end.x.size if math.isfinite(lowest) else -math.inf
     looks = 0
     for k in reversed(_fibonacci(len(path))):
-        value = finite_value(target, path[k])
+        value = target.value(path[k])
         if math.isfinite(value) and value >= level:
             looks += 1
             if place_at(target, path[k]).evidence > end.evidence + MARGIN:
@@ -96,33 +113,36 @@ def _fibonacci(n: int) -> list[int]:
     return sorted({k for k in numbers if k < n} | {n - 1})
 
 
-def hessian(target: Target, x: Array) -> Array:
-    """Central differences of the gradient: with short steps, then with a tenth of the sd that these show."""
-    # A tenth of a standard deviation balances bending against rounding; the first try shows what it is.
+def _curvature(target: Target, x: Array) -> tuple[Array, float]:
+    """Return the factor of |U''(x)|^-1, or of a diagonal for a long theta, and the logarithm of its determinant."""
     eps = float(np.finfo(target.dtype).eps)
     steps = eps ** (1.0 / 3.0) * (1.0 + np.abs(x))
-    rough = _differences(target, x, steps)
+    dim = x.size
+    if dim > DENSE:
+        # The norm of a row of U'' bounds its largest eigenvalues: a start needs no more.
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], (_PROBES, dim))
+        scale = diagonal(signs * steps, _differences(target, x, signs * steps))
+        scale = np.ones(dim) if scale is None else scale
+        return scale[None], 2.0 * float(np.log(scale).sum())
+    rough = _differences(target, x, np.diag(steps)) / steps[:, None]
+    # A tenth of a standard deviation balances bending against rounding; the first try shows what it is.
     curvature = np.abs(np.diag(rough))
     usable = np.isfinite(curvature) & (curvature > 0.0)
     wider = np.where(usable, 0.1 / np.sqrt(np.where(usable, curvature, 1.0)), steps)
-    smooth = _differences(target, x, np.clip(wider, steps / 100.0, 1e6 * steps))
-    for estimate in (smooth, rough):
-        if np.isfinite(estimate).all():
-            return estimate
-    return np.eye(x.size)
+    wider = np.clip(wider, steps / 100.0, 1e6 * steps)
+    smooth = _differences(target, x, np.diag(wider)) / wider[:, None]
+    for hessian in (smooth, rough):
+        if np.isfinite(hessian).all():
+            return from_hessian(0.5 * (hessian + hessian.T))
+    return np.eye(dim), 0.0
 
 
 def _differences(target: Target, x: Array, steps: Array) -> Array:
-    """The symmetric part of the matrix with rows (grad(x + h_i e_i) - grad(x - h_i e_i)) / 2 h_i."""
-    dim = x.size
-    out = np.empty((dim, dim))
-    ahead = np.empty(dim)
-    behind = np.empty(dim)
-    for i in range(dim):
-        point = x.copy()
-        point[i] = x[i] + steps[i]
-        target.grad(point, None, ahead)
-        point[i] = x[i] - steps[i]
-        target.grad(point, None, behind)
-        out[i] = (ahead - behind) / (2.0 * steps[i])
-    return 0.5 * (out + out.T)
+    """Return (grad(x + s) - grad(x - s)) / 2 for every row s of `steps`."""
+    out = np.empty(steps.shape)
+    ahead, behind = np.empty((2, x.size))
+    for i, s in enumerate(steps):
+        target.grad(x + s, None, ahead)
+        target.grad(x - s, None, behind)
+        out[i] = 0.5 * (ahead - behind)
+    return out

@@ -11,22 +11,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.sampling.chart import Charted, has_edges
-from asyncqn.algorithms.sampling.metric import Shape, draw, marginal_scale, metric_shape
+from asyncqn.algorithms.sampling.chart import trajectory_in
+from asyncqn.algorithms.sampling.evidence import LEAST_EVIDENCE, Place, place_at
+from asyncqn.algorithms.sampling.metric import draw, marginal_scale, metric_shape
 from asyncqn.algorithms.sampling.search import (
     NEGLIGIBLE,
     WORSE,
     find_start,
-    nearest_start,
-    overdispersed,
+    finite_towards,
 )
 from asyncqn.algorithms.sampling.target import Target
-from asyncqn.algorithms.sampling.trajectory import trajectory
+from asyncqn.algorithms.sampling.trajectory import State, trajectory
 from asyncqn.algorithms.sampling.warm_up import (
+    AT_MODE,
     BEST,
     LENGTH,
     LONGER,
@@ -54,47 +56,37 @@ PerWorker = Annotated[int, parameter(ge=1, le=10_000)]
 WarmUp = Annotated[int | None, parameter(ge=1, le=10_000_000)]
 Acceptance = Annotated[float, parameter(gt=0.0, lt=1.0)]
 
-PREPARATIONS, BURN_IN = 2, 50
-"""Steps of a chain before its first draw, one for its start and one for its search; and draws that do not
-count, also of a chain that joins late."""
+BURN_IN = 51
+"""Steps of a chain that do not count: the search, and 50 draws, also of a chain that joins late."""
 NEAR_THE_MODE = 0.3
 """A chain begins at N(mode, 0.3^2 H); the full Laplace approximation may lie where nothing is accepted."""
 MOST_LEAPFROG_STEPS = 1024
 SHORT_SHARE, SHORTEST = 0.1, 0.125
 """A tenth of the trajectories has steps down to an eighth of the others', so that a chain does not stay for
 long where the posterior bends too much for the usual step."""
-
-NEW, PLACED, SEARCHED, MOVING = range(4)
-"""States of a chain: new, with a point to search from, with a mode, moving."""
-
-TOTALS = (
-    "draws",
-    "accepted",
-    "divergent",
-    "gradients",
-    "warm_up_gradients",
-    "chains_moved",
-    "not_finite",
-    "starts_without_mode",
-)
-"""Draws that count; how many of these were accepted, and how many were divergent; gradients of the
-trajectories whose draws count, and all others; searches given up for a start of more mass; divergent
-trajectories that met a U or a gradient that is not finite; searches that found no mode."""
-DRAWS = 0
-ACCEPTED = 1
-DIVERGENT = 2
-GRADIENTS = 3
-WARM_UP_GRADIENTS = 4
-CHAINS_MOVED = 5
-NOT_FINITE = 6
-WITHOUT_MODE = 7
-
-
 STATISTICS = ("energy", "acceptance_rate", "step_size", "diverging")
-"""Facts of a draw in ArviZ's words.  The energy is that at the start of the trajectory; NaN under a metric of low rank,
-where it would cost more than the trajectory."""
+"""Facts of a draw in ArviZ's words; the energy is that at the start of the trajectory."""
 MOST_STATISTICS = 1_000_000
 """Draws whose statistics are stored."""
+
+
+class Total(IntEnum):
+    """What the master counts."""
+
+    DRAWS = 0
+    """Draws that count."""
+    ACCEPTED = 1
+    """Those of them that were accepted."""
+    DIVERGENT = 2
+    GRADIENTS = 3
+    """Gradients of the trajectories whose draws count."""
+    WARM_UP_GRADIENTS = 4
+    """All other gradients."""
+    CHAINS_MOVED = 5
+    """Chains that left their own start for one of more mass."""
+    NOT_FINITE = 6
+    """Divergent trajectories that met a U or a gradient that is not finite."""
+    STARTS_WITHOUT_MODE = 7
 
 
 class Iterate(NamedTuple):
@@ -106,21 +98,19 @@ class Iterate(NamedTuple):
     numbers: Array
     chart: Array
     file: File
-    totals: Counters  # (8,): `TOTALS`
+    totals: Counters  # (8,): `Total`
     statistics: Array  # (draws, 4): `STATISTICS` of each draw that counts
 
 
 class Facts(NamedTuple):
     """Fields of an update besides its vectors."""
 
-    state: int
-    """What the chain had done before this step."""
     chain: int
     gradients: int
     counts: bool = False
     """Whether the draw counts: the chain has burned in, under the frozen metric."""
     stage: int = -1
-    """How many times the metric that was used had been rebuilt."""
+    """How many times the metric that was used had been rebuilt; -1 if the update is a start, and no draw."""
     step: float = 0.0
     acceptance: float = 0.0
     energy: float = 0.0
@@ -128,8 +118,6 @@ class Facts(NamedTuple):
     divergent: bool = False
     finite: bool = True
     """Whether U and its gradient were finite along the trajectory."""
-    start: bool = False
-    """Whether the update is the end of a search: where the chain begins and the standard deviations there."""
     at_mode: bool = True
     """False where the search found no mode."""
     evidence: float = 0.0
@@ -151,11 +139,10 @@ class Worker(NamedTuple):
     x: Array  # (m, d)
     g: Array  # (m, d)
     value: Array  # (m,): U(x)
-    start: Array  # (m, d): a mode, or where the search found none, the best place on its path
-    at_mode: Counters  # (m,): 1 where it is a mode
+    metric: Array  # (m, rows, d): at the start
     evidence: Array  # (m,): of the start
-    metric: Array  # (m, rows, d): there
-    state: Counters  # (m,)
+    at_mode: Counters  # (m,): 1 where the start is a mode
+    begun: Counters  # (m,): 1 where the chain has a start
 
 
 @dataclass(frozen=True)
@@ -217,19 +204,9 @@ class SharedMetricHMC(Checked):
         default = 500 + 50 * self.chains + min(10 * dim, 2000)
         return default if self.warm_up is None else self.warm_up
 
-    def counts(self, k: int, read: int, warm_up: int) -> bool:
-        """Return whether the draw of a worker's k-th step counts, which read version `read`.
-
-        warm_up: the last commit of the warm-up.
-        """
-        # Both conditions follow from the schedule and the warm-up, never from draws that may count: choosing
-        # these by their values would bias what is left.
-        settled = k // self.per_worker >= PREPARATIONS + BURN_IN
-        return settled and read >= warm_up
-
     def finished(self, iterate: Iterate) -> str | None:
         """Return the reason to end the run before its last commit, or None to continue."""
-        draws = int(iterate.totals[DRAWS])
+        draws = int(iterate.totals[Total.DRAWS])
         return f"{draws} draws were made" if draws >= self.draws else None
 
     def temperature(self, k: int) -> float:
@@ -241,7 +218,7 @@ class SharedMetricHMC(Checked):
         tuning = new_tuning(dim, self.acceptance)
         file = new_file(dim, self.chains, self.warm_up_commits(dim))
         statistics = np.zeros((min(self.draws, MOST_STATISTICS), len(STATISTICS)))
-        totals = np.zeros(len(TOTALS), np.int64)
+        totals = np.zeros(len(Total), np.int64)
         return Iterate(theta0.copy(), *tuning, file, totals, statistics)
 
     def init_worker(self, problem: Problem, theta0: Array) -> Worker:
@@ -251,141 +228,99 @@ class SharedMetricHMC(Checked):
             x=np.zeros((m, d)),
             g=np.zeros((m, d)),
             value=np.zeros(m),
-            start=np.zeros((m, d)),
-            at_mode=np.ones(m, np.int64),
-            evidence=np.zeros(m),
             metric=np.zeros((m, *metric_shape(d))),
-            state=np.zeros(m, np.int64),
+            evidence=np.zeros(m),
+            at_mode=np.ones(m, np.int64),
+            begun=np.zeros(m, np.int64),
         )
 
     def step(
         self, view: Iterate, local: Worker, problem: Problem, task: Task
     ) -> Update:
-        with np.errstate(
-            all="ignore"
-        ):  # searches and trajectories that leave the finite numbers turn back
-            return self._step(view, local, problem, task)
-
-    def _step(
-        self, view: Iterate, local: Worker, problem: Problem, task: Task
-    ) -> Update:
+        target = Target(problem, local.origin.dtype)
         i = task.stream.k % self.per_worker
-        chain, state = task.worker * self.per_worker + i, int(local.state[i])
-        target, rng = Target(problem, local.origin.dtype), task.stream.generator()
-        if state == NEW:
-            local.x[i] = overdispersed(target, local.origin, rng)
-            local.state[i] = PLACED
-            facts = Facts(state, chain, target.gradients)
-        elif state == PLACED or self._hopeless(view, local, i):
-            facts = self._search(view, local, i, target, rng, chain)
-            x = local.start[i].astype(local.origin.dtype)
-            return Update(x, marginal_scale(local.metric[i]), facts)
-        else:
-            if state == SEARCHED:
-                self._begin(local, i, target, rng)
-            facts = self._move(view, local, i, target, task, rng, state, chain)
-        # After the warm-up the master learns nothing: zeros keep the message of one size.
-        g = np.zeros(local.origin.size) if facts.counts else local.g[i].copy()
-        return Update(local.x[i].astype(local.origin.dtype), g, facts)
-
-    def _hopeless(self, view: Iterate, local: Worker, i: int) -> bool:
-        """Return whether a chain's start has negligible mass, while it may still go to a better one."""
-        # Once the metric was learned from its draws, a chain stays: leaving by what it saw would bias it.
-        early = int(local.state[i]) == SEARCHED or view.numbers[STAGE] == 0
-        margin = NEGLIGIBLE if local.at_mode[i] else WORSE
-        return early and bool(local.evidence[i] < view.numbers[BEST] - margin)
-
-    def _search(
-        self,
-        view: Iterate,
-        local: Worker,
-        i: int,
-        target: Target,
-        rng: np.random.Generator,
-        chain: int,
-    ) -> Facts:
-        """Find the chain's start; one that has left its own looks at the best of all."""
-        shape = Shape(*local.metric.shape[1:])
-        state = int(local.state[i])
-        moved = state != PLACED
-        start = view.best.copy() if moved else local.x[i].copy()
-        if moved:
-            place = nearest_start(target, start, shape)
-        else:
-            place = find_start(target, start, rng, shape, chain, self.chains)
-        local.start[i] = place.x
-        local.metric[i] = place.metric
-        local.at_mode[i] = place.at_mode
-        local.evidence[i] = place.evidence
-        if moved:  # it will not look again, whatever it found
-            local.evidence[i] = max(place.evidence, float(view.numbers[BEST]))
-        local.state[i] = SEARCHED
-        return Facts(
-            state,
-            chain,
-            target.gradients,
-            start=True,
-            at_mode=place.at_mode,
-            evidence=place.evidence,
-            moved=moved,
-        )
+        begun = bool(local.begun[i])
+        place = Place(local.x[i], local.metric[i], local.evidence[i], local.at_mode[i])
+        # Searches and trajectories that leave the finite numbers turn back.
+        with np.errstate(all="ignore"):
+            # Once the metric was learned from its draws, a chain stays: leaving by what it saw would bias it.
+            early = view.numbers[STAGE] == 0
+            if not begun or (early and _is_hopeless(place, view)):
+                return self._begin(view, local, target, task, i)
+            return self._move(view, local, target, task, i)
 
     def _begin(
-        self, local: Worker, i: int, target: Target, rng: np.random.Generator
-    ) -> None:
-        """Place the chain near its start, where U is finite."""
-        shape = Shape(*local.metric.shape[1:])
-        away = NEAR_THE_MODE * draw(local.metric[i], rng.standard_normal(shape.normals))
-        for _ in range(30):
-            local.x[i] = local.start[i] + away
+        self, view: Iterate, local: Worker, target: Target, task: Task, i: int
+    ) -> Update:
+        """Place a chain near the start that its search finds, or near the best start of all."""
+        rng = task.stream.generator()
+        origin = local.origin
+        chain = task.worker * self.per_worker + i
+        moved = bool(local.begun[i])
+        if not moved:
+            start = find_start(target, origin, rng, chain, self.chains)
+            moved = _is_hopeless(start, view)
+        if moved:
+            start = place_at(target, view.best, at_mode=bool(view.numbers[AT_MODE]))
+            # It will not move again, whatever it found.
+            start = start._replace(evidence=float(view.numbers[BEST]))
+        away = NEAR_THE_MODE * draw(start.metric, rng.standard_normal(origin.size))
+        local.x[i] = finite_towards(target, start.x, away)
+        local.value[i] = target.value_and_grad(local.x[i], local.g[i])
+        if not math.isfinite(local.value[i]):
+            # The chain waits at theta0, where U is finite, until another has a start.
+            start = Place(origin.copy(), start.metric, LEAST_EVIDENCE)
+            local.x[i] = origin
             local.value[i] = target.value_and_grad(local.x[i], local.g[i])
-            if math.isfinite(local.value[i]):
-                break
-            away *= 0.5
-        local.state[i] = MOVING
+        local.metric[i] = start.metric
+        local.evidence[i] = start.evidence
+        local.at_mode[i] = start.at_mode
+        local.begun[i] = 1
+        facts = Facts(
+            chain,
+            target.gradients,
+            at_mode=start.at_mode,
+            evidence=start.evidence,
+            moved=moved,
+        )
+        return Update(
+            start.x.astype(origin.dtype), marginal_scale(start.metric), facts
+        )
 
     def _move(
-        self,
-        view: Iterate,
-        local: Worker,
-        i: int,
-        target: Target,
-        task: Task,
-        rng: np.random.Generator,
-        state: int,
-        chain: int,
-    ) -> Facts:
-        """One trajectory and its Metropolis test."""
+        self, view: Iterate, local: Worker, target: Target, task: Task, i: int
+    ) -> Update:
+        """Move a chain by one trajectory and its Metropolis test."""
+        rng = task.stream.generator()
         stage = int(view.numbers[STAGE])
-        planned = self.warm_up_commits(local.origin.size)
-        warm_up = end_of(planned, bool(view.numbers[LONGER]))
-        metric = local.metric[i] if stage == 0 else view.metric
+        longest = float(view.numbers[STEP])
         # `random` instead of `uniform`, which gives the same bits in four times the time.
         length = float(view.numbers[LENGTH]) * (0.75 + 0.5 * rng.random())
         # n and h are drawn before the trajectory and do not depend on x: the kernel stays reversible, and the
         # time of a step says nothing about the place.
-        n = min(math.ceil(length / float(view.numbers[STEP])), MOST_LEAPFROG_STEPS)
-        h = min(length / n, float(view.numbers[STEP]))
+        n = min(math.ceil(length / longest), MOST_LEAPFROG_STEPS)
+        h = min(length / n, longest)
         if rng.random() < SHORT_SHARE:
             h *= SHORTEST ** rng.random()
-        z = task.stream.normals(np.empty(Shape(*metric.shape).normals))
-        x, g = local.x[i], local.g[i]
-        value = float(local.value[i])
-        chart = Charted(target, view.chart, x) if has_edges(view.chart) else None
-        if stage == 0 or chart is None:
-            end = trajectory(target, x, g, value, metric, h, n, z)
+        z = task.stream.normals(np.empty(local.origin.size))
+        start = State(local.x[i], local.g[i], float(local.value[i]))
+        if stage == 0:
+            end = trajectory(target, start, local.metric[i], h, n, z)
         else:
-            end = chart.trajectory(g, value, metric, h, n, z)
-        # Under a dense metric v = F z, so that v'H^-1 v / 2 = |z|^2 / 2.
-        energy = float(local.value[i]) + 0.5 * sum_of_squares(z)
+            end = trajectory_in(view.chart, target, start, view.metric, h, n, z)
         accepted = rng.random() < end.acceptance
+        # v = F z, so that v'H^-1 v / 2 = |z|^2 / 2.
+        energy = start.value + 0.5 * sum_of_squares(z)
         if accepted:
-            local.x[i], local.g[i], local.value[i] = end.x, end.g, end.value
-        return Facts(
-            state,
-            chain,
+            local.x[i], local.g[i], local.value[i] = end.state
+        warm_up = self.warm_up_commits(z.size)
+        counts = self.counts(
+            task.stream.k, task.read, end_of(warm_up, bool(view.numbers[LONGER]))
+        )
+        facts = Facts(
+            task.worker * self.per_worker + i,
             target.gradients,
-            self.counts(task.stream.k, task.read, warm_up),
+            counts,
             stage,
             step=h,
             acceptance=end.acceptance,
@@ -394,6 +329,18 @@ class SharedMetricHMC(Checked):
             divergent=end.divergent,
             finite=end.finite,
         )
+        # After the warm-up the master learns nothing: zeros keep the message of one size.
+        g = np.zeros(z.size) if counts else local.g[i].copy()
+        return Update(local.x[i].astype(local.origin.dtype), g, facts)
+
+    def counts(self, k: int, read: int, warm_up: int) -> bool:
+        """Return whether the draw of a worker's k-th step counts, which read version `read`.
+
+        warm_up: the last commit of the warm-up.
+        """
+        # Both conditions follow from the schedule and the warm-up, never from draws that may count: choosing
+        # these by their values would bias what is left.
+        return k // self.per_worker >= BURN_IN and read >= warm_up
 
     def learn(
         self, view: Iterate, local: Worker, problem: Problem, task: Task
@@ -407,44 +354,44 @@ class SharedMetricHMC(Checked):
         self, iterate: Iterate, updates: Sequence[Update], commit: Commit
     ) -> Iterate:
         warm_up = self.warm_up_commits(iterate.theta.size)
+        file = iterate.file
         tuning = Tuning(iterate.metric, iterate.best, iterate.numbers, iterate.chart)
+        warming = commit.version <= end_of(warm_up, bool(tuning.numbers[LONGER]))
         for x, g, facts in updates:
             iterate.theta[...] = x
             self._count(iterate, facts)
-            longer = bool(tuning.numbers[LONGER])
-            if commit.version > end_of(warm_up, longer):
+            if not warming:
                 continue
-            if facts.start:
-                at_mode = facts.at_mode
-                note_start(
-                    tuning, iterate.file, facts.chain, x, g, facts.evidence, at_mode
-                )
-            elif facts.state >= SEARCHED:
-                note_pair(iterate.file, facts.chain, commit.version, x, g)
-                if facts.divergent:
-                    note_divergence(iterate.file, commit.version, warm_up)
-                # An acceptance under an older metric says nothing about the step of this one.
-                if facts.stage == int(tuning.numbers[STAGE]):
-                    note_acceptance(iterate.file, facts.step, facts.acceptance)
-        if commit.version <= end_of(warm_up, bool(tuning.numbers[LONGER])):
+            if facts.stage < 0:
+                start = Place(x, g, facts.evidence, bool(facts.at_mode))
+                note_start(tuning, file, facts.chain, start)
+                continue
+            note_pair(file, facts.chain, commit.version, x, g)
+            if facts.divergent:
+                note_divergence(file, commit.version, warm_up)
+            # An acceptance under an older metric says nothing about the step of this one.
+            if facts.stage == int(tuning.numbers[STAGE]):
+                note_acceptance(file, facts.step, facts.acceptance)
+        if warming:
             with np.errstate(all="ignore"):
-                learn(tuning, iterate.file, commit.version, warm_up, self.acceptance)
+                learn(tuning, file, commit.version, warm_up, self.acceptance)
         return iterate
 
     def _count(self, iterate: Iterate, facts: Facts) -> None:
         totals = iterate.totals
-        totals[GRADIENTS if facts.counts else WARM_UP_GRADIENTS] += facts.gradients
-        totals[CHAINS_MOVED] += facts.moved
-        totals[WITHOUT_MODE] += not facts.at_mode
+        spent = Total.GRADIENTS if facts.counts else Total.WARM_UP_GRADIENTS
+        totals[spent] += facts.gradients
+        totals[Total.CHAINS_MOVED] += facts.moved
+        totals[Total.STARTS_WITHOUT_MODE] += not facts.at_mode
         if facts.counts:
-            draw = int(totals[DRAWS])
+            draw = int(totals[Total.DRAWS])
             if draw < len(iterate.statistics):
                 row = (facts.energy, facts.acceptance, facts.step, facts.divergent)
                 iterate.statistics[draw] = row
-            totals[DRAWS] += 1
-            totals[ACCEPTED] += facts.accepted
-            totals[DIVERGENT] += facts.divergent
-            totals[NOT_FINITE] += not facts.finite
+            totals[Total.DRAWS] += 1
+            totals[Total.ACCEPTED] += facts.accepted
+            totals[Total.DIVERGENT] += facts.divergent
+            totals[Total.NOT_FINITE] += not facts.finite
 
     def results(self, iterate: Iterate) -> Mapping[str, Array]:
         """Return what the chains drew with, and `STATISTICS` of each draw.
@@ -452,12 +399,19 @@ class SharedMetricHMC(Checked):
         "metric" is the factor of the metric; "step" has the step, the length, the number of rebuilds of the metric, and
         1 if the warm-up was lengthened.
         """
+        draws = int(iterate.totals[Total.DRAWS])
         return {
             "metric": iterate.metric,
             "chart": iterate.chart,
             "step": iterate.numbers[[STEP, LENGTH, STAGE, LONGER]],
-            "statistics": iterate.statistics[: int(iterate.totals[DRAWS])].copy(),
+            "statistics": iterate.statistics[:draws].copy(),
         }
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return dict(zip(TOTALS, iterate.totals.tolist()))
+        return {total.name.lower(): int(iterate.totals[total]) for total in Total}
+
+
+def _is_hopeless(start: Place, view: Iterate) -> bool:
+    """Return whether a chain's start has negligible mass beside the best of all."""
+    margin = NEGLIGIBLE if start.at_mode else WORSE
+    return bool(start.evidence < view.numbers[BEST] - margin)

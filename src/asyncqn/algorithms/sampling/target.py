@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from typing import Any
 
 import numpy as np
@@ -22,30 +21,30 @@ class Target:
     """
 
     def __init__(self, problem: Problem, dtype: Any) -> None:
-        self.problem, self.dtype = problem, np.dtype(dtype)
-        self.dim, self.n_data = int(problem.dim), int(problem.n_data)
+        self.problem = problem
+        self.dtype = np.dtype(dtype)
+        self.dim = int(problem.dim)
+        self.n_data = int(problem.n_data)
+        self.gradients = 0
         self._rows = np.arange(self.n_data)
         # One pass over the data instead of two, where the problem offers it.
         self._both = extra(problem, "grad_with_value")
         self._g = np.empty(self.dim, self.dtype)
-        self.gradients = 0
-        self.recent: deque[tuple[Array, Array]] | None = None
-        """Where set, the points and gradients seen last."""
 
     def value(self, x: Array) -> float:
+        """Return U, and infinity where it is not a finite number."""
         self.gradients += 1
-        return float(self.problem.value(x.astype(self.dtype)))
+        value = float(self.problem.value(x.astype(self.dtype)))
+        return value if math.isfinite(value) else math.inf
 
     def grad(self, x: Array, rows: Any, out: Array) -> None:
-        """As a problem's; `rows` is ignored: all of them are used."""
+        """Write the gradient, as a problem does; `rows` is ignored: all of them are used."""
         self.gradients += 1
         self.problem.grad(x.astype(self.dtype), self._rows, self._g)
         out[...] = self._g
-        if self.recent is not None:
-            self.recent.append((np.array(x, np.float64), np.array(out, np.float64)))
 
     def value_and_grad(self, x: Array, out: Array) -> float:
-        """U and its gradient; U is infinite where either is not finite."""
+        """Write the gradient and return U, which is infinite where either is not finite."""
         self.gradients += 1
         point = x.astype(self.dtype)
         if self._both is None:
@@ -54,8 +53,5 @@ class Target:
         else:
             value = float(self._both(point, self._rows, self._g))
         out[...] = self._g
-        return (
-            value
-            if math.isfinite(value) and math.isfinite(sum_of_squares(out))
-            else math.inf
-        )
+        finite = math.isfinite(value) and math.isfinite(sum_of_squares(out))
+        return value if finite else math.inf

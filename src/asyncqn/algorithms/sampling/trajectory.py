@@ -27,7 +27,7 @@ DIVERGENT = 1000.0
 """An energy error beyond this is a divergence: the steps are too long for the curvature met."""
 
 
-class Moved(Protocol):
+class Smooth(Protocol):
     """A function of a vector with its gradient: U, or U in other coordinates."""
 
     def value_and_grad(self, x: Array, out: Array) -> float: ...
@@ -35,12 +35,18 @@ class Moved(Protocol):
     def grad(self, x: Array, rows: Any, out: Array) -> None: ...
 
 
-class End(NamedTuple):
-    """The proposal of a trajectory, and the probability to accept it."""
+class State(NamedTuple):
+    """A point with its gradient and U there."""
 
     x: Array
     g: Array
     value: float
+
+
+class End(NamedTuple):
+    """The proposal of a trajectory, and the probability to accept it."""
+
+    state: State
     acceptance: float
     divergent: bool
     finite: bool
@@ -48,28 +54,22 @@ class End(NamedTuple):
 
 
 def trajectory(
-    target: Moved,
-    x: Array,
-    g: Array,
-    value: float,
-    metric: Array,
-    h: float,
-    n: int,
-    z: Array,
+    target: Smooth, start: State, metric: Array, h: float, n: int, z: Array
 ) -> End:
-    """n leapfrog steps h from x, where U is `value` and its gradient g; z: the normals of the velocity."""
-    # x and g are copied once: the caller keeps its own if the end is rejected.
-    start, first = x, g
-    x, g = x.copy(), g.copy()
+    """Return the end of n leapfrog steps h from a place; z: the normals of the velocity."""
+    # x and g are copied: the caller keeps its own if the end is rejected.
+    x, g = start.x.copy(), start.g.copy()
     v = draw(metric, z)
-    v_0, w = v.copy(), np.zeros(x.size)
-    work, Hg = np.empty(metric.shape[0]), np.empty(x.size)
-    lost, end = False, math.inf
+    v_0 = v.copy()
+    w = np.zeros(x.size)
+    work, Hg = np.empty((2, x.size))
+    lost = False
+    value = math.inf
     for i in range(n + 1):
         if i == n:
-            end = target.value_and_grad(start if lost else x, g)
+            value = target.value_and_grad(start.x if lost else x, g)
         elif i > 0:
-            target.grad(start if lost else x, None, g)
+            target.grad(start.x if lost else x, None, g)
         if not lost:
             apply(metric, g, work, Hg)
             # Two half steps of the velocity between two moves are one, so that a step takes one gradient.
@@ -77,10 +77,11 @@ def trajectory(
             lost = not kick_and_drift(h, kick, i < n, g, Hg, x, v, w)
     # Kinetic energy lost until the last gradient that was finite.
     kinetic = 0.5 * h * (dot(w, v_0) + dot(w, v))
-    error = math.inf if lost else end - value - kinetic
+    error = math.inf if lost else value - start.value - kinetic
     if not error <= DIVERGENT:  # NaN as well
         # A step that is too long for the curvature overflows in the end.  Its kinetic energy shows that it
         # had diverged before, so that the problem is not to blame for the numbers that are not finite.
         finite = math.isfinite(error) or not abs(kinetic) <= DIVERGENT
-        return End(start, first, value, 0.0, divergent=True, finite=finite)
-    return End(x, g, end, math.exp(min(0.0, -error)), divergent=False, finite=True)
+        return End(start, 0.0, divergent=True, finite=finite)
+    acceptance = math.exp(min(0.0, -error))
+    return End(State(x, g, value), acceptance, divergent=False, finite=True)

@@ -1,8 +1,8 @@
-"""The warm-up: the master learns the metric, the step size and the length of trajectories.
+"""The warm-up: the master learns the metric, the chart, the step size and the length of trajectories.
 
-The master files the (draw, gradient) pairs of all chains, rebuilds the metric at 20, 40 and 70 % of the
+The master files the (draw, gradient) pairs of all chains, rebuilds metric and chart at 20, 40 and 70 % of the
 warm-up, and fits the step size to the acceptances seen under the present metric.  At the end it freezes all
-three: from then on every chain is a homogeneous Metropolis chain.
+of them: from then on every chain is a homogeneous Metropolis chain.
 """
 
 from __future__ import annotations
@@ -14,13 +14,8 @@ import numpy as np
 
 from asyncqn.algorithms.sampling.bends import fit_chart
 from asyncqn.algorithms.sampling.chart import folded, no_chart
-from asyncqn.algorithms.sampling.metric import (
-    Shape,
-    from_points,
-    from_secants,
-    metric_shape,
-    unresolved_width,
-)
+from asyncqn.algorithms.sampling.evidence import Place
+from asyncqn.algorithms.sampling.metric import from_points, metric_shape
 from asyncqn.algorithms.sampling.search import SAME_MODE
 from asyncqn.algorithms.sampling.step_size import first_constant, fit_constant, step_for
 from asyncqn.types import Array, Counters
@@ -29,39 +24,35 @@ REBUILDS = (0.2, 0.4, 0.7)
 """Shares of the warm-up after which the metric is built anew."""
 QUARTER_TURN = 0.5 * math.pi
 """The length of a trajectory: a quarter of the period of a Gaussian in its own metric."""
-LONGEST_WIDTH = 3.0
-"""Trajectories are at most so many times longer where the posterior is wider than its metric."""
 LENGTHENING = 1.5
 """Factor on a warm-up whose last third still had divergences: it is lengthened once."""
 REBUILDS_IF_LONGER = (1.0, 1.25)
 """Further rebuilds of a warm-up that is lengthened, as shares of its planned length."""
 REFIT = 10
 """Commits between two fits of the step size."""
-LONGEST_UNRESOLVED = 10.0
-"""The same bound for a metric of low rank, which leaves most of the posterior's shape to the trajectories."""
-_LONG_FILE = 256
-"""Pairs on file for a metric of low rank."""
+_MOST_NUMBERS = 4_000_000
+"""Numbers on file at most; of a long theta only every n-th pair is filed."""
 
-# Places in `Tuning.numbers`.
-STAGE, STEP, LENGTH, BEST, CONSTANT, LONGER = range(6)
+STAGE, STEP, LENGTH, BEST, AT_MODE, CONSTANT, LONGER = range(7)
+"""Places in `Tuning.numbers`."""
 
 
 class Tuning(NamedTuple):
-    """The message to workers: the metric, the mode of most mass, and numbers.
+    """The message to workers: the metric, the start of most mass, and numbers.
 
-    numbers: how often the metric was rebuilt (0: each chain uses the one of its own mode), the step, the
-    length of trajectories, the log evidence of `best`, c of the model of acceptance, and 1 if the warm-up is
-    lengthened.
+    numbers: how often the metric was rebuilt (0: each chain uses the one of its own start), the step, the
+    length of trajectories, the log evidence of `best` and whether it is a mode, c of the model of acceptance,
+    and 1 if the warm-up is lengthened.
     """
 
     metric: Array
     best: Array
-    numbers: Array  # (6,)
+    numbers: Array  # (7,)
     chart: Array
 
 
 class File(NamedTuple):
-    """The master's records of the warm-up: pairs in a ring, acceptances, and the starts of the chains."""
+    """The master's records of the warm-up: pairs, acceptances, and the starts of the chains."""
 
     x: Array  # (R, d)
     g: Array  # (R, d)
@@ -69,27 +60,23 @@ class File(NamedTuple):
     acceptances: Array  # (R', 2): the step and the probability to accept
     starts: Array  # (chains, d)
     at_mode: Counters  # (chains,): 1 where the start is a mode
-    groups: (
-        Counters  # (chains,): the first chain with the same start; -1 before it has one
-    )
-    # (4,): pairs filed, acceptances seen, acceptances before the last rebuild, late divergences
+    # (chains,): the first chain with the same start; -1 before it has one
+    groups: Counters
+    # (4,): pairs seen, acceptances seen, acceptances before the last rebuild, late divergences
     counts: Counters
 
 
 def new_tuning(dim: int, acceptance: float) -> Tuning:
     """Return the message to workers before anything is known."""
     c = first_constant(dim)
-    step = step_for(c, acceptance)
-    numbers = np.array([0.0, step, QUARTER_TURN, -np.inf, c, 0.0])
-    shape = metric_shape(dim)
-    return Tuning(np.zeros(shape), np.zeros(dim), numbers, no_chart(dim, shape.dense))
+    numbers = np.array([0.0, step_for(c, acceptance), QUARTER_TURN, -np.inf, 0, c, 0])
+    return Tuning(np.zeros(metric_shape(dim)), np.zeros(dim), numbers, no_chart(dim))
 
 
 def new_file(dim: int, chains: int, warm_up: int) -> File:
     """Return empty records for a warm-up that is planned for `warm_up` commits."""
-    longest = math.ceil(LENGTHENING * warm_up)
-    # A dense metric uses every pair: O(d) pairs of d numbers are no more than the metric itself.
-    rows = longest if metric_shape(dim).dense else min(warm_up, _LONG_FILE)
+    longest = end_of(warm_up, longer=True)
+    rows = min(longest, max(_MOST_NUMBERS // dim, 1))
     return File(
         x=np.zeros((rows, dim)),
         g=np.zeros((rows, dim)),
@@ -102,58 +89,48 @@ def new_file(dim: int, chains: int, warm_up: int) -> File:
     )
 
 
-def note_start(
-    tuning: Tuning,
-    file: File,
-    chain: int,
-    x: Array,
-    scale: Array,
-    evidence: float,
-    at_mode: bool,
-) -> None:
-    """Record that a chain begins at x, where standard deviations are about `scale`."""
-    if evidence > tuning.numbers[BEST]:
-        tuning.numbers[BEST] = evidence
-        tuning.best[...] = x
+def note_start(tuning: Tuning, file: File, chain: int, start: Place) -> None:
+    """Record where a chain begins; the metric of `start` is the row of a diagonal."""
+    if start.evidence > tuning.numbers[BEST]:
+        tuning.numbers[BEST] = start.evidence
+        tuning.numbers[AT_MODE] = start.at_mode
+        tuning.best[...] = start.x
     if chain >= file.groups.size:
         return  # a worker that joined beyond the planned number of chains belongs to no group
     group = chain
     for other in np.flatnonzero(file.groups >= 0):
         # Starts without a mode are places of one posterior, through which all chains will move.
-        if bool(file.at_mode[other]) != at_mode:
+        if bool(file.at_mode[other]) != start.at_mode:
             continue
-        near = (np.abs(x - file.starts[other]) <= SAME_MODE * scale).all()
-        if near or not at_mode:
+        away = np.abs(start.x - file.starts[other])
+        if not start.at_mode or (away <= SAME_MODE * start.metric).all():
             group = int(file.groups[other])
             break
-    file.starts[chain] = x
-    file.at_mode[chain] = at_mode
+    file.starts[chain] = start.x
+    file.at_mode[chain] = start.at_mode
     file.groups[chain] = group
 
 
 def note_pair(file: File, chain: int, version: int, x: Array, g: Array) -> None:
     """File a draw and its gradient, or every n-th of them where the file is too short for all.
 
-    Successive draws of a chain resemble each other, so that a short file says more if it is spread over the
-    warm-up.  n has no divisor in common with the number of chains: their draws often arrive in turn.
+    n has no divisor in common with the number of chains: their draws often arrive in turn.
     """
-    planned = int(len(file.acceptances) / LENGTHENING)
-    n = -(-planned // len(file.x))
+    n = -(-len(file.acceptances) // len(file.x))
     while math.gcd(n, file.groups.size) > 1:
         n += 1
-    number = int(file.counts[0])
+    place, rest = divmod(int(file.counts[0]), n)
     file.counts[0] += 1
-    if number % n == 0:
-        place = number // n % len(file.x)
-        file.x[place], file.g[place], file.of[place] = x, g, (chain, version)
+    if rest == 0:
+        file.x[place] = x
+        file.g[place] = g
+        file.of[place] = chain, version
 
 
 def note_acceptance(file: File, h: float, acceptance: float) -> None:
     """Record the probability to accept a trajectory of steps h under the present metric."""
-    seen = int(file.counts[1])
-    if seen < len(file.acceptances):
-        file.acceptances[seen] = h, acceptance
-        file.counts[1] += 1
+    file.acceptances[file.counts[1]] = h, acceptance
+    file.counts[1] += 1
 
 
 def note_divergence(file: File, version: int, warm_up: int) -> None:
@@ -178,7 +155,7 @@ def learn(
     shares = (*REBUILDS, *REBUILDS_IF_LONGER) if longer else REBUILDS
     if any(version == math.ceil(share * warm_up) for share in shares):
         fitted = _constant(tuning, file, acceptance)
-        if rebuild(tuning, file, version):
+        if _rebuild(tuning, file, version):
             # Acceptances under the metric of before say little about this one: they count for a few.
             tuning.numbers[CONSTANT] = fitted
             file.counts[2] = file.counts[1]
@@ -188,58 +165,37 @@ def learn(
 
 def _constant(tuning: Tuning, file: File, acceptance: float) -> float:
     """Fit c of the model of acceptance to the acceptances seen under the present metric."""
-    seen = file.acceptances[file.counts[2] : file.counts[1]]
+    steps, accepted = file.acceptances[file.counts[2] : file.counts[1]].T.copy()
     before = float(tuning.numbers[CONSTANT])
-    if not len(seen):
-        return before
-    return fit_constant(seen[:, 0].copy(), seen[:, 1].copy(), before, acceptance)
+    return fit_constant(steps, accepted, before, acceptance) if steps.size else before
 
 
-def rebuild(tuning: Tuning, file: File, version: int) -> bool:
-    """Build the metric from the pairs of the last two thirds, centred on the mean of each mode's chains.
+def _rebuild(tuning: Tuning, file: File, version: int) -> bool:
+    """Build metric and chart from the pairs of the last two thirds, centred on the mean of each mode's chains.
 
     Returns False where they are too few: the chains then continue with the metric that they have.
     """
-    dim = tuning.best.size
-    shape = Shape(*tuning.metric.shape)
     # The first third may still be on its way from the mode, where every chain begins.
     chosen = file.of[:, 1] >= version / 3
     S, Y, chains = file.x[chosen], file.g[chosen], file.of[chosen, 0]
-    order = np.argsort(file.of[chosen, 1], kind="stable")
-    S, Y, chains = S[order], Y[order], chains[order]
-    # Centring on the mean of all chains would take the distance between two modes for the width of one.
-    groups = np.where(
-        chains < file.groups.size,
-        file.groups[np.minimum(chains, file.groups.size - 1)],
-        -1,
-    )
-    if shape.dense and len(np.unique(S[:, 0])) < 1.5 * dim + 10:
-        return False  # a rejection repeats a draw, and duplicates say nothing new
     # Two modes would look like a bend from one to the other.
     modes = np.unique(file.groups[(file.groups >= 0) & (file.at_mode == 1)])
-    bends = shape.dense and len(modes) <= 1
-    if bends:
-        chart = fit_chart(S, Y)
+    chart = fit_chart(S, Y) if len(modes) <= 1 else tuning.chart
+    if len(modes) <= 1:
         S, Y = folded(chart, S, Y)
+    # Centring on the mean of all chains would take the distance between two modes for the width of one.
+    planned = chains < file.groups.size
+    groups = np.where(planned, file.groups[np.where(planned, chains, 0)], -1)
     for group in np.unique(groups):
         inside = groups == group
         for part in (S, Y):
             part[inside] -= part[inside].mean(axis=0)
-    if shape.dense:
-        fitted = from_points(S, Y)
-        if fitted is None:
-            return False
-        metric, width = fitted
-        # After a quarter turn of a harmonic motion the end is independent of the start.
-        tuning.numbers[LENGTH] = QUARTER_TURN * min(max(width, 1.0), LONGEST_WIDTH)
-    else:
-        found = from_secants(S, Y, shape)
-        if found is None:
-            return False
-        metric, width = found, unresolved_width(found, S, chains)
-        tuning.numbers[LENGTH] = QUARTER_TURN * min(max(width, 1.0), LONGEST_UNRESOLVED)
-    if bends:
-        tuning.chart[...] = chart
-    tuning.metric[...] = metric
+    fitted = from_points(S, Y, chains)
+    if fitted is None:
+        return False
+    # After a quarter turn of a harmonic motion the end is independent of the start.
+    tuning.numbers[LENGTH] = QUARTER_TURN * fitted.width
     tuning.numbers[STAGE] += 1
+    tuning.metric[...] = fitted.metric
+    tuning.chart[...] = chart
     return True
