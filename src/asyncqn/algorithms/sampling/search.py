@@ -51,8 +51,6 @@ SAME_MODE = 0.5
 _SETTLED = 1e-4
 """A search ends when U can fall by no more than this."""
 _LENGTH, _LENGTH_PER_DIM, _LONGEST = 100, 10, 1000
-_FIRST_CHECK = 100
-"""Steps of a search after which it is first asked whether it runs down a neck."""
 
 
 def find_start(
@@ -62,7 +60,7 @@ def find_start(
     # Starts that are wider than the posterior can disagree, which R-hat needs to see separate modes.
     away = rng.uniform(-RADIUS, RADIUS, origin.size)
     start = finite_towards(target, origin.astype(np.float64), away)
-    path = _search(target, start, check=True)
+    path = _search(target, start)
     first = place_at(target, path[-1], at_mode=True)
     if not (is_stationary(target, first) and best_on_path(target, path, first)):
         return best_place(target, path)
@@ -71,7 +69,7 @@ def find_start(
     # Every fourth chain stays, so that not all leave a mode for one that attracts more searches.
     least = NEGLIGIBLE if chain % 4 == 0 else -NEGLIGIBLE
     for place in _places(target, first, rng, chain, chains):
-        x = _search(target, place, check=False)[-1]
+        x = _search(target, place)[-1]
         if (np.abs(x - first.x) > SAME_MODE * scale).any():
             # By evidence, not by U alone: a narrow mode may be deep and hold little.
             other = place_at(target, x, at_mode=True)
@@ -145,23 +143,14 @@ def _fall(target: Target, mode: Place, direction: Array) -> Array | None:
     return None
 
 
-def _search(target: Target, start: Array, *, check: bool) -> list[Array]:
-    """Return the path of L-BFGS until U can fall by `_SETTLED` at most.
-
-    With `check` it also ends after `_FIRST_CHECK` steps, and whenever their number has doubled, where the point
-    reached is already dismissed.
-    """
+def _search(target: Target, start: Array) -> list[Array]:
+    """Return the path of L-BFGS until U can fall by `_SETTLED` at most."""
     # The optimiser of this package by its protocol, step by step: no engine, no run.
     method = ExactLBFGS(blocks=1)
     iterate = method.init(start)
     worker = method.init_worker(target, start)
     path = [np.array(start, np.float64)]
-    due = _FIRST_CHECK
     for k in range(min(_LENGTH + _LENGTH_PER_DIM * start.size, _LONGEST)):
-        if check and k == due:
-            due = 2 * k
-            if not best_on_path(target, path, place_at(target, path[-1])):
-                break
         task = Task(0, k, Stream(0, 0, k), 0)
         update = method.step(iterate, worker, target, task)
         iterate = method.apply(iterate, [update], Commit(k + 1, (0,), target.value))
