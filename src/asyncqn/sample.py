@@ -135,9 +135,7 @@ def sample(
     before = algorithm.warm_up_commits(start.size)
     longest = end_of(before, longer=True)
     # Warm-up, draws, and for each chain the steps that do not count, with one to spare.
-    commits = math.ceil(
-        _SPARE * (longest + draws + chains * (BURN_IN + 1))
-    )
+    commits = math.ceil(_SPARE * (longest + draws + chains * (BURN_IN + 1)))
     # The method itself ends the run at the last draw that counts; `commits` is an upper bound.
     total = before + draws
     with shown(progress, False, total, "sample") as advance:

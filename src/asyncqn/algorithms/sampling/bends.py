@@ -30,6 +30,10 @@ _LEAST_SCORE = 0.01
 _TRIED = 5
 """Pivots of the highest scores whose children are fitted."""
 _BOUND = 4.0
+FREEDOM = 5.0
+"""Degrees of freedom of the Student-t residuals of a fit, so that a few draws do not decide it."""
+_SWEEPS = 15
+"""Turns of least squares and scoring in a fit."""
 _SIMPLER = 0.8
 """A second part of the shift must lower the divergence to this share."""
 _FAR = 0.5
@@ -85,24 +89,11 @@ class _Fits:
         self, i: int, pivots: tuple[int, ...], kind: float = 0.0, bent: bool = True
     ) -> Child:
         """Return the fit of coordinate i; without `bent` its scale is constant."""
-        m = len(pivots)
-        size = {kernels.PLAIN: 1 + m, kernels.BEND: 1 + 2 * m, kernels.NECK: 2 + 2 * m}
-        shift = np.zeros(size[kind])
-        scale = np.zeros(1 + 2 * m if bent else 1)
-        rows = np.empty((3, len(self.V)))
-        loss, divergence = kernels.fit_child(
-            np.ascontiguousarray(self.V[:, i]),
-            np.ascontiguousarray(self.G[:, i]),
-            np.ascontiguousarray(self.V[:, list(pivots)]),
-            kind,
-            np.empty((5 + 2 * m, 2 + 2 * m)),
-            shift,
-            scale,
-            rows,
-        )
-        if not math.isfinite(loss + divergence):
-            loss = divergence = math.inf
-        return Child(pivots, kind, shift, scale, loss, divergence, rows)
+        V = self.V[:, list(pivots)]
+        child = _fit(self.V[:, i], self.G[:, i], V, kind, bent)
+        if not math.isfinite(child.loss + child.divergence):
+            child = child._replace(loss=math.inf, divergence=math.inf)
+        return child._replace(pivots=pivots)
 
     def refined(self, i: int) -> Child:
         """Return a child's fit of the simplest kind that is as good as the others."""
@@ -176,6 +167,54 @@ class _Fits:
                 changed[i] = after
                 total += gain
         return Change(k, total, changed)
+
+
+def _fit(y: Array, g: Array, V: Array, kind: float, bent: bool) -> Child:
+    """Fit the law of y = shift'f + exp(scale'h) t given pivots V (rows), where g is the derivative of U by y.
+
+    f and h are the features of the child's kind (`kernels.chart`).  Whatever the law is, given the pivots E g = 0, and
+    where t is normal y - exp(2 scale'h) g is the shift itself: regression on that has no noise.  The scale makes
+    (y - shift) / scale as large as scale g.  The loss is that of Student's law for t; the divergence is the mean
+    square of t - scale g.
+    """
+    one = np.ones((len(y), 1))
+    h = np.hstack([one, V, np.sqrt(1.0 + V**2) - 1.0]) if bent else one
+    scale = np.zeros(h.shape[1])
+    log_scale = np.zeros(len(y))
+    t = y
+    for _ in range(_SWEEPS):
+        # A chart measures scales by their ratio to the constant one.
+        relative = np.exp(2.0 * (log_scale - scale[0]))[:, None]
+        second = {kernels.BEND: V**2, kernels.NECK: relative * np.hstack([V, one])}
+        f = np.hstack([one, V, second.get(kind, V[:, :0])])
+        square = np.exp(2.0 * log_scale)
+        shift = _regression(f, 1.0 / (FREEDOM + t**2) / square, y - square * g)
+        t = (y - (f * shift).sum(axis=1)) * np.exp(-log_scale)
+        other = g * np.exp(log_scale)
+        both = t**2 + other**2 + 1e-300
+        excess = 0.5 * (t**2 - other**2) / both
+        change = _regression(h, both / (2.0 * FREEDOM + both), excess)
+        scale = scale + np.clip(change, -0.5, 0.5)
+        before = log_scale
+        limit = kernels.MOST_LOG_SCALE
+        log_scale = np.clip((h * scale).sum(axis=1), -limit, limit)
+        t = t * np.exp(before - log_scale)
+    tail = 1.0 + t**2 / FREEDOM
+    loss = (0.5 * (FREEDOM + 1.0) * np.log(tail) + log_scale).mean()
+    away = t - g * np.exp(log_scale)
+    divergence = (away**2 / tail).mean()
+    rows = np.stack([t, away, log_scale])
+    return Child((), kind, shift, scale, float(loss), float(divergence), rows)
+
+
+def _regression(features: Array, weight: Array, y: Array) -> Array:
+    """Return the coefficients of weighted least squares."""
+    weighted = (features * weight[:, None]).T
+    A = products(weighted, features.T)
+    # A little ridge, for features that depend on each other.
+    A += np.diag(1e-8 * np.diag(A) + 1e-12)
+    solution: Array = np.linalg.solve(A, (weighted * y).sum(axis=1))
+    return solution
 
 
 def _gain(before: Child, after: Child) -> float:

@@ -90,7 +90,13 @@ class Charted:
 
 
 def trajectory_in(
-    chart: Array, target: Target, start: State, metric: Array, h: float, n: int, z: Array
+    chart: Array,
+    target: Target,
+    start: State,
+    metric: Array,
+    h: float,
+    n: int,
+    z: Array,
 ) -> End:
     """Return the end of a trajectory in the coordinates of a chart, as a place in x."""
     if not has_edges(chart):

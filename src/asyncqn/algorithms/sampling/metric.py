@@ -36,7 +36,8 @@ def metric_shape(dim: int) -> tuple[int, int]:
 
 def is_dense(metric: Array) -> bool:
     """Return whether the factor is a square matrix, and not the row of a diagonal."""
-    return metric.shape[0] == metric.shape[1]
+    rows, columns = metric.shape
+    return bool(rows == columns)
 
 
 def draw(metric: Array, z: Array) -> Array:

@@ -149,7 +149,7 @@ def _search(target: Target, start: Array) -> list[Array]:
     method = ExactLBFGS(blocks=1)
     iterate = method.init(start)
     worker = method.init_worker(target, start)
-    path = [np.array(start, np.float64)]
+    path: list[Array] = [np.array(start, np.float64)]
     for k in range(min(_LENGTH + _LENGTH_PER_DIM * start.size, _LONGEST)):
         task = Task(0, k, Stream(0, 0, k), 0)
         update = method.step(iterate, worker, target, task)

@@ -283,9 +283,7 @@ class SharedMetricHMC(Checked):
             evidence=start.evidence,
             moved=moved,
         )
-        return Update(
-            start.x.astype(origin.dtype), marginal_scale(start.metric), facts
-        )
+        return Update(start.x.astype(origin.dtype), marginal_scale(start.metric), facts)
 
     def _move(
         self, view: Iterate, local: Worker, target: Target, task: Task, i: int
