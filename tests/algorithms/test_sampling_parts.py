@@ -19,7 +19,7 @@ from asyncqn.algorithms.sampling.step_size import first_constant, fit_constant, 
 from asyncqn.algorithms.sampling.target import Target
 from asyncqn.algorithms.sampling.trajectory import State, trajectory
 from asyncqn.checks import mixing
-from tests.posterior_models import Model, gaussian, on_a_grid
+from tests.posterior_models import Model, gaussian
 
 
 def start_at(target: Target, x: np.ndarray) -> State:
