@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from asyncqn.models.data_file import read_columns
 from asyncqn.models.feature_rows import Vector, feature_rows
 from asyncqn.models.held_out import HeldOut, r2
-from asyncqn.models.parameters import Prior
+from asyncqn.models.parameters import Prior, recipe_of
 from asyncqn.models.validation import theta_of
 from asyncqn.parameters import File, Precision, Seed, checked, parameter
 from asyncqn.types import Rows
@@ -20,7 +20,7 @@ from asyncqn.types import Rows
 if TYPE_CHECKING:
     from asyncqn.models.linear_model import LinearModel
 
-Model = TypeVar("Model", bound="FromFile")
+Model = TypeVar("Model", bound="LinearModel")
 
 
 class FromFile:
@@ -30,26 +30,9 @@ class FromFile:
     score_name: ClassVar[str] = "r2"
     """Name of the number that `score` returns."""
 
-    def __init__(
-        self,
-        X: Any,
-        y: Any,
-        prior: float,
-        recipe: dict[str, Any] | None,
-        **options: Any,
-    ) -> None:
-        raise NotImplementedError
-
-    @property
-    def _outputs(self) -> int:
-        raise NotImplementedError
-
-    def _checked_responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        raise NotImplementedError
-
     @classmethod
     @checked
-    def from_file(
+    def from_file(  # type: ignore[misc]
         cls: type[Model],
         data: File,
         label: str | None = None,
@@ -94,15 +77,12 @@ class FromFile:
             The problem.  A saved run of it reads the file again for a replay, and reports if its data
             changed.
         """
+        # Every argument, so that a saved run reads the same rows and holds out the same ones.
+        recipe = recipe_of(locals())
         # Absolute, because a saved run may be replayed from another folder.
         path = Path(data).absolute()
+        recipe["data"] = str(path)
         columns = read_columns(path, format, label, features, weights, offset, dtype)
-        # Every argument, so that a saved run reads the same rows and holds out the same ones.
-        recipe: dict[str, Any] = {
-            "data": str(path), "label": label, "features": None if features is None else list(features),
-            "weights": weights, "offset": offset, "format": format, "prior": prior, "intercept": intercept,
-            "holdout": holdout, "seed": seed, "dtype": np.dtype(dtype).name,
-        }  # fmt: skip
         rows = feature_rows(columns.X)
         held = held_out_rows(len(rows), holdout, seed)
         # Sorted, so that the training rows keep the order of the file.
@@ -123,17 +103,17 @@ class FromFile:
             object.__setattr__(problem, "held_out", own)
         return problem
 
-    def _known(self, y: npt.NDArray[Any]) -> Vector:
+    def _known(self: LinearModel, y: npt.NDArray[Any]) -> Vector:  # type: ignore[misc]
         """Return the responses of held-out rows as the loss takes them."""
         return np.ascontiguousarray(self._checked_responses(y), np.float64)
 
-    def score(self, run: Any) -> float | None:
+    def score(self: LinearModel, run: Any) -> float | None:  # type: ignore[misc]
         """Return how well a run, or a theta, predicts the held-out rows; None if there are none.
 
         The score is the accuracy for labels, d2 (the share of the deviance that is explained) for counts, and
         r2 for other numbers.
         """
-        theta = theta_of(cast("LinearModel", self), run)
+        theta = theta_of(self, run)
         if self.held_out is None:
             return None
         z = self.held_out.predictors(theta, self._outputs)

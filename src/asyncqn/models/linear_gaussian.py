@@ -15,7 +15,7 @@ import numpy.typing as npt
 from asyncqn.errors import require
 from asyncqn.kernels import linear_gaussian as kernels
 from asyncqn.models.one_line import one_line
-from asyncqn.models.parameters import Dim, Recipe, Size
+from asyncqn.models.parameters import Dim, Recipe, Size, recipe_of
 from asyncqn.models.validation import chosen, is_vector, misfit
 from asyncqn.parameters import (
     REAL,
@@ -149,11 +149,7 @@ class LinearGaussian(Checked):
         """
         if dominant is None:
             dominant = max(1, dim // 20)
-        recipe: dict[str, Any] = {
-            "dim": dim, "n_data": n_data, "noise_var": noise_var, "seed": seed, "dominant": dominant,
-            "top": top, "bulk": list(bulk), "dtype": np.dtype(dtype).name,
-            "spectrum": None if spectrum is None else np.asarray(spectrum, float).tolist(),
-        }  # fmt: skip
+        recipe = recipe_of(locals())
         require(
             n_data >= dim,
             f"n_data must be an integer of at least dim = {dim}, not {n_data!r}.",

@@ -46,6 +46,7 @@ from asyncqn.models.parameters import (
     Responses,
     Size,
     Weights,
+    recipe_of,
 )
 from asyncqn.models.remote import ArrivingRows, FromServer
 from asyncqn.models.sampled_metric import (
@@ -239,10 +240,7 @@ class LinearModel(NamedCoefficients, FromFile, FromServer, Checked):
         dtype : float64 or float32
             Type of the features and of theta.
         """
-        recipe: dict[str, Any] = {
-            "n_data": n_data, "dim": dim, "condition": condition, "correlation": correlation,
-            "signal": signal, "scale": scale, "prior": prior, "seed": seed, "dtype": np.dtype(dtype).name,
-        }  # fmt: skip
+        recipe = recipe_of(locals())
         # The second word of the key separates this stream from others with the same seed.
         rng = np.random.Generator(np.random.Philox(key=[seed, 0x106]))
         # Columns are scaled after the responses are drawn, so `condition` changes the conditioning and not
@@ -389,7 +387,8 @@ class LinearModel(NamedCoefficients, FromFile, FromServer, Checked):
         while.  The sample is extended by one pseudo-row per number of theta, which pulls that number to 0,
         because a feature that does not occur in the sample must not diverge.
         """
-        n, D, m = self.n_data, self.dim, self.n_data if sample is None else sample
+        n, D = self.n_data, self.dim
+        m = n if sample is None else sample
         # A view: the kernel writes the diagonal into the summary itself.
         diagonal = curvature[-1 - D : -1]
         # Without a curvature the slice is empty, and the kernel leaves the diagonal out.

@@ -1,9 +1,11 @@
-"""The parameters that several models share, described once each."""
+"""The parameters that several models share, and the recipe that arguments make."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated, Any
+
+import numpy as np
 
 from asyncqn.parameters import ARRAY, parameter
 
@@ -16,3 +18,9 @@ Responses = Annotated[Any, ARRAY]
 Offset = Annotated[Any, ARRAY] | None
 FeatureNames = Sequence[str] | None
 Weights = Annotated[Any, ARRAY] | None
+
+
+def recipe_of(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a class method, from which a saved run makes the problem again."""
+    values = {name: value for name, value in arguments.items() if name != "cls"}
+    return {**values, "dtype": np.dtype(values["dtype"]).name}

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields
 from threading import Lock
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -30,10 +30,12 @@ import numpy.typing as npt
 
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile, MissingExtra, require
 from asyncqn.models.data_file import Roles, numbers, require_numbers, roles_of
-from asyncqn.models.feature_rows import Vector
-from asyncqn.models.parameters import Prior
+from asyncqn.models.parameters import Prior, recipe_of
 from asyncqn.parameters import Precision, checked
 from asyncqn.types import Rows
+
+if TYPE_CHECKING:
+    from asyncqn.models.linear_model import LinearModel
 
 __all__ = ["ServedTable"]
 
@@ -271,24 +273,17 @@ class ArrivingRows:
         ]
 
 
-Model = TypeVar("Model", bound="FromServer")
+Model = TypeVar("Model", bound="LinearModel")
 
 
 class FromServer:
     """The part of a linear model that reads rows from a data server."""
 
     source: ArrivingRows | None
-    recipe: dict[str, Any] | None
-
-    def _known(self, y: npt.NDArray[Any]) -> Vector:
-        raise NotImplementedError
-
-    def _checked_responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        raise NotImplementedError
 
     @classmethod
     @checked
-    def from_server(
+    def from_server(  # type: ignore[misc]
         cls: type[Model],
         url: str,
         label: str,
@@ -326,23 +321,19 @@ class FromServer:
         LinearModel
             The problem.  A saved run of it reads the table again for a replay.
         """
+        recipe = recipe_of(locals())
         table = ServedTable(url)
         about = table.describe()
         names = list(about.columns)
         roles = roles_of(names, repr(url), label, features, weights, None)
-        own_fields = {each.name: each.default for each in fields(cls)}  # type: ignore[arg-type]
+        own_fields = {each.name: each.default for each in fields(cls)}
         classes = "classes" in own_fields
         numeric = [*roles.features, *([] if classes else [label])]
         for name in (*numeric, *([] if weights is None else [weights])):
             require_numbers(about.columns[name] in NUMBERS, "texts", name)
         require(0 < about.rows < 2**31, f"{url} has {about.rows} rows: 1 to 2^31 - 1.")
-        word = np.dtype(dtype).name
-        summary = table.summary(about, roles, classes, word)
+        summary = table.summary(about, roles, classes, recipe["dtype"])
         source = ArrivingRows(table, about, roles, np.dtype(dtype))
-        recipe = {
-            "url": url, "label": label, "features": None if features is None else list(features),
-            "weights": weights, "prior": prior, "intercept": intercept, "dtype": word,
-        }  # fmt: skip
         # The constructor looks at rows, of which there are none yet.
         problem = object.__new__(cls)
         defaults = {n: value for n, value in own_fields.items() if value is not MISSING}
@@ -368,7 +359,7 @@ class FromServer:
         return problem
 
     @property
-    def stand_in(self: Model) -> Model | None:
+    def stand_in(self: Model) -> Model | None:  # type: ignore[misc]
         """The same problem without what it would fetch; None where the rows are here."""
         if self.source is None:
             return None
@@ -376,13 +367,13 @@ class FromServer:
         twin.__dict__.update(self.__dict__, source=None)
         return twin
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self: LinearModel, protocol: Any) -> Any:  # type: ignore[misc]
         """Send a problem to another process as its address and the digest of its table."""
         if self.source is None:
-            return super().__reduce_ex__(protocol)
+            return object.__reduce_ex__(self, protocol)
         return _from_recipe, (type(self), self.recipe, self.source.about.digest)
 
-    def _fetch(self, rows: Rows) -> None:
+    def _fetch(self: LinearModel, rows: Rows) -> None:  # type: ignore[misc]
         """Fetch what is lacking of these rows."""
         source = self.source
         assert source is not None
@@ -395,7 +386,9 @@ class FromServer:
                 for at, batch in source.table.rows(source.about, columns, first, last):
                     self._store(source, at, batch)
 
-    def _store(self, source: ArrivingRows, first: int, batch: Any) -> None:
+    def _store(  # type: ignore[misc]
+        self: LinearModel, source: ArrivingRows, first: int, batch: Any
+    ) -> None:
         """Write a batch of rows into its place."""
         roles, last = source.roles, first + batch.num_rows
         for j, name in enumerate(roles.features):

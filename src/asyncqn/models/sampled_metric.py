@@ -108,11 +108,8 @@ def metric_of(
 ) -> InverseMetric:
     """Return H0 from a summary; see the top of this file.  `block`: the numbers that C refers to; None:
     all."""
-    triangle, a, m = (
-        summary[: -1 - prior.size],
-        summary[-1 - prior.size : -1],
-        summary[-1],
-    )
+    triangle, rest = np.split(summary, [-1 - prior.size])
+    a, m = rest[:-1], rest[-1]
     least = _MIN_CURVATURE_SHARE * n_data * unseen
     # A feature that occurs in no row: any positive value will do.
     least[least == 0.0] = 1.0

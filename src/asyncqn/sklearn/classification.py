@@ -72,6 +72,9 @@ class LogisticRegression(LinearClassifierMixin, LinearEstimator):  # type: ignor
     (True, (3, 4))
     """
 
+    C: float
+    penalty: Literal["l2"] | None
+    class_weight: Mapping[Any, float] | Literal["balanced"] | None
     _numeric_y = False
 
     def __init__(
@@ -90,18 +93,7 @@ class LogisticRegression(LinearClassifierMixin, LinearEstimator):  # type: ignor
         n_jobs: Jobs = None,
         engine: EngineOrNone = None,
     ) -> None:
-        self.C = C
-        self.penalty = penalty
-        self.solver = solver
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.engine = engine
+        self._store(locals())
 
     def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
         check_classification_targets(y)

@@ -98,6 +98,11 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     _usual_tol = 1e-4
     _numeric_y = True
 
+    def _store(self, arguments: dict[str, Any]) -> None:
+        """Store the arguments of `__init__` unchanged under their names, as scikit-learn requires."""
+        del arguments["self"]
+        self.__dict__.update(arguments)
+
     def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
         """Return what a fit minimises."""
         raise NotImplementedError

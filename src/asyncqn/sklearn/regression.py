@@ -46,6 +46,8 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         Number of versions of the coefficients in the fit.
     """
 
+    alpha: float
+
     def __init__(
         self,
         alpha: Annotated[float, parameter(ge=0.0)] = 1.0,
@@ -60,16 +62,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         n_jobs: Jobs = None,
         engine: EngineOrNone = None,
     ) -> None:
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.engine = engine
+        self._store(locals())
 
     def _take(self, coef: Numbers, intercept: Numbers) -> None:
         self.coef_ = coef[0]
@@ -171,23 +164,11 @@ class PoissonRegressor(LinearRegressor):
         return np.exp(super().predict(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return D^2, the share of the deviance that the model explains.
+        """Return D^2, the share of the deviance of the counts y that the model explains.
 
-        Parameters
-        ----------
-        X : matrix of shape (n_samples, n_features), dense or sparse, or a data frame
-            The features.
-        y : array of n_samples numbers
-            The counts.
-        sample_weight : array of n_samples numbers, optional
-            Weight of each row; None: all rows weigh the same.
-
-        Returns
-        -------
-        float
-            1.0 for a perfect fit, 0.0 for a model that is no better than the mean.
+        It is 1.0 for a perfect fit, 0.0 for a model that is no better than the mean; the arguments are those
+        of `fit`.
         """
         prediction = self.predict(X)
-        return float(
-            d2_tweedie_score(y, prediction, sample_weight=sample_weight, power=1)
-        )
+        score = d2_tweedie_score(y, prediction, sample_weight=sample_weight, power=1)
+        return float(score)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from asyncqn.cli.main import INTERRUPTED
 from asyncqn.cli.output import Output
 from asyncqn.errors import require
 from asyncqn.models.data_file import SUFFIXES, read_table
@@ -52,7 +53,11 @@ def share(
         places = [f"{server.address}/{name}" for name in tables]
         out.show("\n".join(f"sharing {place}" for place in places))
         out.result({"address": server.address, "tables": places})
-        server.wait()
+        try:
+            server.wait()
+        except KeyboardInterrupt:
+            # The one object of --json has been printed.
+            raise SystemExit(INTERRUPTED) from None
 
 
 def table_in(file: str) -> Any:
