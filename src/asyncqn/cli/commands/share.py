@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from asyncqn.cli.main import INTERRUPTED
+from asyncqn.cli.ending import INTERRUPTED
 from asyncqn.cli.output import Output
 from asyncqn.errors import require
 from asyncqn.models.data_file import SUFFIXES, read_table
