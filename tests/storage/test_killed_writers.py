@@ -168,17 +168,3 @@ def test_a_link_stays_a_link_and_what_it_points_to_is_replaced(
     write_new(tmp_path / "plain")
     assert (tmp_path / "link").is_symlink()
     assert seen(tmp_path / "elsewhere" / "target") == seen(tmp_path / "plain")
-
-
-@pytest.mark.parametrize("kind", ["run", "model", "ratings", "file"])
-@pytest.mark.parametrize("name", ["x" * 5000, "a/" * 2500, "nul\0l"])
-def test_a_path_that_no_system_takes_is_refused_in_a_sentence(
-    kinds: Any, kind: str, name: str, tmp_path: Path
-) -> None:
-    with pytest.raises(aq.BadInput) as caught:
-        kinds[kind][1](tmp_path / name)
-    assert len(str(caught.value)) < 600
-    if kind != "file":
-        with pytest.raises(aq.BadInput):
-            kinds[kind][2](tmp_path / name)
-    assert list(tmp_path.iterdir()) == []

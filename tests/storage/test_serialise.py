@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -60,36 +59,13 @@ def test_arrays_and_numpy_numbers_become_plain():
     ("kind", "parameters", "words"),
     [
         ("newton", {}, "there is no algorithm 'newton'; there are as-lbfgs"),
-        (
-            "async-sgd",
-            {"h": 1.0, "batch": 2, "momentun": 0.9},
-            "no parameter 'momentun'; it knows h, batch",
-        ),
-        ("async-sgd", {"h": 1.0}, "lacks the parameter batch"),
+        ("as-lbgfs", {}, "there is no algorithm 'as-lbgfs'; perhaps 'as-lbfgs' is meant"),
+        ("async-sgd", {"h": 1.0, "batch": 2, "momentun": 0.9}, "no parameter 'momentun'; it knows h, batch"),
         ("async-sgd", {}, "lacks the parameters h, batch"),
-        (
-            "sgd",
-            {"h": 1.0, "batch": 2, "momentum": "much"},
-            "momentum must be a number in \\[0, 1\\), not 'much'",
-        ),
-        (
-            "sgd",
-            {"h": "small", "batch": 2},
-            "h must be a positive finite number, not 'small'",
-        ),
-        ("sgd", {"h": 1.0, "batch": 2, "momentun": 0.9}, "perhaps 'momentum' is meant"),
-        (
-            "as-lbgfs",
-            {},
-            "there is no algorithm 'as-lbgfs'; perhaps 'as-lbfgs' is meant",
-        ),
-        (
-            "sgld",
-            {"h": 1.0, "batch": 2, "beta": [1.0]},
-            "beta must be a positive number or infinity, not",
-        ),
+        ("sgd", {"h": 1.0, "batch": 2, "momentum": "much"}, r"momentum must be a number in \[0, 1\), not"),
+        ("sgld", {"h": 1.0, "batch": 2, "beta": [1.0]}, "beta must be a positive number or infinity, not"),
     ],
-)
+)  # fmt: skip
 def test_wrong_parameters_are_named_in_one_sentence(kind, parameters, words):
     with pytest.raises(BadInput, match=words) as caught:
         make_algorithm(kind, parameters)
@@ -103,9 +79,3 @@ def test_a_class_that_nobody_could_import_is_stored_by_name_only():
     plain = algorithm_to_json(Mine(1e-3, 5))
     assert plain == {"kind": "Mine", "parameters": None}
     assert algorithm_from_json(plain) is None
-
-
-def test_parameters_print_compare_and_can_be_replaced():
-    a = AsyncSGD(1e-3, 5)
-    assert repr(a).startswith("AsyncSGD(h=0.001, batch=5")
-    assert replace(a, h=1e-2) == AsyncSGD(1e-2, 5) != a

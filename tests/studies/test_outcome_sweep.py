@@ -1,4 +1,4 @@
-"""The sweep of benchmarks.studies.outcomes, in small: no success above the start."""
+"""The sweep of benchmarks.studies.outcomes, in small: no.run.success above the start."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def test_no_step_from_safe_to_absurd_makes_a_rise_a_success():
     plain = [
         o for o in found if o.factor == 0.1 and o.algorithm != "mb-lbfgs"
     ]  # whose pairs may be wild
-    assert all(o.success for o in plain), "safe steps are a success"
-    assert sum(o.status == "diverged" for o in found if o.factor == 100.0) >= 15
+    assert all(o.run.success for o in plain), "safe steps are a success"
+    assert sum(o.run.status == "diverged" for o in found if o.factor == 100.0) >= 15

@@ -31,16 +31,17 @@ class Ending(NamedTuple):
     problem: str
     algorithm: str
     factor: float
-    status: str
-    success: bool
-    start: float
-    end: float
+    run: Any
     allowed: float
+    """The largest U at the end of a success."""
 
     @property
     def false_success(self) -> bool:
         """True if the run reports success above its start."""
-        return self.success and not self.end <= self.start + self.allowed
+        return self.run.success and not self.run.fun <= self.allowed
+
+    def __str__(self) -> str:
+        return f"{self.algorithm} on {self.problem}, step x {self.factor:g}: {self.run.message}"
 
 
 def problems(seed: int = 7) -> dict[str, Any]:
@@ -67,12 +68,8 @@ def problems(seed: int = 7) -> dict[str, Any]:
 
 def algorithms(step: float) -> dict[str, Any]:
     """Every stochastic algorithm, with this step where plain gradients are stable at 1 / lambda_max."""
-    pairs: dict[str, Any] = {
-        "memory": 3,
-        "batch": BATCH,
-        "overlap": 6,
-        "initial_scale": 1.0,
-    }
+    pairs: dict[str, Any] = {"memory": 3, "batch": BATCH, "overlap": 6}
+    pairs["initial_scale"] = 1.0
     return {
         "async-sgd": aq.AsyncSGD(step, BATCH),
         "sgd": aq.SGD(step / 2, BATCH, momentum=0.5),
@@ -112,45 +109,22 @@ def sweep(
                 )
                 beta = getattr(algorithm, "beta", np.inf)
                 # A run that stays at its start may differ from it by the order of a sum.
-                rounding = 1e-13 * abs(start)
-                yield Ending(
-                    *(
-                        name,
-                        kind,
-                        factor,
-                        str(run.status),
-                        run.success,
-                        start,
-                        float(run.fun),
-                    ),
-                    allowed=(1.5 * d + 5.0) / beta + rounding,
-                )
+                rise = (1.5 * d + 5.0) / beta + 1e-13 * abs(start)
+                yield Ending(name, kind, factor, run, start + rise)
 
 
 def main() -> int:
     """Print how the runs ended, step by step, and every false success."""
     warnings.simplefilter("ignore", aq.StabilityWarning)
-    found = list(sweep(seed=int(sys.argv[1]) if len(sys.argv) > 1 else 7))
-    print("step / stable   completed  diverged  above the start  false success")
+    seed = int(sys.argv[1]) if len(sys.argv) > 1 else 7
+    endings = list(sweep(seed=seed))
     for factor in FACTORS:
-        some = [o for o in found if o.factor == factor]
-        ended = Counter(o.status for o in some)
-        above, false = (
-            sum(not o.end <= o.start for o in some),
-            sum(o.false_success for o in some),
-        )
-        print(
-            f"{factor:13g} {ended['completed']:11} {ended['diverged']:9} {above:16} {false:14}"
-        )
-    for o in found:
-        if o.false_success:
-            print("false success:", o)
-        elif o.status == "diverged" and o.end <= o.start:
-            print("diverged below its start:", o)
-    print(
-        f"{len(found)} runs, {sum(o.false_success for o in found)} successes above the start"
-    )
-    return int(any(o.false_success for o in found))
+        some = [each for each in endings if each.factor == factor]
+        print(f"{factor:13g}", dict(Counter(str(each.run.status) for each in some)))
+    false = [each for each in endings if each.false_success]
+    print(*false, sep="\n")
+    print(f"{len(endings)} runs, {len(false)} successes above the start")
+    return int(bool(false))
 
 
 if __name__ == "__main__":
