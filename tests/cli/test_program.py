@@ -190,8 +190,8 @@ def test_runs_are_compared_by_their_time_to_a_target(
     assert (code, compared["metric"], compared["target"]) == (0, "error", slow["best"])
     assert fast["time_to_target"] < slow["time_to_target"]
     assert (tmp_path / "c.svg").exists()
-    _, out, _ = call(capfd, "compare", *both, "--target", "0")
-    assert out.count("not reached") == 2
+    _, out, _ = call(capfd, "compare", *both, "--target", "0", "--json")
+    assert [run["time_to_target"] for run in json.loads(out)["runs"]] == [None, None]
     blocks = ["--algorithm", "exact-lbfgs", "--set", "algorithm.blocks=3"]
     small = [*SMALL[:4], *SMALL[6:10], *blocks, "--save", tmp_path / "blocks", "-q"]
     assert call(capfd, "simulate", *small)[0] == 0

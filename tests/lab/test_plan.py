@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.calls import call
 from oracles import one_sentence
 
 import asyncqn as aq
 from asyncqn.cli.commands.plan import counts
-from asyncqn.cli.main import main
 from asyncqn.errors import BadInput
 from asyncqn.lab.plan import Prediction, _Goal, _pays
 
@@ -77,24 +77,20 @@ def test_a_run_made_before_is_planned_from():
 def test_the_command_prints_the_plan(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     job = tmp_path / "job.toml"
     job.write_text(f"[problem]\ndim = 6\nn_data = 120\n[run]\ntarget = {TARGET}\n")
-    with pytest.raises(SystemExit) as end:
-        main(["plan", str(job), "--record", "0.1", "--workers", "1..2", "--algorithms", "exact-lbfgs",
-              "--seeds", "2", "--json", "-q"])  # fmt: skip
-    sentences = json.loads(capfd.readouterr().out)
-    assert end.value.code == 0
-    assert [p["workers"] for p in sentences["predictions"]] == [1, 2]
-    assert sentences["checked"] is None
-    for wrong, words in (
-        (["--algorithms", "newton"], "there is no 'newton'"),
-        (["--workers", "many"], "must be like 1..256"),
-        (["--record", "soon"], "such as 30s"),
-        (["--engine", "mpi"], "threads or processes"),
-        (["--seeds", "1"], "at least 2"),
+    short = ("--record", 0.1, "--workers", "1..2", "--seeds", 2)
+    plan = ("plan", job, *short, "--algorithms", "exact-lbfgs", "--json", "-q")
+    code, out, _ = call(capfd, *plan)
+    numbers = json.loads(out)
+    assert (code, numbers["checked"]) == (0, None)
+    assert [p["workers"] for p in numbers["predictions"]] == [1, 2]
+    for option, value, words in (
+        ("--algorithms", "newton", "there is no 'newton'"),
+        ("--engine", "mpi", "threads or processes"),
+        ("--seeds", 1, "at least 2"),
     ):
-        with pytest.raises(SystemExit) as end:
-            main(["plan", str(job), *wrong])
-        assert end.value.code == 2
-        assert words in capfd.readouterr().err
+        code, _, err = call(capfd, "plan", job, option, value)
+        assert code == 2
+        assert words in err
 
 
 def test_numbers_of_workers_are_read():

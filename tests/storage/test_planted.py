@@ -43,11 +43,11 @@ def test_what_was_planted_is_refused_in_a_sentence_and_nothing_outside_is_touche
     monkeypatch.chdir(inside)
     code, _, err = call(capfd, *case.command)
     assert planted.state_of(outside) == before
-    assert code == 2
     assert "Traceback" not in err
-    assert {p.name for p in inside.rglob("*")} <= {*files, "lock"}, (
-        "nothing is half-written"
-    )
+    # A damaged generation is passed over for the other one, and the command succeeds.
+    assert code == 2 or case.place.startswith("A/")
+    names = {p.name for p in inside.rglob("*")}
+    assert code == 0 or names <= {*files, "lock"}, "nothing is half-written"
 
 
 @pytest.mark.parametrize("kind", ["symlink", "named pipe", "socket"])

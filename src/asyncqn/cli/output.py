@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -80,13 +80,14 @@ class Output:
         if not self.json:
             print(clean(result if isinstance(result, str) else _text(result)))
 
-    def table(self, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-        """Print a table for people."""
+    def table(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Print records as a table for people, whose columns have the names of the entries."""
         from rich.table import Table
 
+        columns = [name.replace("_", " ") for name in records[0]] if records else []
         table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for row in rows:
-            table.add_row(*row)
+        for record in records:
+            table.add_row(*map(_word, record.values()))
         self.show(table)
 
     def numbers(self, values: Mapping[str, Any]) -> None:
@@ -94,8 +95,7 @@ class Output:
         width = max(map(len, values), default=0)
         for name, value in values.items():
             if value is not None:
-                text = f"{value:.6g}" if isinstance(value, float) else f"{value}"
-                self.show(f"{name:<{width}}  {text}")
+                self.show(f"{name:<{width}}  {_word(value)}")
 
     def result(self, values: dict[str, Any]) -> None:
         """Print the one JSON object, if --json is given."""
@@ -139,6 +139,12 @@ class Output:
                 logger.addHandler(handler)
                 undo.callback(logger.removeHandler, handler)
             yield
+
+
+def _word(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else f"{value}"
 
 
 def _text(table: Any) -> str:

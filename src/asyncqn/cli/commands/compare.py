@@ -64,7 +64,8 @@ def compare(
         {**row(label, run, column, goal), "best": best[label]}
         for label, run in seen.items()
     ]
-    _show(out, rows, column, goal)
+    out.table(rows)
+    out.show(f"best and target ({goal:.6g}) are values of {column}")
     out.result({"metric": column, "target": goal, "runs": rows})
 
 
@@ -101,24 +102,3 @@ def row(label: str, run: Seen, metric: str, goal: float) -> Section:
         "staleness_max": int(stale.max(initial=0)),
         "time_to_target": float(times[reached[0]]) if len(reached) else None,
     }
-
-
-def _show(out: Output, rows: list[Section], metric: str, goal: float) -> None:
-    """Print the rows as a table."""
-    columns = ["run", "algorithm", "status", "workers", "commits", "staleness"]
-    texts = []
-    for row in rows:
-        time = row["time_to_target"]
-        texts.append(
-            [
-                row["run"],
-                row["algorithm"],
-                row["status"],
-                f"{row['workers']:,}",
-                f"{row['commits']:,}",
-                f"{row['staleness_mean']:.1f} (to {row['staleness_max']})",
-                f"{row['best']:.4g}",
-                "not reached" if time is None else f"{time:.5g}",
-            ]
-        )
-    out.table([*columns, f"best {metric}", f"time to {goal:.4g}"], texts)

@@ -60,11 +60,7 @@ def import_(
         out.show(line)
     # The slowest workers first, because they are what a reader looks for.
     slowest = sorted(workers, key=lambda one: -one.cycle)
-    rows = []
-    for one in slowest[:MAX_WORKERS]:
-        numbers = [f"{one.delivered:,}", f"{one.staleness:.1f}", f"{one.cycle:.4g}"]
-        rows.append([f"{one.worker}", *numbers])
-    out.table(["worker", "updates", "mean staleness", "mean cycle"], rows)
+    out.table([one._asdict() for one in slowest[:MAX_WORKERS]])
     out.result(
         {
             "updates": len(schedule),

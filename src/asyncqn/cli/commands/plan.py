@@ -92,13 +92,8 @@ def plan(
 
 def _show(out: Output, result: Plan) -> None:
     """Print the table, the number of workers that pays, and the check."""
-    rows = []
-    for each in result.predictions:
-        interval = f"{each.low:.4g} to {each.high:.4g}"
-        mark = "best" if each == result.best else ""
-        numbers = [f"{each.workers}", f"{each.time:.4g}", interval, mark]
-        rows.append([each.algorithm, *numbers])
-    out.table(["algorithm", "workers", "seconds", "95 % interval", ""], rows)
+    out.table([each._asdict() for each in result.predictions])
+    out.show(f"best: {result.best.algorithm} on {counted(result.best.workers)}")
     paying = f"{counted(result.pays)} pay{'s' * (result.pays == 1)}"
     best = result.best.algorithm
     out.show(
