@@ -16,7 +16,7 @@ import asyncqn as aq
 from asyncqn.errors import AsyncqnError, BadInput
 from asyncqn.parameters import Refused, parameters_of
 from asyncqn.types import Table
-from asyncqn_recommender import Recommender
+from asyncqn_recommender import Recommender, synthetic_ratings
 
 NOT_CALLED = {
     "protocols, which users implement": {"Algorithm", "Engine", "Problem"},
@@ -25,14 +25,14 @@ NOT_CALLED = {
     }
     | {"BadInput", "DamagedFile", "ReplayMismatch"},
     "results, which asyncqn itself makes": {"Outcome", "Progress", "Run", "Samples"},
-    "modules of public names": {"stages", "times"},
+    "a module of public names": {"stages"},
     "checks of users' classes, with tests of their own": {"check_algorithm", "check_problem"},
     "a server, whose own tests try wrong tables and tokens": {"DataServer"},
     "engines and adapters with tests of their own": {"MPI", "from_jax", "from_torch"},
     "a choice that default_algorithm makes, too": {"exact_algorithm"},
 }  # fmt: skip
 """Public names that are not walked through, by the reason."""
-FREE = {"user", "users", "item", "items", "ratings", "rows", "theta", "run", "records"}
+FREE = {"rows", "theta", "run", "records", "table"}
 """Parameters that take anything, and that their functions judge."""
 
 
@@ -108,6 +108,7 @@ def test_numpy_s_scalars_are_the_numbers_that_they_hold() -> None:
     assert aq.Cluster(np.int64(3)).workers == 3
 
 
+FITTED = Recommender(2, passes=1).fit(synthetic_ratings(20, 15, 120, seed=0))
 MASKED = np.ma.masked_equal(X, X[0, 0])
 MISTAKES: dict[str, Callable[[], Any]] = {
     "no friction": lambda: aq.ASLBFGS(h=0.1, gamma=None, beta=1.0, memory=3, batch=4, overlap=2),
@@ -124,6 +125,11 @@ MISTAKES: dict[str, Callable[[], Any]] = {
     "nothing to learn": lambda: aq.from_jax(len, {}, X),
     "complex ratings": lambda: Recommender(2).fit(([0, 1], [0, 1], np.array([1j, 2.0]))),
     "no ratings": lambda: Recommender(2).fit(None),
+    "a list of users": lambda: FITTED.recommend([1, 2]),
+    "a mapping as a user": lambda: FITTED.recommend({"x": 1}),
+    "a complex number as an item": lambda: FITTED.similar(1j),
+    "users and items of two shapes": lambda: FITTED.predict([1, 2], [1, 2, 3]),
+    "a ragged list of users": lambda: FITTED.recommend_many([[1], [1, 2]]),
     "a step that is no float": lambda: aq.AsyncSGD(h=10**400, batch=1),
 }  # fmt: skip
 

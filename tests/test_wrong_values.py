@@ -17,7 +17,6 @@ import asyncqn as aq
 import asyncqn.sklearn as estimators
 from asyncqn.columns import Table
 from asyncqn.errors import AsyncqnError
-from asyncqn_recommender import Recommender, synthetic_ratings
 
 VALUES: list[Any] = [
     None, True, -1, 0, 1.5, -0.5, math.nan, math.inf, 10**30, 1j, "", "a\0b", b"bytes", [], [1, "a"],
@@ -33,8 +32,6 @@ LINEAR = aq.LogisticRegression(X, Y)
 ENGINE = aq.Simulator(aq.Cluster(workers=2))
 SGD = aq.AsyncSGD(h=1e-3, batch=2)
 RUN = aq.minimize(PROBLEM, SGD, engine=ENGINE, commits=6)
-RATINGS = synthetic_ratings(20, 15, 120, seed=0)
-FITTED = Recommender(2, passes=1, seed=0).fit(RATINGS)
 LOG = {"worker": [0, 1], "start": [0.0, 0.0], "end": [1.0, 2.0]}
 SUMS: dict[str, Any] = {
     "value": lambda theta, rows: float(theta @ theta) * len(rows),
@@ -163,14 +160,6 @@ SOUND: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         aq.plan,
         {"problem": PROBLEM, "target": 1.0, "workers": [1], "record": 0.1},
     ),
-    **{
-        f"Recommender.{name}": (lambda name=name, **given: getattr(FITTED, name)(**given), sound)
-        for name, sound in {
-            "recommend": {"user": RATINGS.user_ids[0]},
-            "similar": {"item": RATINGS.item_ids[0]},
-            "predict": {"users": [1], "items": [1]},
-        }.items()
-    },
     **{
         f"sklearn.{kind.__name__}.{name}": (
             lambda kind=kind, **given: kind(**given).fit(X, Y),
