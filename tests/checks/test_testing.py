@@ -104,7 +104,7 @@ class VectorMetrics(Quadratic):
         (VectorValue, "must return a number"),
         (NoData, "n_data = 0: it must be an integer"),
         (FractionalDim, "dim = 4.0: it must be an integer"),
-        (WrongStart, "must draw from its argument alone"),
+        (WrongStart, "draw from its argument alone"),
         (NegativeCurvature, "one positive finite number"),
         (HighOptimum, "is above a value it takes"),
         (VectorMetrics, "names to single numbers"),

@@ -331,7 +331,7 @@ class _Comparison:
         self, function: str, rows: Rows | None, g: Vector, direction: Vector
     ) -> _Slope:
         """Measure the slope along `direction`, over shorter and shorter steps while it disagrees."""
-        latest: _Slope | None = None
+        before: _Slope | None = None
         wrong: _Slope | None = None
         small = 0
         # The first step is far above rounding.
@@ -339,11 +339,15 @@ class _Comparison:
             slope = self._measured(function, rows, g, length * direction)
             if slope is None:
                 continue
-            latest = slope
-            if slope.off <= slope.rounding or (k >= _USUAL_LENGTHS and wrong is None):
+            if slope.off <= slope.rounding:
                 return slope
             if wrong is None:
-                wrong = slope if slope.wrong else None
+                # Noise is not off by the same share over two steps.
+                alike = before and _near(before.share_off, slope.share_off, 0.15)
+                wrong = slope if slope.wrong and alike else None
+                before = slope
+                if wrong is None and k + 1 >= _USUAL_LENGTHS:
+                    return slope._replace(unsure=math.inf)
                 continue
             # What a wrong gradient is off by shrinks with the step alone.
             share = 0.1 * abs(wrong.share_off) * _norm(slope.step)
@@ -352,9 +356,9 @@ class _Comparison:
                 return slope._replace(unsure=math.inf)
             if slope.rounding > share:
                 break
-        if latest is None:
+        if before is None:
             raise NothingToJudge
-        return latest if wrong is None else wrong
+        return before if wrong is None else wrong
 
     def _measured(
         self, function: str, rows: Rows | None, g: Vector, d: Vector

@@ -176,10 +176,12 @@ def _trial(
     try:
         if kind == "mpi":  # it has the ranks with which the program was started
             engine = cls()
-            if not engine.workers:
-                return "not tried: there is no rank beside this one."
+            require(engine.workers > 0, "there is no rank beside this one.")
         else:
             engine = cls(Cluster(workers) if kind == "simulator" else workers)
+    except BadInput as reason:
+        return f"not tried: {reason}"
+    try:
         run: Any = minimize(
             problem,
             algorithm,
