@@ -19,6 +19,7 @@ from asyncqn.algorithms.sampling.shared_metric_hmc import (
 from asyncqn.algorithms.sampling.warm_up import end_of
 from asyncqn.checks.observed_calls import MARK, NothingToJudge, ObservedCalls
 from asyncqn.core.stopping import MaxTime
+from asyncqn.draws import Samples, error_of, names_of
 from asyncqn.errors import BadInput, SamplingWarning, require
 from asyncqn.minimize import (
     CheckpointFolder,
@@ -29,7 +30,6 @@ from asyncqn.minimize import (
     starting_point,
 )
 from asyncqn.parameters import CheckpointEvery, Seed, checked
-from asyncqn.samples import Samples, failed, names_of
 from asyncqn.types import Array, Callback, Problem, Progress
 from asyncqn.view.progress import shown
 
@@ -166,7 +166,7 @@ def sample(
         )
     if run is None:
         return run  # another rank of MPI has the run
-    if (error := failed(run)) is not None:
+    if (error := error_of(run)) is not None:
         raise error
     samples = Samples.from_run(run)
     for sentence in samples.warnings:

@@ -12,6 +12,7 @@ from asyncqn.view.axes import EXCESS, LABELS, axis_of, curves_of
 from asyncqn.view.page import page
 from asyncqn.view.seen import Seen
 from asyncqn.view.styles import styles_of_runs
+from tests.view.test_page import seen
 
 
 def test_the_axis_is_logarithmic_where_that_can_be_drawn_and_helps() -> None:
@@ -33,29 +34,14 @@ def test_zeros_and_rounding_do_not_cost_the_logarithm() -> None:
 def test_an_explosion_does_not_flatten_the_others(explosion: float) -> None:
     axis = axis_of([np.array([5.0, 1.0, 0.1]), np.array([5.0, 1e9, explosion])])
     assert axis == (True, 0.1, 50.0, True)
-    assert axis_of([np.array([-5.0, -9.0]), np.array([-5.0, 1e200])]) == (
-        False,
-        -9.0,
-        0.0,
-        True,
-    )
+    negative = axis_of([np.array([-5.0, -9.0]), np.array([-5.0, 1e200])])
+    assert negative == (False, -9.0, 0.0, True)
 
 
 def run_of(kind: str, fun: list[float]) -> Seen:
-    n = len(fun)
-    table = Table(
-        {"commit": np.arange(n), "time": np.arange(n) * 1.0, "fun": np.array(fun)}
-    )
-    about = {
-        "problem": {"name": "Mean", "dim": 1, "n_data": 3},
-        "algorithm": {"kind": kind, "parameters": None},
-        "engine": {"kind": "threads"},
-        "seed": 0,
-        "versions": {},
-    }
-    return Seen(
-        "completed", "done.", fun[-1], Schedule.serial(n - 1), table, {}, about, {}
-    )
+    time = np.arange(float(len(fun)))
+    table = Table({"commit": time, "time": time, "fun": np.array(fun)})
+    return seen(Schedule.serial(len(fun) - 1), kind=kind, table=table)
 
 
 RUNS = {
@@ -66,22 +52,17 @@ RUNS = {
 
 
 def test_a_run_has_one_colour_in_terminal_figure_and_page() -> None:
-    looks = styles_of_runs(
-        {label: run.manifest["algorithm"]["kind"] for label, run in RUNS.items()}
-    )
-    colors = {label: look["color"] for label, look in looks.items()}
+    kinds = {label: run.manifest["algorithm"]["kind"] for label, run in RUNS.items()}
+    colors = {label: look["color"] for label, look in styles_of_runs(kinds).items()}
     assert len(set(colors.values())) == 3
     figure = plots.comparison(RUNS, "fun", None, plots.SECONDS)
-    assert {
-        line.get_label(): line.get_color() for line in figure.axes[0].lines
-    } == colors
+    lines = figure.axes[0].lines
+    assert {line.get_label(): line.get_color() for line in lines} == colors
     for color in colors.values():
         assert f'"color":"{color}"' in page(RUNS)
 
 
-def test_the_comparison_is_drawn_on_a_logarithmic_axis_in_spite_of_zeros_and_explosions() -> (
-    None
-):
+def test_a_comparison_has_a_logarithmic_axis_in_spite_of_zeros_and_explosions() -> None:
     axes = plots.comparison(RUNS, "fun", None, plots.SECONDS).axes[0]
     assert axes.get_yscale() == "log"
     low, high = axes.get_ylim()
@@ -90,9 +71,7 @@ def test_the_comparison_is_drawn_on_a_logarithmic_axis_in_spite_of_zeros_and_exp
     assert "values above 90 are drawn at the edge" in axes.get_title(loc="left")
 
 
-def test_twelve_digits_of_progress_are_seen_and_no_curve_ends_in_a_vertical_line() -> (
-    None
-):
+def test_twelve_digits_of_progress_are_seen_without_a_vertical_line() -> None:
     tables = [
         Table({"fun": -3.0 + np.array([2.0, 1e-6, 1e-12, 0.0])}),
         Table({"fun": np.array([-1.0, np.inf, -2.0])}),
@@ -104,8 +83,7 @@ def test_twelve_digits_of_progress_are_seen_and_no_curve_ends_in_a_vertical_line
     assert axis.low == pytest.approx(1e-12, rel=1e-3)
     assert np.isnan(first[-1]), "the best value is no point of a logarithmic axis"
     np.testing.assert_allclose(second, [2.0, np.inf, 1.0])
-    page_of_one = page({"exact": RUNS["exact"]})
-    assert f'"metric":"{EXCESS}"' in page_of_one
+    assert f'"metric":"{EXCESS}"' in page({"exact": RUNS["exact"]})
 
 
 def test_the_error_is_drawn_where_it_is_known_and_a_constant_as_it_is() -> None:
@@ -113,12 +91,7 @@ def test_the_error_is_drawn_where_it_is_known_and_a_constant_as_it_is() -> None:
     assert curves_of([known]).label == LABELS["error"]
     assert curves_of([known], "fun").label == LABELS["fun"]
     constant = Table({"fun": np.array([4.0, 4.0])})
-    assert curves_of([constant]) == (
-        [constant["fun"]],
-        LABELS["fun"],
-        axis_of([constant["fun"]]),
-        0.0,
-    )
+    assert curves_of([constant]).label == LABELS["fun"]
 
 
 def test_a_tab_names_its_runs() -> None:

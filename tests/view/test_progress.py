@@ -7,6 +7,7 @@ import pty
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -30,21 +31,15 @@ def on_a_terminal(options: str) -> str:
     with os.fdopen(leader, "rb", buffering=0) as terminal:
         program = SCRIPT.format(options=options)
         environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
-        with subprocess.Popen(
-            [sys.executable, "-c", program], stderr=follower, env=environment
-        ) as script:
+        command = [sys.executable, "-c", program]
+        with subprocess.Popen(command, stderr=follower, env=environment) as script:
             os.close(follower)
-            said = b""
-            while True:
-                try:
-                    part = terminal.read(4096)
-                except OSError:  # Linux ends a closed terminal so
-                    break
-                if not part:
-                    break
-                said += part
+            text = b""
+            with suppress(OSError):  # Linux ends a closed terminal so
+                while part := terminal.read(4096):
+                    text += part
             assert script.wait(60) == 0
-    return said.decode()
+    return text.decode()
 
 
 def test_a_terminal_shows_a_bar_unless_told_otherwise() -> None:
@@ -63,9 +58,8 @@ def test_elsewhere_nothing_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
 def test_verbose_writes_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
     algorithm = aq.AsyncSGD(h=1e-4, batch=6)
     aq.minimize(PROBLEM, algorithm, engine=aq.Threads(2), commits=200, verbose=True)
-    lines = [
-        line for line in capsys.readouterr().err.splitlines() if "compiling" not in line
-    ]
+    text = capsys.readouterr().err
+    lines = [line for line in text.splitlines() if "compiling" not in line]
     assert lines[0].startswith("minimize: 0/200 error ")
     assert lines[-1].startswith("minimize: 200/200 error ")
     assert lines[-1].endswith("2 workers")
@@ -100,17 +94,3 @@ def test_a_closed_stderr_does_not_end_a_run(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sys, "stderr", closed)
     assert aq.minimize(PROBLEM, engine=aq.Threads(1), verbose=True).success
     assert aq.minimize(PROBLEM, engine=aq.Threads(1), progress=True).success
-
-
-def test_a_callback_is_called_beside_the_display(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    seen: list[aq.Progress] = []
-    aq.minimize(
-        PROBLEM,
-        engine=aq.Simulator(aq.Cluster(workers=2)),
-        callback=seen.append,
-        verbose=True,
-    )
-    assert seen[0].commit == 0
-    assert "minimize: 0 error" in capsys.readouterr().err

@@ -1,73 +1,81 @@
-"""The table of results: one row per cell, in a CSV file that is committed and to which a study adds."""
+"""python -m benchmarks.studies.posteriors.table: the table of `rows` in Markdown, judged by its rules."""
 
 from __future__ import annotations
 
 import csv
-import math
 from pathlib import Path
-from typing import Any
 
-TABLE = Path(__file__).resolve().parents[3] / "docs" / "results" / "posteriors.csv"
-KEY = ("posterior", "method", "workers", "seed")
-COUNTS = (
-    "workers",
-    "seed",
-    "dim",
-    "gradients",
-    "warm_up_gradients",
-    "divergent",
-    "right",
-    "right_strictly",
-)
-SCORES = ("z", "z_sd")
-COLUMNS = (*KEY, "dim", "mean", "sd", "right", "right_strictly", "rhat", "ess", "gradients",
-           "warm_up_gradients", "accept", "step", "divergent", "seconds", "over_lockstep", *SCORES,
-           "error")  # fmt: skip
-"""z and z_sd are z-scores of all means and standard deviations, separated by spaces."""
+import numpy as np
+
+TABLE = Path(__file__).parents[3] / "docs" / "results" / "hard-posteriors.csv"
+SILENT = 0.1
+"""Errors of a mean, in sd, from which a run has to warn."""
+Row = dict[str, str]
 
 
-def read(path: Path = TABLE) -> list[dict[str, Any]]:
-    """All rows of a table; none where there is no file."""
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return [_parsed(row) for row in csv.DictReader(file)]
+def lines(rows: list[Row]) -> list[dict[str, str]]:
+    """Return a line for each target: errors and effective draws of all methods, and whether the line is met."""
+    return [
+        _line(target, [row for row in rows if row["target"] == target])
+        for target in dict.fromkeys(
+            row["target"] for row in rows if row["method"] == "sample"
+        )
+    ]
 
 
-def append(row: dict[str, Any], path: Path = TABLE) -> None:
-    """Add a row at the end."""
-    new = not path.exists()
-    with path.open("a", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        if new:
-            writer.writerow(COLUMNS)
-        writer.writerow([_text(row.get(name, "")) for name in COLUMNS])
-
-
-def key(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Posterior, method, workers and seed, of which a table has each combination once."""
-    return tuple(row[name] for name in KEY)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list):
-        return " ".join(f"{x:.2f}" for x in value)
-    return (
-        f"{value:.4g}"
-        if isinstance(value, float)
-        else str(int(value) if value in (True, False) else value)
+def _line(target: str, rows: list[Row]) -> dict[str, str]:
+    by_method = {
+        method: [row for row in rows if row["method"] == method and not row["error"]]
+        for method in ("sample", "nuts", "gist")
+    }
+    missed = []
+    for quantity in ("mean", "sd"):
+        ours = _errors(by_method["sample"], quantity)
+        rival = min(
+            (_errors(by_method[name], quantity) for name in ("nuts", "gist")),
+            key=lambda errors: float(errors.mean()),
+        )
+        # A single run shows no spread.
+        spread = rival.std(ddof=1) if rival.size > 1 else 0.0
+        if ours.mean() > rival.mean() + 2.0 * spread / np.sqrt(rival.size):
+            missed.append(quantity)
+    failed = sum(row["method"] == "sample" and bool(row["error"]) for row in rows)
+    silent = sum(
+        float(row["mean"]) > SILENT and row["warned"] != "True"
+        for row in by_method["sample"]
     )
+    missed += [f"{failed} failed"] * (failed > 0) + [f"{silent} silent"] * (silent > 0)
+    return {
+        "posterior": target,
+        "seeds": str(len(by_method["sample"])),
+        **{f"`{name}`": _cell(found) for name, found in by_method.items()},
+        "line": f"missed: {', '.join(missed)}" if missed else "met",
+    }
 
 
-def _parsed(row: dict[str, str]) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for name, text in row.items():
-        if name in SCORES:
-            out[name] = [float(x) for x in text.split()]
-        elif name in ("posterior", "method", "error"):
-            out[name] = text
-        elif name in COUNTS:
-            out[name] = int(text) if text else 0
-        else:
-            out[name] = float(text) if text else math.nan
-    return out
+def markdown(rows: list[dict[str, str]]) -> str:
+    """Return rows with the same columns as a table."""
+    head = [list(rows[0]), ["---"] * len(rows[0])]
+    cells = head + [list(row.values()) for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+
+
+def _errors(rows: list[Row], quantity: str) -> np.ndarray:
+    return np.array([float(row[quantity]) for row in rows] or [np.inf])
+
+
+def _cell(rows: list[Row]) -> str:
+    if not rows:
+        return "none"
+    mean, sd, ess = (_errors(rows, name) for name in ("mean", "sd", "ess"))
+    return f"{mean.mean():.2f}, {sd.mean():.2f}; {np.median(ess):.0f}"
+
+
+def main() -> None:
+    """Print the table."""
+    with TABLE.open() as file:
+        print(markdown(lines(list(csv.DictReader(file)))))
+
+
+if __name__ == "__main__":
+    main()

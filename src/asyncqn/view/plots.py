@@ -18,7 +18,7 @@ from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.storage import write_whole
 from asyncqn.view.axes import curves_of
-from asyncqn.view.styles import styles_of, styles_of_runs
+from asyncqn.view.styles import styles_of_runs
 from asyncqn.view.trace import starts
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def convergence(
     """Draw a metric of one or several runs, by name, over time; by default U minus the best value."""
     require(bool(tables), "there is no run to draw: pass at least one.")
     figure = new_figure()
-    _convergence(figure.add_subplot(), tables, metric, x_label, styles_of(tables))
+    _convergence(figure.add_subplot(), tables, metric, x_label)
     return figure
 
 
@@ -72,18 +72,11 @@ def overview(run: Run | Seen) -> Figure:
     """Draw convergence, staleness and the beginning of the timeline of one run in one figure."""
     figure = new_figure(9.0, 8.0)
     grid = figure.add_gridspec(2, 2, height_ratios=(1.0, 1.25))
-    tables = {_name(run): run.metrics}
-    _convergence(
-        figure.add_subplot(grid[0, 0]),
-        tables,
-        None,
-        time_axis(run),
-        styles_of(tables),
-    )
+    left = figure.add_subplot(grid[0, 0])
+    _convergence(left, {_name(run): run.metrics}, None, time_axis(run))
     draw_staleness(figure.add_subplot(grid[0, 1]), run.schedule)
-    draw_timeline(
-        figure.add_subplot(grid[1, :]), run.schedule, time_axis(run), births(run)
-    )
+    below = figure.add_subplot(grid[1, :])
+    draw_timeline(below, run.schedule, time_axis(run), births(run))
     # The status is in the title, so that a figure of a failed run is not mistaken for a result.
     figure.suptitle(
         f"{_name(run)}: {run.status} after {run.schedule.commits:,} commits, {run.schedule.workers} workers"
@@ -111,9 +104,10 @@ def comparison(
     grid = figure.add_gridspec(1, 2, width_ratios=(1.6, 1.0))
     left = figure.add_subplot(grid[0, 0])
     right = figure.add_subplot(grid[0, 1])
-    styles = styles_of_runs({name: _name(run) for name, run in runs.items()})
+    kinds = {name: _name(run) for name, run in runs.items()}
+    styles = styles_of_runs(kinds)
     tables = {name: run.metrics for name, run in runs.items()}
-    base = _convergence(left, tables, metric, x_label, styles)
+    base = _convergence(left, tables, metric, x_label, kinds)
     if target is not None and target > base:
         left.axhline(target - base, color=INK, linewidth=0.8, alpha=0.5)
     for name, run in runs.items():
@@ -167,10 +161,8 @@ def render(figure: Figure, kind: str) -> bytes:
     # matplotlib derives the identifiers in an SVG from this salt; by default they are random.
     with rc_context({"svg.hashsalt": "asyncqn"}):
         # PNG files carry no date.
-        if kind == "svg":
-            figure.savefig(buffer, format="svg", metadata={"Date": None})
-        else:
-            figure.savefig(buffer, format="png", dpi=150)
+        metadata = {"Date": None} if kind == "svg" else None
+        figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
     return buffer.getvalue()
 
 
@@ -191,9 +183,10 @@ def _convergence(
     tables: Mapping[str, Table],
     metric: str | None,
     x_label: str,
-    styles: Mapping[str, dict[str, Any]],
+    kinds: Mapping[str, str] | None = None,
 ) -> float:
     """Draw the curves; return what was subtracted from the metric."""
+    styles = styles_of_runs(kinds or {name: name for name in tables})
     for name, table in tables.items():
         if metric is not None and metric not in table:
             columns = ", ".join(table.columns)
@@ -226,11 +219,10 @@ def draw_staleness(axes: Any, schedule: Schedule) -> None:
     title = "staleness"
     # At most about 80 bars: bins of equal whole width.
     width = max(1, -(-counts.size // 80))
-    padded = np.pad(counts, (0, -counts.size % width))
-    padded = padded.reshape(-1, width).sum(axis=1)
-    lefts = np.arange(padded.size) * width
+    lefts = np.arange(0, counts.size, width)
+    heights = np.add.reduceat(counts, lefts) if counts.size else counts
     align = "edge" if width > 1 else "center"
-    axes.bar(lefts, padded, width=width * 0.9, align=align, color=GREY)
+    axes.bar(lefts, heights, width=width * 0.9, align=align, color=GREY)
     if counts.size:
         mean = float(schedule.staleness.mean())
         # The largest staleness is a single event; the quantile says what to expect.
@@ -254,22 +246,20 @@ def draw_timeline(
     axes: Any, schedule: Schedule, x_label: str, births: Mapping[int, float]
 ) -> None:
     """Draw one line per worker and one box per computation; dropped ones are hatched."""
-    boxes: dict[tuple[int, bool], list[tuple[float, float]]] = {}
-    lengths: list[float] = []
     columns = (schedule.worker, schedule.commit, schedule.time)
-    workers, commits, times = (c[:MAX_TIMELINE_BOXES].tolist() for c in columns)
-    begins = starts(workers, times, births)
-    for worker, commit, time, start in zip(workers, commits, times, begins):
-        kind = (worker, commit != DROPPED)
-        boxes.setdefault(kind, []).append((start, time - start))
-        lengths.append(time - start)
-    long = STRAGGLER_RATIO * float(np.median(lengths)) if lengths else np.inf
-    for (worker, delivered), bars in boxes.items():
-        colours = [ORANGE if length > long else GREY for _, length in bars]
-        look: dict[str, Any] = {"facecolor": colours, "edgecolor": "white"}
-        if not delivered:
-            look = {"facecolor": "#f0e2d8", "edgecolor": INK, "hatch": "////"}
-        axes.broken_barh(bars, (worker - 0.4, 0.8), linewidth=0.6, **look)
+    workers, commits, times = (c[:MAX_TIMELINE_BOXES] for c in columns)
+    begins = np.array(starts(workers.tolist(), times.tolist(), births))
+    lengths = times - begins
+    long = STRAGGLER_RATIO * float(np.median(lengths)) if lengths.size else np.inf
+    for worker in np.unique(workers):
+        for dropped in (False, True):
+            here = (workers == worker) & ((commits == DROPPED) == dropped)
+            colours = np.where(lengths[here] > long, ORANGE, GREY).tolist()
+            look: dict[str, Any] = {"facecolor": colours, "edgecolor": "white"}
+            if dropped:
+                look = {"facecolor": "#f0e2d8", "edgecolor": INK, "hatch": "////"}
+            bars = np.column_stack([begins, lengths])[here]
+            axes.broken_barh(bars, (worker - 0.4, 0.8), linewidth=0.6, **look)
     # The axis points downwards, with worker 0 at the top, as in the tables.
     axes.set_ylim(schedule.workers - 0.4, -0.6)
     axes.yaxis.get_major_locator().set_params(integer=True)
@@ -278,8 +268,8 @@ def draw_timeline(
     if len(schedule) > MAX_TIMELINE_BOXES:
         count = f"{MAX_TIMELINE_BOXES:,} of {len(schedule):,}"
         title += f" (the first {count} computations)"
-    if not all(delivered for _, delivered in boxes):
+    if (commits == DROPPED).any():
         title += "; hatched: dropped"
-    if max(lengths, default=0.0) > long:
+    if lengths.max(initial=0.0) > long:
         title += f"; orange: over {STRAGGLER_RATIO:g} times the median"
     _finish(axes, title, x_label, "worker")

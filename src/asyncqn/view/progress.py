@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
@@ -47,24 +47,25 @@ def bar(
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bars = Bars("{task.description}", *columns, "{task.fields[note]}", console=console)
-    waiting = COMPILING if nothing_compiled_yet() else ""
-    task = bars.add_task(label, total=total, note=waiting)
-    # A user who waits for the compiler should see at once what happens.
-    begins = time.monotonic() + (0.0 if waiting else delay)
+    task = bars.add_task(label, total=total, note="")
+    begins = time.monotonic() + delay
 
     def advance(step: int, note: str = "") -> None:
         with suppress(*BROKEN_STREAM):
             # Updated before it begins, so that the bar appears with the current numbers.
             bars.update(task, completed=step, note=note)
-            if not bars.live.is_started and time.monotonic() >= begins:
+            # A user who waits for the compiler should see at once what happens.
+            if note == COMPILING or time.monotonic() >= begins:
                 bars.start()
 
-    advance(0, waiting)
+    if nothing_compiled_yet():
+        advance(0, COMPILING)
     try:
         yield advance
     finally:
-        with suppress(*BROKEN_STREAM):
-            bars.stop()
+        if bars.live.is_started:
+            with suppress(*BROKEN_STREAM):
+                bars.stop()
 
 
 @contextmanager
@@ -81,23 +82,22 @@ def lines(
     With `first`, the first step is written as well.
     """
     due = time.monotonic() + (0.0 if first else every)
-    latest = (0, "")
-    written_step = -1
+    latest = ""
+    written = None
 
     def put() -> None:
-        nonlocal due, written_step
-        step, note = latest
-        # The end of the block comes here again, perhaps with a step that was written already.
-        if step > written_step:
-            written_step = step
-            due = time.monotonic() + every
-            count = f"{step:,}" if total is None else f"{step}/{total}"
+        nonlocal due, written
+        due = time.monotonic() + every
+        # The end of the block comes here again, perhaps with a line that was written already.
+        if latest != written:
+            written = latest
             with suppress(*BROKEN_STREAM):
-                write(f"{label}: {count} {note}".rstrip())
+                write(latest)
 
     def advance(step: int, note: str = "") -> None:
         nonlocal latest
-        latest = (step, note)
+        count = f"{step:,}" if total is None else f"{step}/{total}"
+        latest = f"{label}: {count} {note}".rstrip()
         if time.monotonic() >= due or step == total:
             put()
 
@@ -107,37 +107,34 @@ def lines(
     try:
         yield advance
     finally:
-        if written_step >= 0:  # otherwise the work was too short for any line
+        if written is not None:  # otherwise the work was too short for any line
             put()
 
 
+@contextmanager
 def on_console(
     console: Console, label: str, total: int | None, delay: float = 0.0
-) -> AbstractContextManager[Advance]:
-    """Return a display on a console: a bar where it can be drawn, else lines."""
+) -> Iterator[Advance]:
+    """Yield a function that reports progress on a console: a bar where it can be drawn, else lines."""
     drawable = console.is_terminal
     if console.is_jupyter:
         drawable = find_spec("ipywidgets") is not None
     if drawable:
-        return bar(console, label, total, delay)
-    return lines(console.print, label, total, SECONDS_BETWEEN_LINES)
+        display = bar(console, label, total, delay)
+    else:
+        display = lines(console.print, label, total, SECONDS_BETWEEN_LINES)
+    with display as advance:
+        yield advance
 
 
+@contextmanager
 def shown(
     progress: bool | None, verbose: bool, total: int | None, label: str
-) -> AbstractContextManager[Advance | None]:
-    """Return the display of a run of the library, which yields None if nothing is to be shown.
+) -> Iterator[Advance | None]:
+    """Show the progress of a run of the library; yields None where nothing is to be shown.
 
-    Parameters
-    ----------
-    progress : bool or None
-        Whether to show a bar; None: only if a person can see it.
-    verbose : bool
-        Whether to write plain lines instead, where no bar is requested.
-    total : int or None
-        Number of steps, or None if it is unknown.
-    label : str
-        Name of the work.
+    progress: whether to show a bar; None: only if a person can see it.  verbose: whether to write plain lines
+    instead, where no bar is requested.
     """
     if progress or (progress is None and not verbose and watched()):
         from rich.console import Console
@@ -145,19 +142,26 @@ def shown(
         console = Console(
             stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False
         )
-        return on_console(console, label, total, SECONDS_BEFORE_A_BAR)
-    if verbose:
-        return lines(write_to_stderr, label, total, SECONDS_WHEN_VERBOSE, first=True)
-    return nullcontext()
+        with on_console(console, label, total, SECONDS_BEFORE_A_BAR) as advance:
+            yield advance
+    elif verbose:
+        every = SECONDS_WHEN_VERBOSE
+        with lines(write_to_stderr, label, total, every, first=True) as advance:
+            yield advance
+    else:
+        yield None
 
 
+@contextmanager
 def logged(
     logger: logging.Logger, total: int | None, label: str
-) -> AbstractContextManager[Advance | None]:
-    """Return a display that logs every few seconds; it yields None if the logger is not enabled."""
+) -> Iterator[Advance | None]:
+    """Log the progress of a run every few seconds; yield None where the logger is not enabled."""
     if not logger.isEnabledFor(logging.INFO):
-        return nullcontext()
-    return lines(logger.info, label, total, SECONDS_BETWEEN_LINES, first=True)
+        yield None
+        return
+    with lines(logger.info, label, total, SECONDS_BETWEEN_LINES, first=True) as advance:
+        yield advance
 
 
 def write_to_stderr(text: str) -> None:
@@ -186,15 +190,15 @@ def watched() -> bool:
 def as_callback(advance: Advance, *, simulated: bool) -> Callable[[Progress], None]:
     """Return a callback of `minimize` that reports a run's progress to a display.
 
-    A real run also shows commits per second, staleness and workers.
+    simulated: whether the run is simulated.  A real one also shows commits per second, staleness and workers.
     """
-    last_commit = 0
-    last_time = time.monotonic()
+    commits = 0
+    seconds = time.monotonic()
     # Workers may join late, so the expected number is the largest seen.
     expected = 0
 
     def report(progress: Progress) -> None:
-        nonlocal last_commit, last_time, expected
+        nonlocal commits, seconds, expected
         metrics = progress.metrics
         note = f"U {metrics['fun']:.6g}"
         if "error" in metrics:
@@ -202,15 +206,14 @@ def as_callback(advance: Advance, *, simulated: bool) -> Callable[[Progress], No
         if not simulated:
             # The rate since the last row, not since the start: a slowdown should show.
             now = time.monotonic()
-            rate = (progress.commit - last_commit) / max(now - last_time, 1e-9)
-            last_commit = progress.commit
-            last_time = now
+            rate = (progress.commit - commits) / max(now - seconds, 1e-9)
+            commits = progress.commit
+            seconds = now
             workers, lost = progress.workers, progress.workers_lost
             expected = max(expected, workers)
             there = headcount(workers, expected, lost) if lost else f"{workers} workers"
-            note += (
-                f", {rate:.0f} commits/s, staleness {progress.staleness:.1f}, {there}"
-            )
+            stale = progress.staleness
+            note += f", {rate:.0f} commits/s, staleness {stale:.1f}, {there}"
         advance(progress.commit, note)
 
     return report

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import cycle
 from typing import Any
 
@@ -27,25 +27,13 @@ ALGORITHM_STYLES = {
 
 
 def styles_of_runs(kinds: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return the style of each run in one drawing, by its label.
+    """Return the style of each run in one drawing, by its label; `kinds` has the algorithm of each.
 
-    Parameters
-    ----------
-    kinds : mapping of str to str
-        The algorithm of each run, by the run's label.  A run has its algorithm's own style, unless two of the
-        runs have the same algorithm.
+    A run has its algorithm's own style, unless two of the runs have the same algorithm.
     """
-    # Two runs of one algorithm would share its style, so then every run gets one of its own.
     distinct = len(set(kinds.values())) == len(kinds)
-    styles = styles_of(kinds.values() if distinct else kinds)
-    return dict(zip(kinds, styles.values()))
-
-
-def styles_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return a style for each name: the algorithm's own, or a free one while there are any."""
-    names = list(names)
-    own = {name: ALGORITHM_STYLES.get(name) for name in names}
-    others = [look for look in STYLES if look not in own.values()]
-    # With more names than styles, they repeat.
-    free = cycle(others or STYLES)
-    return {name: style or next(free) for name, style in own.items()}
+    names = kinds if distinct else {label: label for label in kinds}
+    own = {label: ALGORITHM_STYLES.get(names[label]) for label in kinds}
+    # With more runs than styles, they repeat.
+    free = cycle([look for look in STYLES if look not in own.values()] or STYLES)
+    return {label: style or next(free) for label, style in own.items()}

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.errors import DamagedFile
 from asyncqn.storage import write_whole
@@ -40,41 +42,37 @@ def trace_events(
     schedule: Schedule, scale: float, births: Mapping[int, float]
 ) -> list[dict[str, Any]]:
     """Return one complete event ("ph": "X") per computation, named after its commit."""
-    events: list[dict[str, Any]] = [
-        {"name": "process_name", "ph": "M", "pid": 0, "args": {"name": "asyncqn"}},
-        *(
-            {
-                "name": "thread_name",
-                "ph": "M",
-                "pid": 0,
-                "tid": worker,
-                "args": {"name": f"worker {worker}"},
-            }
-            for worker in sorted(set(schedule.worker.tolist()))
-        ),
-    ]
-    reads = schedule.read.tolist()
-    commits = schedule.commit.tolist()
-    workers, times = schedule.worker.tolist(), schedule.time.tolist()
+    events: list[dict[str, Any]] = []
+
+    def name(kind: str, tid: int, text: str) -> None:
+        event = {"name": kind, "ph": "M", "pid": 0, "tid": tid, "args": {"name": text}}
+        events.append(event)
+
+    name("process_name", 0, "asyncqn")
+    for worker in np.unique(schedule.worker).tolist():
+        name("thread_name", worker, f"worker {worker}")
+    columns = (schedule.worker, schedule.read, schedule.commit, schedule.time)
+    workers, reads, commits, times = (column.tolist() for column in columns)
     begins = starts(workers, times, births)
     for worker, read, commit, time, start in zip(
         workers, reads, commits, times, begins
     ):
+        facts = {"read": read}
+        if commit != DROPPED:
+            # Commit n makes version n from version n - 1: an update that read version n - 1 is not stale.
+            facts.update(commit=commit, staleness=commit - 1 - read)
         event = {
-            "name": "dropped",
+            "name": "dropped" if commit == DROPPED else f"commit {commit}",
             "cat": "computation",
             "ph": "X",
-            "args": {"read": read},
+            "pid": 0,
+            "tid": worker,
+            # The format counts in microseconds.
+            "ts": start * scale,
+            "dur": (time - start) * scale,
+            "args": facts,
         }
-        if commit != DROPPED:
-            event["name"] = f"commit {commit}"
-            # Commit n makes version n from version n - 1, so that an update that read version n - 1 is not
-            # stale.
-            facts = {"read": read, "commit": commit, "staleness": commit - 1 - read}
-            event["args"] = facts
-        # The format counts in microseconds.
-        span = {"ts": start * scale, "dur": (time - start) * scale}
-        events.append({**event, "pid": 0, "tid": worker, **span})
+        events.append(event)
     return events
 
 
@@ -82,10 +80,8 @@ def write_trace(
     path: str | Path, schedule: Schedule, scale: float, births: Mapping[int, float]
 ) -> Path:
     """Write the trace-event file, completely or not at all."""
-    document = {
-        "traceEvents": trace_events(schedule, scale, births),
-        "displayTimeUnit": "ms",
-    }
+    events = trace_events(schedule, scale, births)
+    document = {"traceEvents": events, "displayTimeUnit": "ms"}
     try:
         text = json.dumps(document, allow_nan=False)
     except ValueError:

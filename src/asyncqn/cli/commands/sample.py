@@ -21,15 +21,13 @@ from asyncqn.cli.running import (
     output_of_rank,
     under_mpiexec,
 )
+from asyncqn.draws import check_exports
 from asyncqn.sample import sample as draw
-from asyncqn.samples import check_exports
 
 if TYPE_CHECKING:
-    from asyncqn.samples import Samples
+    from asyncqn.draws import Samples
     from asyncqn.types import Progress
 
-MAX_TABLE_ROWS = 30
-"""Number of parameters in the printed table; the JSON object has all of them."""
 DRAWS = 10_000
 
 
@@ -103,11 +101,7 @@ def sample(
 def _show(samples: Samples, save: Path | None, out: Output) -> None:
     """Print the table of parameters and the diagnostics."""
     summary = samples.summary()
-    lines = summary.table().splitlines()
-    out.show("\n".join(lines[: 1 + MAX_TABLE_ROWS]))
-    hidden = len(summary.names) - MAX_TABLE_ROWS
-    if hidden > 0:
-        out.show(f"... and {hidden} more parameters")
+    out.show(str(summary))
     numbers = {
         "draws": sum(map(len, samples.chains)),
         "chains": [len(chain) for chain in samples.chains],
@@ -121,6 +115,6 @@ def _show(samples: Samples, save: Path | None, out: Output) -> None:
     }
     out.numbers(numbers)
     # JSON gets all parameters, although the table shows a few.
-    columns = {name: column.tolist() for name, column in summary.columns.items()}
-    further = {"warnings": samples.warnings, "parameters": summary.names}
+    columns = {name: column.tolist() for name, column in summary.items()}
+    further = {"warnings": samples.warnings, "parameters": columns.pop("parameter")}
     out.result({**numbers, **further, "summary": columns})

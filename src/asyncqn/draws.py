@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from asyncqn.algorithms.sampling.shared_metric_hmc import (
 )
 from asyncqn.algorithms.sampling.warm_up import LENGTHENING, end_of
 from asyncqn.checks import mixing
+from asyncqn.columns import Table
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.runs.run import Run
@@ -93,8 +94,7 @@ class Samples:
         """Return the table of `summary`, and one line of warnings."""
         if not any(map(len, self.chains)):
             return f"no draws: {self.run.message}"
-        table = self.summary().table()
-        return "\n".join([table, " ".join(self.warnings)]).rstrip()
+        return f"{self.summary()}\n{' '.join(self.warnings)}".rstrip()
 
     @classmethod
     def from_run(cls, run: Run, names: Sequence[str] | None = None) -> Samples:
@@ -124,10 +124,10 @@ class Samples:
         assert isinstance(algorithm, SharedMetricHMC)
         assert run.keep is not None
         dim = run.theta0.size
-        said = names_of(run.problem, dim) if names is None else list(names)
+        labels = names_of(run.problem, dim) if names is None else list(names)
         require(
-            len(said) == dim,
-            f"there are {dim} parameters, but {len(said)} names: pass one for each.",
+            len(labels) == dim,
+            f"there are {dim} parameters, but {len(labels)} names: pass one for each.",
         )
         # The schedule says which chain made each commit, and run.keep holds the draw of each commit.
         longer = bool(run.results["step"][3])
@@ -149,7 +149,7 @@ class Samples:
         stored = run.results["statistics"]
         rows = [np.searchsorted(order, where) for where in places]
         statistics = [stored[row[row < len(stored)]] for row in rows]
-        return cls(chains, run, said, statistics)
+        return cls(chains, run, labels, statistics)
 
     def __getitem__(self, name: str) -> Array:
         """Return all draws of a parameter, of all chains together."""
@@ -175,8 +175,8 @@ class Samples:
         # R-hat of a few draws is noise; NaN says that there is nothing to report.
         if max(map(len, self.chains), default=0) < mixing.MIN_DRAWS:
             return np.full(self.run.theta0.size, math.nan)
-        found: Array = measure(self.chains)
-        return found
+        numbers: Array = measure(self.chains)
+        return numbers
 
     @property
     def divergent(self) -> int:
@@ -214,26 +214,32 @@ class Samples:
         """Reasons to doubt these draws, one sentence each; empty if there is none."""
         return [*_about_chains(self), *_about_draws(self)]
 
-    def summary(self) -> Summary:
-        """Return mean, standard deviation, quantiles, effective sample size and R-hat of every parameter."""
+    def summary(self) -> Table:
+        """Return mean, standard deviation, quantiles, effective sample size and R-hat of every parameter.
+
+        Returns
+        -------
+        Table
+            A row per parameter.  "mcse" is the standard error of the mean.
+        """
+        self._require_draws("to summarise")
         # Chains are pooled by draws: longer ones weigh more.
-        draws = sum(map(len, self.chains))
-        require(draws > 0, f"there are no draws to summarise: {self.run.message}")
         pooled = np.concatenate(self.chains)
         low, middle, high = np.percentile(pooled, [5, 50, 95], axis=0)
         sd = pooled.std(axis=0)
         columns = {
+            "parameter": self.names,
             "mean": pooled.mean(axis=0),
-            # Standard error of the mean, from the effective sample size for means, not from that of the bulk.
+            # The effective sample size for means, not that of the bulk.
             "mcse": sd / np.sqrt(self._diagnosed(mixing.ess_of_mean)),
             "sd": sd,
             "5%": low,
             "50%": middle,
             "95%": high,
-            "ess": self.ess,
-            "rhat": self.rhat,
+            "ess": self.ess.round(),
+            "rhat": self.rhat.round(4),
         }
-        return Summary(self.names, columns, self.warnings)
+        return Table(columns)
 
     def to_arviz(self) -> Any:
         """Return the draws as an ArviZ data tree; this needs the extra `arviz`.
@@ -249,11 +255,10 @@ class Samples:
             from arviz_base import from_dict
         except ImportError:
             raise MissingExtra("arviz-base", "arviz", "to_arviz") from None
+        self._require_draws("for ArviZ")
         # A chain that joined late would cut all others to its length.
         lengths = [len(chain) for chain in self.chains]
-        longest = max(lengths, default=0)
-        require(longest > 0, f"there are no draws for ArviZ: {self.run.message}")
-        used = [c for c, length in enumerate(lengths) if 10 * length >= longest]
+        used = [c for c, n in enumerate(lengths) if 10 * n >= max(lengths)]
         shortest = min(lengths[c] for c in used)
 
         def rectangular(parts: Sequence[Array]) -> Array:
@@ -261,33 +266,27 @@ class Samples:
             return np.stack([parts[c][len(parts[c]) - shortest :] for c in used])
 
         draws = rectangular(self.chains)
-        groups = {"posterior": grouped(self.names, draws)}
+        groups = {"posterior": _by_name(self.names, draws)}
         if all(len(self.statistics[c]) == lengths[c] for c in used):
-            stored = rectangular(self.statistics)
-            facts: dict[str, Any] = {
-                name: stored[..., i] for i, name in enumerate(STATISTICS)
-            }
+            columns = np.moveaxis(rectangular(self.statistics), -1, 0)
+            facts: dict[str, Any] = dict(zip(STATISTICS, columns))
             facts["diverging"] = facts["diverging"] > 0.0
             groups["sample_stats"] = facts
-        groups.update(self._of_rows(draws))
+        problem: Any = self.run.problem
+        flat = draws.reshape(-1, draws.shape[-1])
+        few = len(flat) * int(problem.n_data) <= MOST_OF_ROWS
+        if few and extra(problem, "log_likelihood") is not None:
+            rng = np.random.default_rng(0)
+            shape = (*draws.shape[:2], -1)
+            likelihood = np.stack([problem.log_likelihood(theta) for theta in flat])
+            predicted = np.stack([problem.predicted(theta, rng) for theta in flat])
+            groups["log_likelihood"] = {"y": likelihood.reshape(shape)}
+            groups["posterior_predictive"] = {"y": predicted.reshape(shape)}
         return from_dict(groups)
 
-    def _of_rows(self, draws: Array) -> dict[str, Any]:
-        """Return ArviZ groups with a number for each row of the data and each draw, where the problem has them."""
-        problem: Any = self.run.problem
-        count = draws.shape[0] * draws.shape[1]
-        absent = getattr(problem, "log_likelihood", None) is None
-        if absent or count * int(problem.n_data) > MOST_OF_ROWS:
-            return {}
-        rng = np.random.default_rng(0)
-        flat = draws.reshape(count, -1)
-        shape = (*draws.shape[:2], -1)
-        likelihood = np.stack([problem.log_likelihood(theta) for theta in flat])
-        predicted = np.stack([problem.predicted(theta, rng) for theta in flat])
-        return {
-            "log_likelihood": {"y": likelihood.reshape(shape)},
-            "posterior_predictive": {"y": predicted.reshape(shape)},
-        }
+    def _require_draws(self, purpose: str) -> None:
+        count = sum(map(len, self.chains))
+        require(count > 0, f"there are no draws {purpose}: {self.run.message}")
 
     def to_netcdf(self, path: str | os.PathLike[str]) -> None:
         """Write the tree of `to_arviz` to a netCDF file; this needs h5netcdf, of the extra `arviz`.
@@ -308,22 +307,21 @@ class Samples:
         path : path
             The file, which is replaced.
         """
+        # The writer of Python quotes names that have commas.
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["chain", "draw", *self.names])
         for number, chain in enumerate(self.chains):
-            for draw, theta in enumerate(chain.tolist()):
-                writer.writerow([number, draw, *theta])
+            rows = enumerate(chain.tolist())
+            writer.writerows([number, draw, *theta] for draw, theta in rows)
         write_whole(Path(path), text.getvalue().encode())
 
     def plot(self, most: int = 6) -> Any:
         """Return a figure with the trace and the histogram of the first `most` parameters, by chain."""
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise MissingExtra("matplotlib", "plot", "plot") from None
+        from asyncqn.view.plots import new_figure
+
         shown = range(min(most, len(self.names)))
-        figure = Figure(figsize=(9.0, 1.6 * len(shown) + 0.6), layout="constrained")
+        figure = new_figure(9.0, 1.6 * len(shown) + 0.6)
         axes = figure.subplots(len(shown), 2, squeeze=False, width_ratios=(2.5, 1.0))
         for i in shown:
             trace, histogram = axes[i]
@@ -334,49 +332,6 @@ class Samples:
             histogram.set_yticks([])
         axes[-1][0].set_xlabel("draw")
         return figure
-
-
-@dataclass(frozen=True)
-class Summary:
-    """A table with a row per parameter; `str` returns it as text, followed by the warnings."""
-
-    names: list[str]
-    columns: dict[str, Array]
-    warnings: list[str]
-
-    def __str__(self) -> str:
-        return "\n".join([self.table(), *self.warnings])
-
-    def table(self) -> str:
-        """Return the columns as text: a line of names, then a line per parameter."""
-        shown = {
-            name: [_short(name, x) for x in column]
-            for name, column in self.columns.items()
-        }
-        wide = max([len(name) for name in self.names], default=0)
-        widths = {
-            name: max(len(name), *map(len, cells)) for name, cells in shown.items()
-        }
-        head = " " * wide + "".join(f"  {name:>{widths[name]}}" for name in shown)
-        rows = [
-            f"{name:<{wide}}"
-            + "".join(f"  {cells[i]:>{widths[c]}}" for c, cells in shown.items())
-            for i, name in enumerate(self.names)
-        ]
-        return "\n".join([head, *rows])
-
-    def __getitem__(self, name: str) -> Array:
-        return self.columns[name]
-
-
-def _short(column: str, x: float) -> str:
-    return (
-        f"{x:.0f}"
-        if column == "ess"
-        else f"{x:.3f}"
-        if column == "rhat"
-        else f"{x:.4g}"
-    )
 
 
 def require_netcdf() -> None:
@@ -435,7 +390,7 @@ def first(places: Sequence[Array], most: int) -> list[Array]:
     return [where[where <= (every[-1] if every.size else -1)] for where in places]
 
 
-def grouped(names: Sequence[str], draws: Array) -> dict[str, Array]:
+def _by_name(names: Sequence[str], draws: Array) -> dict[str, Array]:
     """Return the draws by name; `beta[0]`, `beta[1]` and further indices of a name become one array."""
     stems: dict[str, list[int]] = {}
     for i, name in enumerate(names):
@@ -446,98 +401,126 @@ def grouped(names: Sequence[str], draws: Array) -> dict[str, Array]:
     }
 
 
-def _about_chains(samples: Samples) -> list[str]:
-    """Return sentences on chains that disagree, drift away or are too short."""
-    said = []
+def _about_chains(samples: Samples) -> Iterator[str]:
+    """Yield sentences on chains that disagree, drift away or are too short."""
     chains = [chain for chain in samples.chains if len(chain) >= mixing.MIN_DRAWS]
-    empty = len(samples.chains) - len(chains)
-    if empty:
-        said.append(
-            f"{empty} of {len(samples.chains)} chains are too short to compare: draw more."
-        )
+    short = len(samples.chains) - len(chains)
+    if short:
+        yield f"{short} of {len(samples.chains)} chains are too short to compare: draw more."
     if not chains:
-        return said
-    worst = int(np.nanargmax(samples.rhat)) if np.isfinite(samples.rhat).any() else 0
-    if drifting := _drifting(chains):
-        name = samples.names[drifting[0]]
-        said.append(f"the draws of {name} spread further and further: {IMPROPER}.")
-    # R-hat is NaN for a constant, which compares as no disagreement.
-    constant = [
-        i
-        for i in range(chains[0].shape[1])
-        if all(np.ptp(chain[:, i]) == 0.0 for chain in chains)
-    ]
-    if constant:
-        said.append(
-            f"the draws of {samples.names[constant[0]]} are all alike: no step was possible; check that "
-            "value and gradient are finite around the mode, and that they belong together."
+        return
+    wandering = _drifting(chains)
+    if wandering.any():
+        name = samples.names[int(wandering.argmax())]
+        yield f"the draws of {name} spread further and further: {IMPROPER}."
+    constant = np.array([np.ptp(chain, axis=0) == 0.0 for chain in chains]).all(axis=0)
+    # R-hat of a constant is NaN.
+    worst = int(np.argmax(np.where(np.isfinite(samples.rhat), samples.rhat, -1.0)))
+    if constant.any():
+        name = samples.names[int(constant.argmax())]
+        yield (
+            f"the draws of {name} are all alike: no step was possible; check that value and gradient are "
+            "finite around the mode, and that they belong together."
         )
     elif not samples.rhat[worst] <= MAX_RHAT:
-        said.append(
+        yield (
             f"R-hat is {samples.rhat[worst]:.3f} for {samples.names[worst]}, above {MAX_RHAT}: the chains "
-            f"disagree; {_disagreement(samples, chains, worst)}."
+            f"disagree; {_disagreement(samples, [chain[:, worst] for chain in chains])}."
         )
-    return said
 
 
-def _disagreement(samples: Samples, chains: Sequence[Array], worst: int) -> str:
+def _disagreement(samples: Samples, chains: Sequence[Array]) -> str:
     """Return a reason for chains to disagree about a parameter, and what to do."""
     if samples.accept > UNBOUNDED_ACCEPTANCE:
         return IMPROPER
     if samples.accept < FEW_ACCEPTED:
         return "they hardly move"
-    # Slow mixing leaves ranges overlapping.  Ranges that do not meet are of separate modes, or of chains that
-    # began far apart in a direction in which U is flat.
-    places = _apart(chains, worst)
-    if places > 1 and samples.run.counters["starts_without_mode"] >= len(chains):
-        return f"no search found a mode; {IMPROPER}"
-    if places > 1:
+    places = _separate_places(chains)
+    if places == 1:
         return (
-            f"the chains lie at {places} separate places: the posterior has several modes, or neither prior "
-            "nor data bound it in some direction; how much of it each place holds is not known from these "
-            "draws"
+            "they have not forgotten where they began: draw more, reparametrise, or check that the posterior "
+            "is proper"
         )
+    if samples.run.counters["starts_without_mode"] >= len(chains):
+        return f"no search found a mode; {IMPROPER}"
     return (
-        "they have not forgotten where they began: draw more, reparametrise, or check that the posterior is "
-        "proper"
+        f"the chains lie at {places} separate places: the posterior has several modes, or neither prior nor "
+        "data bound it in some direction; how much of it each place holds is not known from these draws"
     )
 
 
-def _about_draws(samples: Samples) -> list[str]:
-    """Return sentences on divergences, and on draws that carry too little information."""
-    said, counters = [], samples.run.counters
-    asked = getattr(samples.run.algorithm, "draws", 0)
-    if counters["draws"] < asked:
-        said.append(
-            f"{counters['draws']} of {asked} draws were made: {samples.run.message}"
+def _separate_places(chains: Sequence[Array]) -> int:
+    """Return the number of groups of chains whose central 98 % overlap."""
+    # Slow mixing leaves ranges overlapping.  Ranges that do not meet are of separate modes, or of chains that
+    # began far apart in a direction in which U is flat.
+    places = 0
+    end = -math.inf
+    for low, high in sorted(
+        tuple(np.percentile(chain, [1.0, 99.0])) for chain in chains
+    ):
+        places += low > end
+        end = max(end, high)
+    return places
+
+
+def _drifting(chains: Sequence[Array]) -> Array:
+    """Return whether most chains spread ever further, for each parameter."""
+    votes = np.zeros(chains[0].shape[1])
+    for chain in chains:
+        # Medians, which single draws of a heavy tail do not move.
+        third = len(chain) // 3
+        middle = np.median(chain[:third], axis=0)
+        away = np.abs(chain - middle)
+        width = np.maximum(np.median(away[:third], axis=0), 1e-300)
+        votes += np.median(away[-third:], axis=0) > DRIFT_RATIO * width
+    drifting: Array = 2 * votes > len(chains)
+    return drifting
+
+
+def _about_draws(samples: Samples) -> Iterator[str]:
+    """Yield sentences on divergences, and on draws that carry too little information."""
+    counters = samples.run.counters
+    wanted = getattr(samples.run.algorithm, "draws", 0)
+    if counters["draws"] < wanted:
+        yield f"{counters['draws']} of {wanted} draws were made: {samples.run.message}"
+    share = f"{samples.divergent} of {counters['draws']} trajectories diverged"
+    if 2 * counters["not_finite"] > samples.divergent:
+        yield (
+            f"{share}, {counters['not_finite']} of them where U or its gradient is NaN or infinite: nothing "
+            "is drawn there; correct the problem if its density is not zero there, or bound its parameters "
+            "(`Constrained`)."
         )
-    if samples.divergent:
-        said.append(_diverged(f"{samples.divergent} of {counters['draws']}", samples))
+    elif samples.divergent:
+        yield (
+            f"{share}: the posterior bends more than the step allows, and what lies there is drawn too "
+            "rarely; reparametrise, or raise acceptance."
+        )
     if samples.run.results["step"][3]:
-        said.append(
-            f"the warm-up was lengthened {LENGTHENING:g} times, because trajectories still diverged at its end."
+        yield (
+            f"the warm-up was lengthened {LENGTHENING:g} times, because trajectories still diverged at its "
+            "end."
         )
     # Where chains disagree, their effective sample size means nothing.
     few = min(MIN_ESS, MIN_ESS_PER_CHAIN * len(samples.chains))
-    finite = samples.ess[np.isfinite(samples.ess)]
-    if finite.size and finite.min() < few and np.nanmax(samples.rhat) <= MAX_RHAT:
-        worst = int(np.nanargmin(samples.ess))
-        said.append(
-            f"the draws of {samples.names[worst]} are worth {samples.ess[worst]:.0f} independent ones, fewer "
-            f"than {few}: draw more."
+    ess = np.where(np.isfinite(samples.ess), samples.ess, np.inf)
+    worst = int(ess.argmin())
+    if ess[worst] < few and np.nanmax(samples.rhat) <= MAX_RHAT:
+        yield (
+            f"the draws of {samples.names[worst]} are worth {ess[worst]:.0f} independent ones, fewer than "
+            f"{few}: draw more."
         )
-    if (spacing := _spacing(samples.run)) > COARSE_SPACING:
-        said.append(
+    spacing = _spacing(samples.run)
+    if spacing > COARSE_SPACING:
+        yield (
             f"U is about {samples.run.fun:.3g} at the draws, where floating-point numbers are {spacing:.2g} "
             "apart: rounding affects which trajectories are accepted; compute U in float64, or leave out its "
             "constant terms."
         )
     if samples.accept < FEW_ACCEPTED:
-        said.append(
+        yield (
             f"only {samples.accept:.0%} of the trajectories were accepted: check that the gradient belongs "
             "to the value, that U is minus the log density, and that the posterior is smooth."
         )
-    return said
 
 
 def _spacing(run: Run) -> float:
@@ -553,59 +536,10 @@ def _spacing(run: Run) -> float:
     return float(np.spacing(np.median(single if (single == U).all() else U)))
 
 
-def _diverged(share: str, samples: Samples) -> str:
-    """Return the sentence on divergent trajectories, by the cause of most of them."""
-    not_finite = samples.run.counters.get("not_finite", 0)
-    if 2 * not_finite > samples.divergent:
-        return (
-            f"{share} trajectories diverged, {not_finite} of them where U or its gradient is NaN or "
-            "infinite: nothing is drawn there; correct the problem if its density is not zero there, or "
-            "bound its parameters (`Constrained`)."
-        )
-    return (
-        f"{share} trajectories diverged: the posterior bends more than the step allows, and what lies there "
-        "is drawn too rarely; reparametrise, or raise acceptance."
-    )
-
-
-def _drifting(chains: Sequence[Array]) -> list[int]:
-    """Return the parameters that spread ever further in most chains, by the first and last third of each."""
-    votes = np.zeros(chains[0].shape[1])
-    for chain in chains:
-        # Medians, which single draws of a heavy tail do not move.
-        third = len(chain) // 3
-        first, last = chain[:third], chain[-third:]
-        middle = np.median(first, axis=0)
-        width = np.median(np.abs(first - middle), axis=0)
-        votes += np.median(np.abs(last - middle), axis=0) > DRIFT_RATIO * np.maximum(
-            width, 1e-300
-        )
-    return [int(i) for i in np.flatnonzero(2 * votes > len(chains))]
-
-
-def _apart(chains: Sequence[Array], i: int) -> int:
-    """Return the number of separate places: groups of chains whose central 98 % of parameter i overlap."""
-    ranges = sorted(tuple(np.percentile(chain[:, i], [1.0, 99.0])) for chain in chains)
-    places, end = 0, -math.inf
-    # Intervals in order of their lower ends: one that begins beyond all earlier ends begins a new place.
-    for low, high in ranges:
-        if low > end:
-            places += 1
-        end = max(end, high)
-    return places
-
-
-def failed(run: Run) -> BadInput | None:
+def error_of(run: Run) -> BadInput | None:
     """Return the error of a run without draws of the posterior, or None for any other run."""
     if run.status != "diverged":
         return None
     # The engine's message names the commit; what follows its colon is advice for an optimiser.
     reason, _, _ = run.message.partition(":")
-    if "not finite" in reason:
-        return BadInput(
-            f"{reason}: a chain reached a point where U or its gradient is NaN or infinite; correct the "
-            "problem or its data there, or bound its parameters (`Constrained`); where U falls without end, "
-            "the posterior may be improper: give it a proper prior, check that U is minus the log density, or "
-            "reparametrise (non-centred hierarchies)."
-        )
     return BadInput(f"the chains ran away ({reason}): {IMPROPER}.")
