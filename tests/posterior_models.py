@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 import asyncqn as aq
+from asyncqn.algorithms.sampling.target import Target
+from asyncqn.algorithms.sampling.trajectory import State
 
 
 class Model:
@@ -26,6 +28,12 @@ class Model:
 
     def grad(self, theta: Any, rows: Any, out: Any) -> None:
         out[:] = self.function(theta)[1]
+
+
+def start_at(target: Target, x: np.ndarray) -> State:
+    """The state of a chain at x."""
+    g = np.empty(x.size)
+    return State(x.copy(), g, target.value_and_grad(x, g))
 
 
 def gaussian(dim: int, seed: int = 0) -> Model:

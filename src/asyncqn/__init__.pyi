@@ -22,6 +22,7 @@ from .core.outcome import Outcome
 from .core.request import Progress
 from .core.schedule import Schedule
 from .core.stopping import Patience
+from .draws import Samples
 from .engines.mpi.engine import MPI
 from .engines.processes.engine import Processes
 from .engines.ray.engine import Ray
@@ -56,7 +57,6 @@ from .runs.archive import load_run
 from .runs.replay import replay
 from .runs.run import Run
 from .sample import sample
-from .samples import Samples
 from .types import Algorithm, Engine, Problem
 
 __version__: str

@@ -275,7 +275,7 @@ class Samples:
         problem: Any = self.run.problem
         flat = draws.reshape(-1, draws.shape[-1])
         few = len(flat) * int(problem.n_data) <= MOST_OF_ROWS
-        if few and extra(problem, "log_likelihood") is not None:
+        if few and hasattr(problem, "log_likelihood"):
             rng = np.random.default_rng(0)
             shape = (*draws.shape[:2], -1)
             likelihood = np.stack([problem.log_likelihood(theta) for theta in flat])

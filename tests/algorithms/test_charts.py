@@ -19,9 +19,8 @@ from asyncqn.algorithms.sampling.chart import (
     trajectory_in,
 )
 from asyncqn.algorithms.sampling.target import Target
-from asyncqn.algorithms.sampling.trajectory import State
 from asyncqn.kernels import chart as kernels
-from tests.posterior_models import Model
+from tests.posterior_models import Model, start_at
 
 SCALE = 1.5
 
@@ -66,10 +65,9 @@ def any_chart(kind: float, dim: int = 4) -> Any:
 def test_the_density_in_a_chart_agrees_with_differences(kind: float) -> None:
     model, chart = Model(funnel, 4), any_chart(kind)
     x = np.array([0.4, -0.7, 0.3, 1.1])
-    g = np.empty(4)
-    value = model.value(x)
-    model.grad(x, None, g)
-    place = Charted(Target(model, np.float64), chart, State(x, g, value))
+    target = Target(model, np.float64)
+    start = start_at(target, x)
+    place = Charted(target, chart, start)
     z, at_z, value_at_z = place.folded()
     work = np.empty(4)
     assert place.value_and_grad(z, work) == pytest.approx(value_at_z)
@@ -89,7 +87,7 @@ def test_the_density_in_a_chart_agrees_with_differences(kind: float) -> None:
         place.value_and_grad(z - h, work)
         columns.append((ahead - place.last.x) / 2e-6)
     volume = np.linalg.slogdet(np.array(columns))[1]
-    assert value - value_at_z == pytest.approx(volume, abs=1e-7)
+    assert start.value - value_at_z == pytest.approx(volume, abs=1e-7)
 
 
 @pytest.mark.parametrize("kind", [kernels.PLAIN, kernels.BEND, kernels.NECK])
@@ -104,9 +102,7 @@ def test_a_trajectory_in_any_chart_keeps_the_law(kind: float) -> None:
     moved = 0
     with np.errstate(all="ignore"):
         for x in after:
-            g = np.empty(4)
-            value = target.value_and_grad(x, g)
-            start = State(x, g, value)
+            start = start_at(target, x)
             normals = rng.standard_normal(4)
             end = trajectory_in(chart, target, start, metric, 0.5, 4, normals)
             if rng.random() < end.acceptance:
@@ -115,10 +111,8 @@ def test_a_trajectory_in_any_chart_keeps_the_law(kind: float) -> None:
     assert 0.3 * n < moved < 0.99 * n
 
     def functions(X: Any) -> Any:
-        inside = np.exp(-0.5 * X[:, 1:] ** 2)
-        return np.column_stack(
-            [X[:, 0], X[:, 0] ** 2, np.tanh(X), inside, X[:, :1] * inside]
-        )
+        v, inside = X[:, :1], np.exp(-0.5 * X[:, 1:] ** 2)
+        return np.hstack([v, v**2, np.tanh(X), inside, v * inside])
 
     difference = functions(after) - functions(before)
     score = difference.mean(axis=0) / difference.std(axis=0) * np.sqrt(n)
@@ -138,7 +132,7 @@ def test_a_chart_of_a_funnel_reaches_further_than_its_draws() -> None:
     np.testing.assert_allclose(neck / mouth, 1.0, atol=0.2)
 
 
-@pytest.mark.parametrize("dim", [2, 10, 40])
+@pytest.mark.parametrize("dim", [2, 40])
 def test_a_gaussian_has_no_chart(dim: int) -> None:
     rng = np.random.default_rng(dim)
     A = rng.standard_normal((dim, dim))
@@ -173,9 +167,8 @@ def test_a_funnel_is_drawn_right() -> None:
 def test_a_parabola_is_drawn_right() -> None:
     def banana(t: Any) -> tuple[float, Any]:
         away = t[1] - t[0] ** 2
-        return 0.5 * t[0] ** 2 + 5.0 * away**2, np.array(
-            [t[0] - 20.0 * t[0] * away, 10.0 * away]
-        )
+        g = np.array([t[0] - 20.0 * t[0] * away, 10.0 * away])
+        return 0.5 * t[0] ** 2 + 5.0 * away**2, g
 
     samples = drawn(Model(banana, 2), 3000, engine=aq.Simulator(aq.Cluster(workers=4)))
     assert samples.ess.min() > 1000
@@ -185,23 +178,16 @@ def test_a_parabola_is_drawn_right() -> None:
 
 
 @pytest.mark.parametrize(
-    "engine",
-    [aq.Simulator(aq.Cluster(workers=2, worker_std=0.3)), aq.Threads(2)],
-    ids=["simulator", "threads"],
+    "engine", [aq.Simulator(aq.Cluster(2, worker_std=0.3)), aq.Threads(2)], ids=str
 )
 def test_a_run_with_a_chart_replays_and_resumes(engine: Any, tmp_path: Path) -> None:
     def stop(progress: Any) -> None:
         if progress.commit >= 900:
             raise StopIteration
 
+    folder = {"checkpoint": tmp_path / "c", "checkpoint_every": 100}
     options = {"engine": engine, "callback": stop, "warm_up": 500}
-    first = drawn(
-        Model(funnel, 4),
-        900,
-        checkpoint=tmp_path / "c",
-        checkpoint_every=100,
-        **options,
-    )
+    first = drawn(Model(funnel, 4), 900, **folder, **options)
     if isinstance(engine, aq.Simulator):  # threads may have learned another
         assert has_edges(first.run.results["chart"])
     samples = aq.Samples.from_run(aq.resume(tmp_path / "c", Model(funnel, 4)))
@@ -209,6 +195,5 @@ def test_a_run_with_a_chart_replays_and_resumes(engine: Any, tmp_path: Path) -> 
     again = aq.Samples.from_run(aq.replay(samples.run))
     for a, b in zip(again.chains, samples.chains, strict=True):
         np.testing.assert_array_equal(a, b)
-    np.testing.assert_array_equal(
-        again.run.results["chart"], samples.run.results["chart"]
-    )
+    charts = [one.run.results["chart"] for one in (again, samples)]
+    np.testing.assert_array_equal(*charts)

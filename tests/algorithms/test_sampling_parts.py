@@ -17,14 +17,9 @@ from asyncqn.algorithms.sampling.metric import (
 )
 from asyncqn.algorithms.sampling.step_size import first_constant, fit_constant, step_for
 from asyncqn.algorithms.sampling.target import Target
-from asyncqn.algorithms.sampling.trajectory import State, trajectory
+from asyncqn.algorithms.sampling.trajectory import trajectory
 from asyncqn.checks import mixing
-from tests.posterior_models import Model, gaussian
-
-
-def start_at(target: Target, x: np.ndarray) -> State:
-    g = np.empty(x.size)
-    return State(x, g, target.value_and_grad(x, g))
+from tests.posterior_models import Model, gaussian, start_at
 
 
 def random_precision(dim: int, rng: np.random.Generator) -> np.ndarray:

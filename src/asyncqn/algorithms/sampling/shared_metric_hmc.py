@@ -196,9 +196,6 @@ class SharedMetricHMC(Checked):
         """Small parameters that run on any problem, for tests."""
         return cls(draws=10_000, chains=3, warm_up=20)
 
-    def check(self, problem: Problem) -> None:
-        pass
-
     def warm_up_commits(self, dim: int) -> int:
         """Return the planned number of commits of the warm-up; late divergences lengthen it once."""
         default = 500 + 50 * self.chains + min(10 * dim, 2000)
@@ -339,14 +336,6 @@ class SharedMetricHMC(Checked):
         # Both conditions follow from the schedule and the warm-up, never from draws that may count: choosing
         # these by their values would bias what is left.
         return k // self.per_worker >= BURN_IN and read >= warm_up
-
-    def learn(
-        self, view: Iterate, local: Worker, problem: Problem, task: Task
-    ) -> Worker:
-        return local
-
-    def forget(self, local: Worker) -> Worker:
-        return local
 
     def apply(
         self, iterate: Iterate, updates: Sequence[Update], commit: Commit
