@@ -94,7 +94,14 @@ class Samples:
         """Return the table of `summary`, and one line of warnings."""
         if not any(map(len, self.chains)):
             return f"no draws: {self.run.message}"
-        return f"{self.summary()}\n{' '.join(self.warnings)}".rstrip()
+        columns = dict(self.summary())
+        names = columns.pop("parameter")
+        short = {
+            name: [float(f"{x:.4g}") for x in column]
+            for name, column in columns.items()
+        }
+        table = Table({"parameter": names, **short})
+        return f"{table}\n{' '.join(self.warnings)}".rstrip()
 
     @classmethod
     def from_run(cls, run: Run, names: Sequence[str] | None = None) -> Samples:
