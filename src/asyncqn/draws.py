@@ -470,7 +470,7 @@ def _separate_places(chains: Sequence[Array]) -> int:
     return places
 
 
-def _drifting(chains: Sequence[Array]) -> Array:
+def _drifting(chains: Sequence[Array]) -> Any:
     """Return whether most chains spread ever further, for each parameter."""
     votes = np.zeros(chains[0].shape[1])
     for chain in chains:
@@ -480,8 +480,7 @@ def _drifting(chains: Sequence[Array]) -> Array:
         away = np.abs(chain - middle)
         width = np.maximum(np.median(away[:third], axis=0), 1e-300)
         votes += np.median(away[-third:], axis=0) > DRIFT_RATIO * width
-    drifting: Array = 2 * votes > len(chains)
-    return drifting
+    return 2 * votes > len(chains)
 
 
 def _about_draws(samples: Samples) -> Iterator[str]:

@@ -51,15 +51,6 @@ def test_staleness_bars_add_up_to_the_deliveries(run: aq.Run) -> None:
         assert len(heights) <= 80
 
 
-def test_the_timeline_has_one_box_per_computation(run: aq.Run) -> None:
-    axes = plotting.new_figure().add_subplot()
-    plotting.draw_timeline(axes, run.schedule, plotting.SIMULATED, plotting.births(run))
-    boxes = sum(len(collection.get_paths()) for collection in axes.collections)
-    assert boxes == len(run.schedule)
-    assert run.schedule.dropped > 0
-    assert "hatched: dropped" in axes.get_title(loc="left")
-
-
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_equal_figures_are_equal_files(
     run: aq.Run, tmp_path: Path, ending: str

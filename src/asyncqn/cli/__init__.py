@@ -4,7 +4,7 @@ Reading order: `main` (start and failure), `program` (commands and help), `optio
 commands share), `jobfile` (TOML to objects), `running` (one run with progress and signals), then `commands/`.
 
 May import: everything below it (errors, types, registry, published, parameters, kernels, storage, core,
-cluster, runs, view, algorithms, models, engines, minimize, sample, samples, resume, checks, lab, columns).
+cluster, runs, view, algorithms, models, engines, minimize, sample, draws, resume, checks, lab, columns).
 
 The names in `__init__.pyi` are public: other packages use them to write commands, which they register as
 entry points of the group "asyncqn.commands".

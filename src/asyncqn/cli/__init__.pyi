@@ -3,7 +3,7 @@
 from ..view.page import write_page
 from ..view.plots import convergence, new_figure, render, save_picture
 from ..view.seen import look_at
-from ..view.styles import ALGORITHM_STYLES, STYLES, styles_of
+from ..view.styles import ALGORITHM_STYLES, STYLES
 from .main import run_commands
 from .options import Generated
 from .output import Output
@@ -19,6 +19,5 @@ __all__ = [
     "render",
     "run_commands",
     "save_picture",
-    "styles_of",
     "write_page",
 ]

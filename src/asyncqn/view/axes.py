@@ -58,14 +58,9 @@ class Curves(NamedTuple):
 
 
 def curves_of(tables: Sequence[Table], metric: str | None = None) -> Curves:
-    """Return the values to draw of each metric table.
+    """Return the values to draw of each metric table, of its column `metric`.
 
-    Parameters
-    ----------
-    tables : sequence of Table
-        The tables of the runs.
-    metric : str, optional
-        The column to draw; by default the error where all runs have it, else U minus its best value.
+    By default that is the error where all runs have it, else U minus its best value.
     """
     if metric is None and all("error" in table for table in tables):
         metric = "error"
@@ -87,13 +82,11 @@ def excess(curves: Sequence[Floats]) -> tuple[list[Floats], float]:
     the lower edge, at the end of the curve.
     """
     every = np.concatenate(curves)
-    finite = every[np.isfinite(every)]
-    best = float(finite.min(initial=np.inf))
+    best = float(every[np.isfinite(every)].min(initial=np.inf))
     # Differences of this size are rounding of U.
     least = 4.0 * np.finfo(float).eps * abs(best)
     above = [np.asarray(curve, float) - best for curve in curves]
-    visible = [np.where(curve > least, curve, np.nan) for curve in above]
-    return visible, best
+    return [np.where(curve > least, curve, np.nan) for curve in above], best
 
 
 def axis_of(curves: Sequence[Floats]) -> Axis | None:

@@ -42,18 +42,14 @@ def page(runs: Mapping[str, Seen]) -> str:
     # Runs of one problem and kind of time are drawn in one chart.
     charts: dict[tuple[str, str], dict[str, Seen]] = {}
     for label, run in runs.items():
-        kind = (_problem(run), time_axis(run))
-        charts.setdefault(kind, {})[label] = run
+        charts.setdefault((_problem(run), time_axis(run)), {})[label] = run
     entries: dict[str, dict[str, Any]] = {}
     for chart in charts.values():
-        # A run has the colour of its algorithm, unless two runs of its chart share the algorithm.
-        kinds = {label: _kind(run) for label, run in chart.items()}
-        looks = styles_of_runs(kinds)
+        looks = styles_of_runs({label: _kind(run) for label, run in chart.items()})
         above, _ = excess([run.metrics["fun"] for run in chart.values()])
-        for label, values in zip(chart, above, strict=True):
-            entry = _run(label, chart[label], values)
-            entry["color"] = looks[label]["color"]
-            entries[label] = entry
+        for (label, run), values in zip(chart.items(), above, strict=True):
+            color = looks[label]["color"]
+            entries[label] = {"label": label, "color": color, **_entry(run, values)}
     data = [entries[label] for label in runs]
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     # "<" could close the script element; the other two are line ends to JavaScript, but not to JSON.
@@ -75,64 +71,53 @@ def _problem(run: Seen) -> str:
     return f"{problem['name']}, {sizes}"
 
 
-def _run(label: str, run: Seen, above: npt.NDArray[Any]) -> dict[str, Any]:
-    schedule = run.schedule
+def _entry(run: Seen, above: npt.NDArray[Any]) -> dict[str, Any]:
+    """Return the data of a run; `above` is U minus the best value of its chart."""
+    schedule, manifest = run.schedule, run.manifest
     # With hundreds of workers a table by worker could not be read, so neighbours share a line.
     group = max(1, math.ceil(schedule.workers / MAX_TABLE_LINES))
     firsts = range(0, schedule.workers, group)
-    lines = len(firsts)
     names = [f"{i}-{min(i + group, schedule.workers) - 1}" for i in firsts]
-    metrics = {name: _numbers(column) for name, column in run.metrics.items()}
-    metric = "error" if "error" in metrics else "fun"
+    columns = dict(run.metrics)
+    metric = "error" if "error" in columns else "fun"
     if metric == "fun" and np.isfinite(above).any():
         metric = EXCESS
-        metrics[EXCESS] = _numbers(above)
-    versions = run.manifest["versions"].items()
-    return {
-        "label": label,
-        "algorithm": str(run.manifest["algorithm"]["kind"]),
-        "status": run.status,
-        "message": run.message,
-        "problem": _problem(run),
-        "axis": time_axis(run),
-        "metric": metric,
-        "metrics": metrics,
-        "facts": _facts(run),
-        "schedule": _timeline(schedule, births(run)),
-        "staleness": _staleness(schedule, group, lines),
-        "waiting": _waiting(schedule, group, lines),
-        "groups": [str(i) for i in firsts] if group == 1 else names,
-        "versions": ", ".join(f"{name} {version}" for name, version in versions),
-    }
-
-
-def _numbers(column: npt.NDArray[Any]) -> list[float | int | None]:
-    """Return the numbers for JSON, which has neither NaN nor infinity."""
-    numbers = column.tolist()
-    return [value if math.isfinite(value) else None for value in numbers]
-
-
-def _facts(run: Seen) -> dict[str, str]:
-    """Return the facts at the head of the page, by label."""
-    manifest, schedule = run.manifest, run.schedule
+        columns[EXCESS] = above
     stale = schedule.staleness
-    algorithm = manifest["algorithm"]["kind"]
-    parameters = manifest["algorithm"]["parameters"] or {}
-    texts = []
-    for name, value in parameters.items():
-        text = f"{value:g}" if isinstance(value, float) else str(value)
-        texts.append(f"{name}={text}")
-    engine, seed = manifest["engine"].get("kind"), manifest["seed"]
+    parameters = [
+        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in (manifest["algorithm"]["parameters"] or {}).items()
+    ]
+    engine = manifest["engine"].get("kind")
     facts = {
         "problem": _problem(run),
-        "algorithm": f"{algorithm}: {', '.join(texts)}" if texts else algorithm,
-        "engine": f"{engine}, {schedule.workers} workers, seed {seed}",
+        "algorithm": ": ".join([_kind(run), *filter(None, [", ".join(parameters)])]),
+        "engine": f"{engine}, {schedule.workers} workers, seed {manifest['seed']}",
         "commits": f"{schedule.commits:,}, and {schedule.dropped:,} updates dropped",
         "objective": f"{run.fun:.6g}",
     }
     if stale.size:
         facts["staleness"] = f"mean {stale.mean():.2f}, largest {stale.max()} commits"
-    return facts
+    versions = manifest["versions"].items()
+    return {
+        "algorithm": _kind(run),
+        "status": run.status,
+        "message": run.message,
+        "problem": _problem(run),
+        "axis": time_axis(run),
+        "metric": metric,
+        # JSON has neither NaN nor infinity.
+        "metrics": {
+            name: [x if math.isfinite(x) else None for x in column.tolist()]
+            for name, column in columns.items()
+        },
+        "facts": facts,
+        "schedule": _timeline(schedule, births(run)),
+        "staleness": _staleness(schedule, group, len(firsts)),
+        "waiting": _waiting(schedule, group, len(firsts)),
+        "groups": [str(i) for i in firsts] if group == 1 else names,
+        "versions": ", ".join(f"{name} {version}" for name, version in versions),
+    }
 
 
 def _timeline(schedule: Schedule, born: Mapping[int, float]) -> dict[str, Any]:
@@ -176,10 +161,7 @@ def _staleness(schedule: Schedule, group: int, lines: int) -> dict[str, Any]:
     table = np.zeros((lines, columns), np.int64)
     # `np.add.at` counts repeated places; `table[line, place] += 1` would count each once.
     np.add.at(table, (line, place), 1)
-    names = ["0", "1"]
-    for k in range(1, columns):
-        least = 2**k
-        names.append(f"{least}-{2 * least - 1}")
+    names = ["0", "1", *(f"{2**k}-{2 * 2**k - 1}" for k in range(1, columns))]
     return {"table": table.tolist(), "columns": names[:columns]}
 
 

@@ -1,4 +1,4 @@
-"""Figures from saved tables and schedules: convergence, staleness, who worked when.
+"""Figures from saved tables and schedules: convergence and staleness.
 
 Every function returns a matplotlib `Figure`, made without pyplot, so nothing global is touched.
 Lines differ in brightness, dashes and markers, so that greyscale prints can be read.
@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncqn.columns import Table
-from asyncqn.core.schedule import DROPPED, Schedule
+from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.storage import write_whole
 from asyncqn.view.axes import curves_of
 from asyncqn.view.styles import styles_of_runs
-from asyncqn.view.trace import starts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,12 +30,8 @@ INK, GREY = "#1b1b1b", "#7d93a8"
 ORANGE = "#c4661f"
 SIMULATED = "simulated time [units]"
 SECONDS = "time [s]"
-STRAGGLER_RATIO = 2.0
-"""A computation that takes this many times the median is marked in a timeline."""
 LOG_AXIS_RATIO = 50
 """A histogram whose bars differ by more than this factor has a logarithmic axis."""
-MAX_TIMELINE_BOXES = 1_000
-"""Boxes beyond this number would be smaller than a pixel, so the later part of a timeline is left out."""
 
 
 def new_figure(width: float = 7.0, height: float = 4.2) -> Figure:
@@ -69,14 +64,11 @@ def convergence(
 
 
 def overview(run: Run | Seen) -> Figure:
-    """Draw convergence, staleness and the beginning of the timeline of one run in one figure."""
-    figure = new_figure(9.0, 8.0)
-    grid = figure.add_gridspec(2, 2, height_ratios=(1.0, 1.25))
-    left = figure.add_subplot(grid[0, 0])
+    """Draw convergence and staleness of one run in one figure."""
+    figure = new_figure(9.0, 4.2)
+    left, right = figure.subplots(1, 2)
     _convergence(left, {_name(run): run.metrics}, None, time_axis(run))
-    draw_staleness(figure.add_subplot(grid[0, 1]), run.schedule)
-    below = figure.add_subplot(grid[1, :])
-    draw_timeline(below, run.schedule, time_axis(run), births(run))
+    draw_staleness(right, run.schedule)
     # The status is in the title, so that a figure of a failed run is not mistaken for a result.
     figure.suptitle(
         f"{_name(run)}: {run.status} after {run.schedule.commits:,} commits, {run.schedule.workers} workers"
@@ -85,11 +77,9 @@ def overview(run: Run | Seen) -> Figure:
 
 
 def draw_log(schedule: Schedule) -> Figure:
-    """Draw staleness and the beginning of the timeline of a log, whose times are in seconds."""
-    figure = new_figure(9.0, 7.0)
-    above, below = figure.subplots(2, 1)
-    draw_staleness(above, schedule)
-    draw_timeline(below, schedule, SECONDS, {})
+    """Draw the staleness of a log."""
+    figure = new_figure()
+    draw_staleness(figure.add_subplot(), schedule)
     return figure
 
 
@@ -240,36 +230,3 @@ def draw_staleness(axes: Any, schedule: Schedule) -> None:
     axes.margins(y=0.18)
     axes.grid(axis="y", alpha=0.25, linewidth=0.6)
     _finish(axes, title, "staleness [commits]", "computations")
-
-
-def draw_timeline(
-    axes: Any, schedule: Schedule, x_label: str, births: Mapping[int, float]
-) -> None:
-    """Draw one line per worker and one box per computation; dropped ones are hatched."""
-    columns = (schedule.worker, schedule.commit, schedule.time)
-    workers, commits, times = (c[:MAX_TIMELINE_BOXES] for c in columns)
-    begins = np.array(starts(workers.tolist(), times.tolist(), births))
-    lengths = times - begins
-    long = STRAGGLER_RATIO * float(np.median(lengths)) if lengths.size else np.inf
-    for worker in np.unique(workers):
-        for dropped in (False, True):
-            here = (workers == worker) & ((commits == DROPPED) == dropped)
-            colours = np.where(lengths[here] > long, ORANGE, GREY).tolist()
-            look: dict[str, Any] = {"facecolor": colours, "edgecolor": "white"}
-            if dropped:
-                look = {"facecolor": "#f0e2d8", "edgecolor": INK, "hatch": "////"}
-            bars = np.column_stack([begins, lengths])[here]
-            axes.broken_barh(bars, (worker - 0.4, 0.8), linewidth=0.6, **look)
-    # The axis points downwards, with worker 0 at the top, as in the tables.
-    axes.set_ylim(schedule.workers - 0.4, -0.6)
-    axes.yaxis.get_major_locator().set_params(integer=True)
-    axes.margins(x=0.0)
-    title = "computations"
-    if len(schedule) > MAX_TIMELINE_BOXES:
-        count = f"{MAX_TIMELINE_BOXES:,} of {len(schedule):,}"
-        title += f" (the first {count} computations)"
-    if (commits == DROPPED).any():
-        title += "; hatched: dropped"
-    if lengths.max(initial=0.0) > long:
-        title += f"; orange: over {STRAGGLER_RATIO:g} times the median"
-    _finish(axes, title, x_label, "worker")

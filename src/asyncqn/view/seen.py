@@ -33,26 +33,22 @@ class Seen:
 def look_at(folder: Path) -> Seen:
     """Return the run or the newest checkpoint in a folder; raise `BadInput` where it holds neither."""
     # A folder may hold both after a run that was saved where its checkpoints are; the run is newer.
-    if (
-        any((folder / name).is_dir() for name in GENERATIONS)
-        and not (folder / "run.json").exists()
-    ):
-        return of_checkpoint(load_checkpoint(folder))
     if folder.is_dir() and not (folder / "run.json").exists():
+        if any((folder / name).is_dir() for name in GENERATIONS):
+            return of_checkpoint(load_checkpoint(folder))
         raise BadInput(
             f"{folder} holds neither a run nor checkpoints: name a folder that --save or --checkpoint wrote."
         )
     run = load_run(folder)
-    counters = dict(run.counters)
     return Seen(
-        run.status,
-        run.message,
-        run.fun,
-        run.schedule,
-        run.metrics,
-        counters,
-        run.manifest,
-        run.summary(),
+        status=run.status,
+        message=run.message,
+        fun=run.fun,
+        schedule=run.schedule,
+        metrics=run.metrics,
+        counters=dict(run.counters),
+        manifest=run.manifest,
+        numbers=run.summary(),
     )
 
 
