@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from engines.runs import EVERY, Slope, assert_replays, make_problem
-from engines.typed_states import TypedSGD
 
 import asyncqn as aq
 from asyncqn.engines import run_file
@@ -75,15 +74,6 @@ def float32_wire() -> None:
                 aq.replay(aq.Run(**{**vars(run), "manifest": exact}))
             except aq.ReplayMismatch:
                 tell(name="without rounding", status="differs")
-
-
-def typed() -> None:
-    """An algorithm that insists on the types of its numbers."""
-    for wire in ("exact", "float32"):
-        run = aq.minimize(
-            make_problem(), TypedSGD(h=1e-6), engine=aq.MPI(wire=wire), commits=60
-        )
-        show(wire, run, make_problem())
 
 
 def several(folder: Path) -> None:
@@ -290,7 +280,6 @@ if __name__ == "__main__":
     case, arguments = sys.argv[1], sys.argv[2:]
     {
         "every": every_algorithm,
-        "typed": typed,
         "several": lambda: several(Path(arguments[0])),
         "serial": lambda: serial_and_resumed(Path(arguments[0])),
         "faulty": lambda: faulty(arguments[0]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engines.event_log import LoggedMaster, happen
 from engines.runs import assert_replays, make_problem
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +16,6 @@ from hypothesis import strategies as st
 import asyncqn as aq
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
-from asyncqn.core.schedule import Recorder
 from asyncqn.core.worker import WorkerSteps
 from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.copies import sent_fields
@@ -35,6 +32,7 @@ ALGORITHMS: dict[str, Any] = {
         h=1e-4, gamma=0.05, beta=100.0, memory=2, batch=8, overlap=3, initial_scale=0.01
     ),
     "rounds": aq.MBLBFGS(h=0.01, memory=2, batch=8, overlap=3, timeout=2.0, quorum=0.5),
+    "blocks": aq.ExactLBFGS(blocks=3, pieces=2),
 }
 
 
@@ -167,27 +165,6 @@ def test_any_sequence_of_events_records_a_valid_schedule_that_replays(
     assert again.theta.tobytes() == run.theta.tobytes()
     if not lost:  # the memory of a lost worker is gone, its pairs with it
         assert again.counters == run.counters
-
-
-@pytest.mark.parametrize("pattern", list(ALGORITHMS))
-@given(events=EVENTS)
-def test_the_log_of_events_drives_a_fresh_master_to_the_same_end(
-    pattern: str, events: list[tuple[str, int, float]]
-) -> None:
-    stage = Stage(ALGORITHMS[pattern])
-    stage.coordinator = LoggedMaster(stage.coordinator)
-    for _ in range(3):
-        stage.join()
-    drive(stage, events)
-    again = Stage(ALGORITHMS[pattern])
-    for event in stage.coordinator.events:
-        happen(again.coordinator, event)
-    assert (
-        again.coordinator.recorder.schedule() == stage.coordinator.recorder.schedule()
-    )
-    assert (
-        again.coordinator.master.fingerprints == stage.coordinator.master.fingerprints
-    )
 
 
 @pytest.mark.parametrize("pattern", list(ALGORITHMS))
@@ -340,36 +317,3 @@ def test_a_new_worker_never_gets_a_number_that_was_used() -> None:
     assert sorted(stage.coordinator.members) == [1, 2]
     with pytest.raises(ValueError, match="was used before"):
         stage.coordinator.join(0.0, 0)
-
-
-@given(st.data())
-def test_a_recording_gives_back_the_schedule_it_was_made_of(
-    data: st.DataObject,
-) -> None:
-    timeout = data.draw(st.sampled_from([0.5, 2.0, float("inf")]))
-    cluster = aq.Cluster(
-        data.draw(st.integers(1, 6)), 1.0, data.draw(st.floats(0.0, 2.0))
-    )
-    pattern = data.draw(
-        st.sampled_from(
-            [
-                ALGORITHMS["asynchronous"].stages,
-                aq.MBLBFGS(h=0.1, memory=1, batch=4, overlap=1, timeout=timeout).stages,
-            ]
-        )
-    )
-    schedule = aq.simulate(cluster, pattern, data.draw(st.integers(1, 40)), 0)
-    assert Recorder.of(schedule).schedule() == schedule
-
-
-def test_a_commit_costs_at_most_24_bytes() -> None:
-    recorder = Recorder()
-    for n in range(100_000):
-        recorder.delivered([(n % 7, n, None, None, True)], float(n))
-    # 16 bytes of schedule and 4 of fingerprint; a list that grows keeps up to 1/8 in reserve.
-    reserve = sum(
-        sys.getsizeof(c) for c in (recorder._worker, recorder._read, recorder._time)
-    )
-    fingerprint = 4 * (1 + 1 / 8)
-    assert reserve / 100_000 + fingerprint <= 24
-    assert sum(c.itemsize * len(c) for c in vars(recorder).values()) == 16 * 100_000

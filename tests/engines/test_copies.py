@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Mpirun
 from engines.runs import assert_replays, make_problem
 from engines.typed_states import Iterate, Size, TypedSGD, assert_types
 from hypothesis import given
@@ -50,20 +48,6 @@ def test_numbers_stay_numbers_from_a_checkpoint(tmp_path: Path) -> None:
         callback=enough,
     )
     replays(aq.resume(tmp_path / "c", algorithm=TYPED))
-
-
-def test_numbers_stay_numbers_on_ranks(mpirun: Mpirun) -> None:
-    done = mpirun(3, [str(Path(__file__).with_name("mpi_jobs.py")), "typed"])
-    assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(line["name"], line["commits"]) for line in lines] == [
-        ("exact", 60),
-        ("float32", 60),
-    ]
-
-
-def test_numbers_stay_numbers_on_actors(ray_local: Any) -> None:
-    replays(aq.minimize(make_problem(), TYPED, engine=aq.Ray(2), commits=60))
 
 
 def state(numbers: list[float]) -> Iterate:

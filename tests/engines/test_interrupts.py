@@ -15,7 +15,6 @@ import pytest
 from oracles import Quadratic
 
 import asyncqn as aq
-from asyncqn.engines import interrupts
 from asyncqn.errors import WorkerFailed
 from asyncqn.runs.checkpoint_reading import load_checkpoint
 
@@ -136,36 +135,6 @@ def test_a_second_interrupt_does_not_wait_for_a_worker_that_hangs(
         aq.replay(run, problem=Quadratic(p.A, p.y)).theta.tobytes()
         == run.theta.tobytes()
     )
-
-
-def test_long_after_the_first_a_further_interrupt_breaks_the_run_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, send: Send
-) -> None:
-    monkeypatch.setattr(interrupts, "GRACE", 0.0)
-    gate, begun = threading.Event(), threading.Event()
-
-    def begin(progress: Any) -> None:
-        if not begun.is_set():
-            begun.set()
-            send([0.3, 0.5])
-
-    class Hanging(Quadratic):
-        def value(self, theta: Any) -> float:  # the master evaluates with its lock held
-            if begun.is_set():
-                gate.wait()
-            return super().value(theta)
-
-    with pytest.raises(KeyboardInterrupt):
-        aq.minimize(
-            Hanging.random(),
-            ALGORITHM,
-            engine=aq.Threads(1),
-            commits=MANY,
-            evaluate=50,
-            checkpoint=tmp_path,
-            callback=begin,
-        )
-    gate.set()
 
 
 class Trouble(Exception):

@@ -26,8 +26,6 @@ from asyncqn.engines.wire import (
     Frames,
     Kind,
     Layout,
-    arrays_from_bytes,
-    arrays_to_bytes,
 )
 from asyncqn.runs.checkpoint_reading import load_checkpoint
 from asyncqn.storage.serialise import to_json
@@ -306,11 +304,3 @@ def test_frames_in_a_shared_room_carry_headers_alone_and_do_not_overlap() -> Non
 def test_a_frame_refuses_what_it_cannot_carry() -> None:
     with pytest.raises(aq.BadInput, match="holds a str"):
         Layout((np.zeros(3), "words"))
-
-
-@given(st.dictionaries(st.text("abc.", min_size=1, max_size=5), _ANY, max_size=4))
-def test_states_travel_as_bytes_without_pickle(arrays: dict[str, np.ndarray]) -> None:
-    again = arrays_from_bytes(arrays_to_bytes(arrays))
-    assert {n: a.tobytes() for n, a in again.items()} == {
-        n: a.tobytes() for n, a in arrays.items()
-    }

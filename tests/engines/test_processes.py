@@ -161,13 +161,6 @@ def test_fork_is_not_chosen_beside_what_does_not_survive_it(
     assert why_not_fork() == "JAX"
 
 
-def test_a_problem_that_does_not_pickle_runs_forked() -> None:
-    problem = Slope()
-    problem.lock = threading.Lock()  # type: ignore[attr-defined]
-    run = aq.minimize(problem, SGD, engine=forked(1), commits=10, theta0=START)
-    assert run.status == "completed"
-
-
 def test_workers_killed_at_any_moment_never_change_what_is_replayed() -> None:
     dice = np.random.default_rng(0)
     for _ in range(4):
@@ -197,16 +190,6 @@ def test_workers_killed_at_any_moment_never_change_what_is_replayed() -> None:
         killer.join()
         assert run.manifest["engine"]["workers_lost"] == 2
         assert aq.replay(run).theta.tobytes() == run.theta.tobytes()
-
-
-def test_updates_are_rejected_dropped_counted_and_replayed() -> None:
-    problem, engine = Slope(poison=5), forked(2, max_staleness=1)
-    run = aq.minimize(
-        problem, EVERY["as-lbfgs"], engine=engine, commits=100, seed=2, theta0=START
-    )
-    assert run.counters["updates_rejected"] > 0
-    assert run.counters["staleness_max"] <= 1
-    assert_replays(run, problem)
 
 
 def test_computations_last_at_least_as_long_as_the_timing_model_says() -> None:

@@ -11,7 +11,6 @@ from engines.runs import assert_replays
 from examples import EXAMPLES, problem_for
 
 import asyncqn as aq
-from asyncqn.cluster.virtual_time import VirtualTime
 from asyncqn.core.request import Request
 from asyncqn.core.stopping import Stopping
 from asyncqn.resume import resume
@@ -95,26 +94,3 @@ def test_a_stopped_run_goes_on_from_its_checkpoint_to_the_same_bits(
         **options,
     )
     same(resume(tmp_path / "c", problem=problem, algorithm=algorithm), whole)
-
-
-def test_turns_can_be_taken_up_at_any_version() -> None:
-    stages = aq.AsyncSGD(h=1e-3, batch=5).stages
-    cluster = CLUSTERS["plain"]
-    whole = list(VirtualTime(cluster, stages, 3).turns(30))
-    assert list(VirtualTime(cluster, stages, 3).turns(30, first=12)) == whole[12:]
-    assert [turn.version for turn in whole] == list(range(30))
-
-
-def test_the_schedule_of_a_replay_gives_the_turns_of_the_simulation() -> None:
-    for stages in (EXAMPLES["rennala"].stages, EXAMPLES["mb-lbfgs timeout"].stages):
-        simulated = VirtualTime(CLUSTERS["plain"], stages, 3)
-        turns = list(simulated.turns(30))
-        again = list(simulated.until(30).turns(30))
-        for a, b in zip(turns, again):
-            assert a.version == b.version
-            assert sorted(a.begins) == sorted(b.begins)
-            assert [tuple(end)[:2] for end in a.ends] == [
-                tuple(end)[:2] for end in b.ends
-            ]
-        # The last turn of the schedule has what was under way.
-        assert not any(end.counts for turn in again[30:] for end in turn.ends)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from typing import Any
@@ -55,11 +54,6 @@ def test_one_thread_equals_the_simulator_with_one_worker(name: str) -> None:
     assert_replays(real)
 
 
-def test_a_saved_run_of_threads_loads_and_replays(tmp_path: Any) -> None:
-    run = aq.minimize(PROBLEM, EVERY["as-lbfgs"], engine=aq.Threads(2), commits=50)
-    assert aq.replay(run.save(tmp_path / "run")).theta.tobytes() == run.theta.tobytes()
-
-
 def test_a_timing_model_by_rows_is_stretched_to_the_rows_of_a_step() -> None:
     # A row takes 1, so a batch of 10 rows takes 10: two workers make a commit every 5.
     cluster = aq.Cluster(workers=2, rows=1)
@@ -82,20 +76,6 @@ def test_sleeping_workers_interleave_as_the_timing_model_says() -> None:
     fast, slow = run.schedule.per_worker()
     assert fast.delivered > 2 * slow.delivered > 0
     assert_replays(run)
-
-
-def test_slow_machines_stretch_every_computation_at_least_to_its_drawn_time() -> None:
-    cluster = aq.Cluster(1, worker_mean=1.0, worker_std=0.5, message=0.5, master=0.25)
-    run = aq.minimize(
-        PROBLEM,
-        EVERY["sgd"],
-        engine=aq.Threads(timing_model=cluster, time_unit=1e-3),
-        commits=20,
-        seed=6,
-    )
-    ideal = np.cumsum(cluster.compute_times(6, 0, 20) + 0.75)
-    # The clock can only be late; one part in 10^9 is for rounding of sums of differences.
-    assert np.all(run.schedule.time >= ideal * (1 - 1e-9))
 
 
 def test_forty_sleeping_threads_with_deaths_and_a_late_joiner_replay() -> None:
@@ -138,16 +118,6 @@ def test_a_run_whose_workers_all_die_stops_and_says_so() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["async-sgd", "mb-lbfgs"])
-def test_a_problem_in_plain_python_runs_and_replays(name: str) -> None:
-    problem = Slope()
-    run = aq.minimize(
-        problem, EVERY[name], engine=aq.Threads(3), commits=60, theta0=np.array([3.0])
-    )
-    assert run.fun < problem.value(np.array([3.0]))
-    assert_replays(run, problem)
-
-
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("name", ["as-lbfgs", "mb-lbfgs"])
 def test_an_error_in_a_problem_ends_the_run_and_names_worker_and_step(
@@ -159,23 +129,6 @@ def test_an_error_in_a_problem_ends_the_run_and_names_worker_and_step(
         match=r"worker \d failed in its step \d+, .*ZeroDivisionError: the data are",
     ):
         aq.minimize(problem, EVERY[name], engine=aq.Threads(workers), commits=1000)
-    assert not [t for t in threading.enumerate() if t.name.startswith("asyncqn worker")]
-
-
-def test_an_error_in_a_callback_reaches_the_caller_and_leaves_no_thread() -> None:
-    def callback(progress: Any) -> None:
-        if progress.commit >= 20:
-            raise LookupError("no such figure")
-
-    with pytest.raises(LookupError, match="no such figure"):
-        aq.minimize(
-            PROBLEM,
-            EVERY["sgd"],
-            engine=aq.Threads(2),
-            commits=500,
-            evaluate=10,
-            callback=callback,
-        )
     assert not [t for t in threading.enumerate() if t.name.startswith("asyncqn worker")]
 
 
@@ -228,45 +181,6 @@ def test_a_diverging_run_ends_with_advice_and_replays_as_diverged() -> None:
     assert "the step h" in run.message
     again = aq.replay(run)
     assert (again.status, again.theta.tobytes()) == (run.status, run.theta.tobytes())
-
-
-def test_the_staleness_bound_holds_and_dropped_updates_replay() -> None:
-    engine = aq.Threads(
-        timing_model=aq.Cluster(4, worker_mean=(1.0, 1.0, 1.0, 9.0)),
-        time_unit=2e-3,
-        max_staleness=5,
-    )
-    run = aq.minimize(PROBLEM, EVERY["as-lbfgs"], engine=engine, commits=80)
-    assert run.counters["staleness_max"] <= 5
-    assert run.schedule.dropped > 0
-    assert_replays(run)
-
-
-def test_a_silent_worker_is_given_up_and_the_round_goes_on() -> None:
-    class Stuck(Slope):
-        released = threading.Event()
-        turns = itertools.count(
-            1
-        )  # `calls` of several threads at once may skip a number
-
-        def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
-            super().grad(theta, rows, out)
-            if (
-                next(self.turns) == 20
-            ):  # the first nine belong to the steps before the clock starts
-                self.released.wait(60.0)
-
-    problem = Stuck()
-    away = np.array(
-        [3.0]
-    )  # zero is the optimum, from which the noise of minibatches can only rise
-    engine = aq.Threads(3, give_up_after=3.0)
-    run = aq.minimize(
-        problem, EVERY["mb-lbfgs"], engine=engine, theta0=away, commits=20
-    )
-    problem.released.set()
-    assert_made_all_commits("mb-lbfgs", run.status, run.nit, 20)
-    assert run.manifest["engine"]["workers_lost"] == 1
 
 
 def test_a_run_that_is_done_returns_without_a_worker_that_still_computes(

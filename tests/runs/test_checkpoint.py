@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from engines.runs import (
     EVERY,
-    Slope,
     assert_made_all_commits,
     assert_replays,
     make_problem,
@@ -153,15 +152,6 @@ def test_a_run_goes_on_with_more_or_fewer_threads(tmp_path: Path) -> None:
         run = aq.resume(folder, engine=aq.Threads(workers))
         assert run.schedule.commits == 240
         assert aq.replay(run).theta.tobytes() == run.theta.tobytes()
-
-
-def test_a_problem_of_ones_own_is_asked_for_and_then_used(tmp_path: Path) -> None:
-    broken_off(tmp_path / "c", EVERY["sgd"], aq.Threads(1), Slope())
-    with pytest.raises(aq.BadInput, match=r"resume\(folder, problem=...\)"):
-        aq.resume(tmp_path / "c")
-    with pytest.raises(aq.BadInput, match="dim was 1, not"):
-        aq.resume(tmp_path / "c", PROBLEM)
-    assert aq.resume(tmp_path / "c", Slope()).nit == 240
 
 
 @pytest.mark.parametrize(
@@ -348,15 +338,3 @@ def test_a_killed_run_loses_nothing_from_before_its_last_checkpoint(
         run.fingerprints[: saved.commit], saved.arrays["fingerprints"]
     )
     assert_replays(run)
-
-
-def test_an_interrupted_run_ends_in_good_order_and_says_how_to_go_on(
-    tmp_path: Path,
-) -> None:
-    child = start_child(tmp_path, 0.05, 2)
-    os.kill(child.pid, signal.SIGINT)
-    out, _ = child.communicate(timeout=60)
-    assert child.returncode == 0
-    saved = load_checkpoint(tmp_path / "c")
-    words = f"interrupted after commit {saved.commit}; continue with: asyncqn resume {tmp_path / 'c'}"
-    assert out == f"interrupted {words}\n"

@@ -133,21 +133,6 @@ def test_a_run_that_another_process_has_gone_on_with_is_not_overwritten(
     Checkpoints(tmp_path / "c", 20, load_checkpoint(tmp_path / "c")).prepare()
 
 
-def test_every_generation_names_its_run_and_a_resumed_run_keeps_the_name(
-    tmp_path: Path,
-) -> None:
-    begun(tmp_path / "c", aq.Threads(1))
-    begun(tmp_path / "d", aq.Threads(1))
-    names = {f: load_checkpoint(tmp_path / f).document["run"] for f in "cd"}
-    assert names["c"] != names["d"]
-    aq.resume(tmp_path / "c")
-    for generation in "ab":
-        document = json.loads(
-            (tmp_path / "c" / generation / "checkpoint.json").read_text()
-        )
-        assert document["run"] == names["c"]
-
-
 def test_a_file_system_without_locks_is_told_and_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,30 +63,6 @@ def test_there_is_a_row_per_version_that_was_judged_on_all_rows(algorithm):
     )
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
-def test_rows_do_not_change_the_run_and_cost_no_evaluation(algorithm):
-    asked = []
-
-    class Counted(aq.LogisticRegression):
-        def value(self, theta):
-            asked.append(theta.copy())
-            return super().value(theta)
-
-    p = logistic(cls=Counted)
-    calls = {}
-    from asyncqn.core.request import Request
-
-    for every in (False, True):
-        asked.clear()
-        request = Request(
-            p, algorithm, np.zeros(p.dim), 30, evaluate=1000, every_version=every
-        )
-        run = engine().minimize(request)
-        calls[every] = len(asked), run.theta.tobytes(), run.fingerprints.tobytes()
-    assert calls[True] == calls[False]
-    assert len(run.metrics["fun"]) > 10
-
-
 @pytest.mark.parametrize(
     "door", [engine(), aq.Threads(2)], ids=["simulator", "threads"]
 )
@@ -124,16 +100,3 @@ def test_a_run_is_the_same_after_a_checkpoint_between_two_evaluations(tmp_path):
     resumed = aq.resume(tmp_path, p, aq.ExactLBFGS(2))
     assert resumed.nit == whole.nit
     same(resumed, whole)
-
-
-def test_max_time_ends_an_exact_run_at_the_version_that_passes_it():
-    run = aq.minimize(
-        logistic(),
-        aq.ExactLBFGS(2),
-        engine=engine(),
-        max_time=20.0,
-        tol=None,
-        commits=50,
-    )
-    assert run.status == "stopped"
-    assert run.schedule.commit_times()[-2] < 20.0 <= run.schedule.commit_times()[-1]

@@ -218,30 +218,6 @@ def test_a_replay_with_one_changed_number_names_the_first_commit_that_differs(na
     assert mismatch(run, problem=changed) == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("as-lbfgs", {"h": 1.1e-4}),
-        ("async-sgd", {"batch": 7}),
-        ("mb-lbfgs", {"memory": 2}),
-    ],
-)
-def test_a_replay_with_another_parameter_names_the_first_commit_that_differs(
-    name, change
-):
-    engine = Simulator(CLUSTERS["equal"])
-    run, thetas = thetas_of(make_problem(), EXAMPLES[name], engine, 60, seed=5)
-    other = replace(EXAMPLES[name], **change)
-    _, others = thetas_of(make_problem(), other, engine, 60, seed=5, theta0=run.theta0)
-    assert mismatch(run, algorithm=other) == first_differing_theta(thetas, others)
-
-
-def test_a_replay_with_another_seed_or_start_differs_from_the_first_commit():
-    run = short_run()
-    assert mismatch(replace(run, manifest={**run.manifest, "seed": 6})) == 1
-    assert mismatch(replace(run, theta0=np.nextafter(run.theta0, np.inf))) == 1
-
-
 def test_a_recorded_bit_that_flipped_is_found_at_its_commit():
     run = short_run()
     fingerprints = run.fingerprints.copy()
@@ -281,18 +257,6 @@ def test_what_cannot_be_rebuilt_must_be_given(tmp_path):
     refused(r"how to rebuild its problem \(Quadratic\)", folder)
     refused(r"algorithm \(Mine\) is not one of asyncqn's", folder, problem=p)
     assert_identical(run, replay(folder, problem=p, algorithm=Mine(1e-3, 4)))
-
-
-def test_a_problem_of_another_dimension_is_refused():
-    run = minimize(
-        Quadratic.random(4),
-        AsyncSGD(1e-3, 4),
-        engine=Simulator(Cluster(2)),
-        commits=20,
-        seed=0,
-    )
-    words = "of dimension 4 but the problem has dim = 7"
-    refused(words, run, problem=Quadratic.random(7))
 
 
 def test_a_problem_given_is_used_even_if_the_run_names_one_that_cannot_be_rebuilt(

@@ -65,24 +65,6 @@ def test_a_loaded_run_is_the_saved_one(run, folder):
     assert loaded.problem.A.tobytes() == run.problem.A.tobytes()
 
 
-def test_saving_again_replaces_the_older_run_and_nothing_else(run, folder):
-    (folder / "note.txt").write_text("from before")
-    assert run.save(folder) == folder
-    files = [data_file(folder).name, "note.txt", "run.json"]
-    assert sorted(os.listdir(folder)) == files
-    assert os.listdir(folder.parent) == ["demo"]
-    # JSON in the strict sense: without NaN and Infinity.
-    text = (folder / "run.json").read_text()
-    json.loads(text, parse_constant=lambda word: pytest.fail(word))
-
-
-def test_a_relative_path_is_kept_as_given(run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
-    assert str(run.save("empty")) == "empty"
-    assert load_run("empty").fun == run.fun
-
-
 @pytest.mark.parametrize("kind", ["folder", "file"])
 def test_what_is_not_a_run_is_never_overwritten(run, tmp_path, kind):
     target = tmp_path / "thesis"
@@ -96,14 +78,6 @@ def test_what_is_not_a_run_is_never_overwritten(run, tmp_path, kind):
     assert one_sentence(caught.value)
     assert os.listdir(tmp_path) == ["thesis"]
     assert (target / "chapter" if kind == "folder" else target).read_text() == "years"
-
-
-def test_a_place_that_cannot_be_written_is_named_and_nothing_is_left(run, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(BadInput, match="cannot be saved") as caught:
-        run.save(tmp_path / "file" / "run")
-    assert one_sentence(caught.value)
-    assert os.listdir(tmp_path) == ["file"]
 
 
 @pytest.mark.parametrize(
@@ -120,11 +94,6 @@ def test_a_folder_without_a_run_is_named(tmp_path, name, what):
     if name == "file":
         (tmp_path / name).write_text("")
     damaged(tmp_path / name, f"is not a saved run: {what}", BadInput)
-
-
-def test_a_missing_array_file_is_named(folder):
-    data_file(folder).unlink()
-    damaged(folder, r"arrays-\w+\.npz is missing")
 
 
 @given(data=st.data())

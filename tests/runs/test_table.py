@@ -38,13 +38,6 @@ def test_columns_of_different_length_are_refused():
         Table({"a": [1, 2], "b": [1]})
 
 
-def test_a_long_table_is_shown_by_its_ends():
-    text = repr(Table({"n": np.arange(100)}))
-    assert len(text.splitlines()) == 1 + 5 + 1 + 5
-    assert "..." in text
-    assert "99" in text
-
-
 def test_a_table_becomes_a_data_frame():
     frame = Table({"a": [1, 2], "b": [3.0, 4.0]}).to_pandas()
     assert list(frame.columns) == ["a", "b"]
@@ -62,10 +55,3 @@ def test_a_table_speaks_arrow():
         "name": ["a", "b"],
     }
     assert polars.DataFrame(table).equals(table.to_polars())
-
-
-def test_pandas_is_told_how_instead_of_making_a_frame_of_names():
-    import pandas
-
-    with pytest.raises(TypeError, match="to_pandas"):
-        pandas.DataFrame(Table({"a": [1, 2], "b": [3.0, 4.0]}))

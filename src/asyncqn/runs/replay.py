@@ -14,7 +14,6 @@ import numpy as np
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.columns import Table
 from asyncqn.core.outcome import Outcome
-from asyncqn.core.problem import is_ours
 from asyncqn.errors import BadInput, ReplayMismatch, require
 from asyncqn.parameters import Folder, checked, parameter
 from asyncqn.runs.archive import load_run
@@ -167,43 +166,26 @@ def _cause(recorded: Run, again: Run) -> str:
     # Other data explain every difference, so nothing else is worth naming.
     if old.get("data") and new.get("data") and old["data"] != new["data"]:
         return "the problem holds other data than the recording: pass the data that were minimised"
-    changed = []
-    if "code" not in old:
-        changed.append(
-            "asyncqn's own code may have changed (the recording does not identify it)"
-        )
-    elif old["code"] != new["code"]:
-        changed.append("asyncqn's own code changed")
+    changes = []
+    if old.get("code") != new["code"]:
+        changes.append("asyncqn's own code changed")
     # A recording without this entry is not evidence of a change.
     if old.get("problem_code", new.get("problem_code")) != new.get("problem_code"):
-        changed.append("the code of the package that the problem comes from changed")
+        changes.append("the code of the package that the problem comes from changed")
     before, now = old["versions"], new["versions"]
-    changed += [
+    changes += [
         f"{name} {before.get(name)} is now {now[name]}"
         for name in now
         if before.get(name) != now[name]
     ]
-    changed += [
-        f"the {part} differs"
-        for part in ("problem", "algorithm")
-        if old[part] != new[part]
-    ]
-    start, start_again = value_at_start(recorded.metrics), value_at_start(again.metrics)
-    if start != start_again:
-        changed.append(f"U at the start is {start_again!r} instead of {start!r}")
-    # If only the problem changed, the sentence says so; otherwise all changes are listed.
-    blamed = [fact for fact in changed if fact.startswith(("the problem", "U at"))]
-    if changed and changed != blamed:
-        return f"since the recording {', '.join(changed)}"
-    if blamed:
-        return (
-            f"code, versions and machine are as recorded, but {' and '.join(blamed)}: the problem's data "
-            "or code must have changed"
-        )
-    unchanged = "code, versions and machine are as recorded, and so is U at the start"
-    if is_ours(type(again.problem)):
-        return f"{unchanged}: the run's files were altered, or this is a defect of asyncqn: please report it"
-    return f"{unchanged}: the problem's gradient is not a function of its arguments, or its code changed"
+    parts = [part for part in ("problem", "algorithm") if old[part] != new[part]]
+    changes += [f"the {part} differs" for part in parts]
+    if changes:
+        return f"since the recording {', '.join(changes)}"
+    return (
+        "code, versions and machine are as recorded: the problem's data or code changed, or its gradient is "
+        "not a function of its arguments"
+    )
 
 
 def value_at_start(metrics: Table) -> float | None:
