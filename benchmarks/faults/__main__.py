@@ -1,6 +1,6 @@
 """Injure runs, resume, replay, count: `python -m benchmarks.faults [SCENARIO ...] [--count N] [--seed N]`.
 
-Scenarios: threads, mpi, ray, disk, writers, kill_points, interrupts, soak; all, without a name.  What became
+Scenarios: threads, mpi, ray, disk, kill_points, interrupts; all, without a name.  What became
 of the runs is written into docs/results/faults.csv and .md, in place of what stood there of the same rows.
 The exit code is 1 if anything was lost.
 """
@@ -18,23 +18,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from asyncqn.storage import write_whole
-from benchmarks.faults import (
-    disk,
-    interrupts,
-    kill_points,
-    mpi,
-    ray,
-    soak,
-    threads,
-    writers,
-)
+from benchmarks.faults import disk, interrupts, kill_points, mpi, ray, threads
 from benchmarks.faults.harness import COLUMNS, Scenario
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "results"
 
 SCENARIOS: dict[str, Scenario] = {
     module.__name__.rpartition(".")[2]: module.scenarios
-    for module in (threads, mpi, ray, disk, writers, kill_points, interrupts, soak)
+    for module in (threads, mpi, ray, disk, kill_points, interrupts)
 }
 
 WORDS = """
@@ -51,7 +42,7 @@ replays them from their start.
 - *checkpoints lost*: the newest whole checkpoint was older after the fault than before, or a killed writer
   left neither the old version nor the new one.
 - *most commits done again*: committed after the newest checkpoint, with one every 0.2 s.
-- *time to notice*: until the master counted the loss, or the job, the second writer or the program ended.
+- *time to notice*: until the master counted the loss, or the job or the program ended.
 - *left behind*: processes alive 8 s after the end (20 s after the death of a Ray driver).
 """
 

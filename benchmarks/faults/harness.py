@@ -69,18 +69,9 @@ class Tally:
     def row(self) -> dict[str, str]:
         notice = "" if self.notice is None else f"{self.notice:.1f}"
         faults = "; ".join(sorted({fault[:120] for fault in self.faults}))
-        cells = (
-            self.scenario,
-            self.tries,
-            self.completed,
-            self.replayed,
-            self.checkpoints_lost,
-            self.done_again,
-            notice,
-            self.left_behind,
-            faults,
-        )
-        return dict(zip(COLUMNS, map(str, cells)))
+        counts = (self.tries, self.completed, self.replayed, self.checkpoints_lost)
+        cells = (self.scenario, *counts, self.done_again, notice, self.left_behind)
+        return dict(zip(COLUMNS, map(str, (*cells, faults))))
 
 
 class Victim:
@@ -112,12 +103,12 @@ class Victim:
         )
 
     def rows(self) -> list[list[float]]:
-        """Of every evaluation: when, commit, workers, bytes of memory, processor time."""
+        """Of every evaluation: when, commit, workers."""
         file = self.folder / "progress"
         lines = file.read_text().splitlines() if file.exists() else []
         rows = [[float(word) for word in line.split()] for line in lines]
         # The last line may be half written.
-        return [row for row in rows if len(row) == 5]
+        return [row for row in rows if len(row) == 3]
 
     def commit(self) -> int:
         """Return the last commit that was evaluated."""

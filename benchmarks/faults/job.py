@@ -1,7 +1,7 @@
 """The run that the fault programs injure: `python -m benchmarks.faults.job FOLDER SETTINGS`.
 
 SETTINGS is the JSON of `Settings`.  In FOLDER, `checkpoints` and `run` are written; `progress` gets a line
-per evaluation (when, commit, workers, bytes of memory, processor time), `pid.RANK` says who runs.  Where
+per evaluation (when, commit, workers), `pid.RANK` says who runs.  Where
 there are checkpoints the run continues from them.  The last line of the output is JSON: how the run ended,
 and whether it replays bit for bit.
 """
@@ -90,13 +90,6 @@ def newest_commit(folder: Path) -> int | None:
         return None
 
 
-def memory() -> int:
-    """Bytes of this process that lie in memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf(
-        "SC_PAGE_SIZE"
-    )
-
-
 def main(folder: Path, settings: Settings) -> None:
     engine = engine_of(settings)
     rank = os.environ.get("OMPI_COMM_WORLD_RANK", "0")
@@ -104,31 +97,17 @@ def main(folder: Path, settings: Settings) -> None:
     log = (folder / "progress").open("a", buffering=1)
 
     def tell(now: Progress) -> None:
-        log.write(
-            f"{time.time():.4f} {now.commit} {now.workers} {memory()} {time.process_time():.4f}\n"
-        )
+        log.write(f"{time.time():.4f} {now.commit} {now.workers}\n")
 
     problem, checkpoints = Bowl(settings.dim), folder / "checkpoints"
+    options: dict[str, Any] = {"engine": engine, "callback": tell}
+    options["checkpoint_every"] = settings.every
     if newest_commit(checkpoints) is not None:
-        run = aq.resume(
-            checkpoints,
-            problem,
-            engine=engine,
-            callback=tell,
-            checkpoint_every=settings.every,
-        )
+        run = aq.resume(checkpoints, problem, **options)
     else:
-        run = aq.minimize(
-            problem,
-            ALGORITHM,
-            engine=engine,
-            commits=settings.commits,
-            seed=3,
-            evaluate=settings.evaluate,
-            callback=tell,
-            checkpoint=checkpoints,
-            checkpoint_every=settings.every,
-        )
+        options |= {"commits": settings.commits, "evaluate": settings.evaluate}
+        options |= {"seed": 3, "checkpoint": checkpoints}
+        run = aq.minimize(problem, ALGORITHM, **options)
     if run is None:  # another rank has it
         return
     report = {

@@ -77,17 +77,14 @@ def killed_at_every_call(scratch: Path, points: int, name: str, kind: Kind) -> T
             _dies_writing(kind.new, place, max(1, last // 2))
         if not _dies_writing(kind.new, place, last):
             assert last > 1, "the writer makes no call"
-            last, debris = (
-                0,
-                not debris,
-            )  # it made fewer calls: begin again, over what a killed one left
+            # It made fewer calls: begin again, over what a killed one left.
+            last, debris = 0, not debris
             continue
         tally.tries += 1
         try:
             whole = kind.seen(place) in (old, new, *kind.between)
-            _dies_writing(
-                kind.new, place, 0
-            )  # the next writer finds its way past what is left
+            # The next writer finds its way past what is left.
+            _dies_writing(kind.new, place, 0)
             done = kind.seen(place) == new
         except Exception as error:
             whole = done = False
@@ -164,21 +161,14 @@ def _kinds() -> dict[str, Kind]:
         Ratings.from_arrays(*table[:2], rng.random(pairs.size)) for _ in range(2)
     ]
     thetas: dict[int, bytes] = {}
-    checkpoint_options: dict[str, Any] = {
-        "engine": simulator,
-        "commits": 30,
-        "seed": 1,
-        "evaluate": 5,
-    }
+    options: dict[str, Any] = {"engine": simulator, "commits": 30, "evaluate": 5}
 
     def stop_at_ten(progress: Any) -> None:
         if progress.commit == 10:
             raise StopIteration
 
     def begin(place: Path) -> None:
-        aq.minimize(
-            problem, sgd, callback=stop_at_ten, checkpoint=place, **checkpoint_options
-        )
+        aq.minimize(problem, sgd, callback=stop_at_ten, checkpoint=place, **options)
 
     def go_on(place: Path) -> None:
         aq.resume(place, engine=simulator, checkpoint_every=5)
@@ -186,30 +176,29 @@ def _kinds() -> dict[str, Kind]:
     def keep(progress: Any) -> None:
         thetas[progress.commit] = progress.theta.tobytes()
 
-    aq.minimize(problem, sgd, callback=keep, **checkpoint_options)
+    aq.minimize(problem, sgd, callback=keep, **options)
+
+    def factors(place: Path) -> bytes:
+        return np.asarray(Recommender.load(place).item_factors_).tobytes()
+
+    def values(place: Path) -> bytes:
+        return np.array(open_ratings(place).values).tobytes()
+
+    between = tuple(thetas[commit] for commit in (15, 20, 25, 30))
     return {
         "run": Kind(runs[0].save, runs[1].save, lambda p: load_run(p).theta.tobytes()),
-        "model": Kind(
-            models[0].save,
-            models[1].save,
-            lambda p: np.asarray(Recommender.load(p).item_factors_).tobytes(),
-        ),
+        "model": Kind(models[0].save, models[1].save, factors),
         "ratings": Kind(
             lambda p: save_ratings(ratings[0], p),
             lambda p: save_ratings(ratings[1], p),
-            lambda p: np.array(open_ratings(p).values).tobytes(),
+            values,
         ),
         "file": Kind(
             lambda p: write_whole(p, "old" * 100),
             lambda p: write_whole(p, "new" * 100),
             Path.read_bytes,
         ),
-        "checkpoint": Kind(
-            begin,
-            go_on,
-            _theta_of,
-            tuple(thetas[commit] for commit in (15, 20, 25, 30)),
-        ),
+        "checkpoint": Kind(begin, go_on, _theta_of, between),
     }
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from engines.runs import EVERY, Slope, assert_replays, make_problem
+from engines.runs import EVERY, Slope, assert_replays, make_problem, run_of
 
 import asyncqn as aq
 from asyncqn.engines import run_file
@@ -57,13 +57,7 @@ def every_algorithm() -> None:
 
 def float32_wire() -> None:
     for name in ("as-lbfgs", "mb-lbfgs timeout"):
-        run = aq.minimize(
-            make_problem(),
-            EVERY[name],
-            engine=aq.MPI(wire="float32"),
-            commits=60,
-            seed=5,
-        )
+        run = run_of(name, aq.MPI(wire="float32"), 60, seed=5)
         show(name, run)
         if run is not None:
             exact = {
@@ -117,11 +111,10 @@ def serial_and_resumed(folder: Path) -> None:
         if progress.commit == 40:
             os.kill(os.getpid(), signal.SIGINT)
 
-    part = aq.minimize(
-        make_problem(),
-        EVERY["as-lbfgs"],
-        engine=aq.MPI(),
-        commits=100,
+    part = run_of(
+        "as-lbfgs",
+        aq.MPI(),
+        100,
         seed=2,
         evaluate=10,
         checkpoint=folder,
@@ -148,11 +141,10 @@ def held_back(folder: Path) -> None:
             passed.touch()
 
     RankLink.hand_in = held
-    run = aq.minimize(
-        make_problem(),
-        EVERY["as-lbfgs"],
-        engine=aq.MPI(),
-        commits=100,
+    run = run_of(
+        "as-lbfgs",
+        aq.MPI(),
+        100,
         seed=2,
         evaluate=10,
         checkpoint=folder / "held",
@@ -177,11 +169,8 @@ def slowed() -> None:
     )
     show("slowed", run)
     # Nobody is as quick as that: all are given up, and end in good order all the same.
-    run = aq.minimize(
-        make_problem(),
-        EVERY["async-sgd"],
-        engine=aq.MPI(timing_model=slow, time_unit=1e-3, give_up_after=1.0),
-        commits=30,
+    run = run_of(
+        "async-sgd", aq.MPI(timing_model=slow, time_unit=1e-3, give_up_after=1.0), 30
     )
     if run is not None:
         tell(

@@ -51,6 +51,12 @@ def make_problem(name: str = "async-sgd") -> Any:
     return problem_for(name)
 
 
+def run_of(name: str, engine: Any, commits: int, **options: Any) -> aq.Run:
+    """Run the algorithm of this name on its problem."""
+    problem, algorithm = make_problem(name), EVERY[name]
+    return aq.minimize(problem, algorithm, engine=engine, commits=commits, **options)
+
+
 class Slope:
     """U = sum_i (theta - y_i)^2 / 2 in plain Python, with only what a user must write."""
 

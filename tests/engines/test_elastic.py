@@ -29,6 +29,7 @@ from engines.runs import (
     left_of,
     make_problem,
     process_of,
+    run_of,
 )
 
 import asyncqn as aq
@@ -106,15 +107,7 @@ def test_a_killed_worker_is_announced_while_another_is_added(
         if progress.workers_lost == 1 and progress.workers == 1 + joins:
             raise StopIteration
 
-    run = aq.minimize(
-        make_problem(name),
-        EVERY[name],
-        engine=engine,
-        commits=10**6,
-        evaluate=5,
-        callback=callback,
-        tol=None,
-    )
+    run = run_of(name, engine, 10**6, evaluate=5, callback=callback, tol=None)
     assert run.status == "stopped"
     about = run.manifest["engine"]
     assert (about["workers_lost"], about["workers_joined"]) == (1, joins)
@@ -134,14 +127,7 @@ def test_a_run_stops_when_every_worker_is_gone(start: Start) -> None:
         if progress.commit == 10:
             os.kill(process_of(engine, 0), signal.SIGKILL)
 
-    run = aq.minimize(
-        PROBLEM,
-        EVERY["async-sgd"],
-        engine=engine,
-        commits=10**6,
-        evaluate=10,
-        callback=callback,
-    )
+    run = run_of("async-sgd", engine, 10**6, evaluate=10, callback=callback)
     assert (run.status, "every worker was gone" in run.message) == ("stopped", True)
     assert 10 <= run.schedule.commits < 10**6
 
@@ -179,14 +165,7 @@ def test_a_run_that_is_done_returns_without_a_worker_that_is_stopped(
 
     words = r"^worker 1 did not answer at the end of the run and was given up"
     with pytest.warns(UserWarning, match=words):
-        run = aq.minimize(
-            PROBLEM,
-            EVERY["async-sgd"],
-            engine=engine,
-            commits=100,
-            evaluate=20,
-            callback=callback,
-        )
+        run = run_of("async-sgd", engine, 100, evaluate=20, callback=callback)
     assert_made_all_commits("async-sgd", run.status, run.nit, 100)
     about = run.manifest["engine"]
     assert (about["workers_lost"], about["workers_silent"]) == (1, [1])
@@ -215,11 +194,10 @@ def test_a_stopped_run_goes_on_from_its_checkpoint_and_replays_as_a_whole(
         if progress.commit >= 40:
             raise StopIteration
 
-    aq.minimize(
-        PROBLEM,
-        EVERY["as-lbfgs"],
-        engine=start(2),
-        commits=80,
+    run_of(
+        "as-lbfgs",
+        start(2),
+        80,
         evaluate=20,
         callback=callback,
         checkpoint=tmp_path / "c",

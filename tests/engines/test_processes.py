@@ -26,6 +26,7 @@ from engines.runs import (
     left_of,
     make_problem,
     process_of,
+    run_of,
 )
 
 import asyncqn as aq
@@ -47,15 +48,7 @@ def forked(workers: int, **options: Any) -> aq.Processes:
 
 @pytest.mark.parametrize("name", list(EVERY))
 def test_a_run_on_processes_equals_its_replay_bitwise(name: str) -> None:
-    run = aq.minimize(
-        make_problem(name),
-        EVERY[name],
-        engine=forked(2),
-        commits=80,
-        seed=1,
-        evaluate=37,
-        tol=None,
-    )
+    run = run_of(name, forked(2), 80, seed=1, evaluate=37, tol=None)
     assert_made_all_commits(name, run.status, run.schedule.commits, 80)
     assert run.manifest["engine"]["workers_lost"] == 0
     assert_replays(run)
@@ -179,14 +172,7 @@ def test_workers_killed_at_any_moment_never_change_what_is_replayed() -> None:
             if progress.workers == 1:
                 raise StopIteration
 
-        run = aq.minimize(
-            PROBLEM,
-            EVERY["as-lbfgs"],
-            engine=engine,
-            commits=10**6,
-            evaluate=1,
-            callback=begin,
-        )
+        run = run_of("as-lbfgs", engine, 10**6, evaluate=1, callback=begin)
         killer.join()
         assert run.manifest["engine"]["workers_lost"] == 2
         assert aq.replay(run).theta.tobytes() == run.theta.tobytes()

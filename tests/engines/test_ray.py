@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 from engines.runs import (
-    EVERY,
     PATTERNS,
     assert_made_all_commits,
     assert_replays,
-    make_problem,
+    run_of,
 )
 
 import asyncqn as aq
@@ -18,15 +17,7 @@ import asyncqn as aq
 
 @pytest.mark.parametrize("name", sorted(PATTERNS))
 def test_a_run_on_actors_equals_its_replay_bitwise(ray_local: Any, name: str) -> None:
-    run = aq.minimize(
-        make_problem(name),
-        EVERY[name],
-        engine=aq.Ray(2),
-        commits=80,
-        seed=1,
-        evaluate=37,
-        tol=None,
-    )
+    run = run_of(name, aq.Ray(2), 80, seed=1, evaluate=37, tol=None)
     assert_made_all_commits(name, run.status, run.schedule.commits, 80)
     assert run.manifest["engine"]["workers_lost"] == 0
     assert_replays(run)
@@ -58,4 +49,4 @@ def test_a_ray_that_cannot_start_is_one_sentence_whatever_it_raises(
     monkeypatch.setattr(ray, "shutdown", lambda: None)
     words = r"^a local Ray cannot be started \(.+\): try again when .*\.$"
     with pytest.raises(aq.BadInput, match=words):
-        aq.minimize(make_problem(), EVERY["async-sgd"], engine=aq.Ray(1), commits=10)
+        run_of("async-sgd", aq.Ray(1), 10)

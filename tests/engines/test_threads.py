@@ -14,6 +14,7 @@ from engines.runs import (
     assert_made_all_commits,
     assert_replays,
     make_problem,
+    run_of,
 )
 from examples import EXAMPLES, STOCHASTIC
 
@@ -30,15 +31,7 @@ def test_a_run_on_threads_equals_its_replay_bitwise_repeatedly(
     name: str, workers: int
 ) -> None:
     for seed in range(3):
-        run = aq.minimize(
-            make_problem(name),
-            EVERY[name],
-            engine=aq.Threads(workers),
-            commits=200,
-            seed=seed,
-            evaluate=37,
-            tol=None,
-        )
+        run = run_of(name, aq.Threads(workers), 200, seed=seed, evaluate=37, tol=None)
         assert_made_all_commits(name, run.status, run.schedule.commits, 200)
         assert_replays(run)
 
@@ -67,12 +60,7 @@ def test_a_timing_model_by_rows_is_stretched_to_the_rows_of_a_step() -> None:
 def test_sleeping_workers_interleave_as_the_timing_model_says() -> None:
     # Worker 0 takes 2 units, worker 1 takes 7: 3 or 4 commits of the first per commit of the second.
     cluster = aq.Cluster(2, worker_mean=(2.0, 7.0))
-    run = aq.minimize(
-        PROBLEM,
-        EVERY["async-sgd"],
-        engine=aq.Threads(timing_model=cluster, time_unit=0.01),
-        commits=30,
-    )
+    run = run_of("async-sgd", aq.Threads(timing_model=cluster, time_unit=0.01), 30)
     fast, slow = run.schedule.per_worker()
     assert fast.delivered > 2 * slow.delivered > 0
     assert_replays(run)
@@ -88,12 +76,8 @@ def test_forty_sleeping_threads_with_deaths_and_a_late_joiner_replay() -> None:
         deaths={3: 8.0, 4: 0.5},
         joins={7: 12.0},
     )
-    run = aq.minimize(
-        PROBLEM,
-        EVERY["async-sgd"],
-        engine=aq.Threads(timing_model=cluster, time_unit=2e-3),
-        commits=300,
-        seed=1,
+    run = run_of(
+        "async-sgd", aq.Threads(timing_model=cluster, time_unit=2e-3), 300, seed=1
     )
     assert_made_all_commits("async-sgd", run.status, run.nit, 300)
     assert run.manifest["engine"]["workers_lost"] == 2
@@ -110,7 +94,7 @@ def test_a_run_whose_workers_all_die_stops_and_says_so() -> None:
         timing_model=aq.Cluster(2, worker_mean=1.0, deaths={0: 2.5, 1: 4.5}),
         time_unit=0.01,
     )
-    run = aq.minimize(PROBLEM, EVERY["sgld"], engine=engine, commits=100)
+    run = run_of("sgld", engine, 100)
     assert run.status == "stopped"
     assert "every worker was gone" in run.message
     assert_replays(run) if run.manifest["engine"]["workers_lost"] == 0 else aq.replay(
@@ -141,14 +125,7 @@ def test_a_callback_stops_the_run_which_replays_to_its_end(name: str) -> None:
         if progress.commit >= 30:
             raise StopIteration
 
-    run = aq.minimize(
-        PROBLEM,
-        EVERY[name],
-        engine=aq.Threads(3),
-        commits=500,
-        evaluate=10,
-        callback=callback,
-    )
+    run = run_of(name, aq.Threads(3), 500, evaluate=10, callback=callback)
     assert (run.status, run.schedule.commits) == ("stopped", 30)
     assert [commit for commit, _ in seen] == [0, 10, 20, 30]
     assert seen[-1][1] == 3

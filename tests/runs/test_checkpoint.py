@@ -18,6 +18,7 @@ from engines.runs import (
     assert_made_all_commits,
     assert_replays,
     make_problem,
+    run_of,
 )
 from examples import EXAMPLES
 from hypothesis import given
@@ -125,14 +126,7 @@ def test_a_resumed_run_of_many_threads_replays_from_its_start_as_a_whole(
 
 
 def test_a_resumed_run_may_be_interrupted_and_resumed_again(tmp_path: Path) -> None:
-    whole = aq.minimize(
-        PROBLEM,
-        EVERY["as-lbfgs"],
-        engine=aq.Threads(1),
-        commits=240,
-        seed=5,
-        evaluate=25,
-    )
+    whole = run_of("as-lbfgs", aq.Threads(1), 240, seed=5, evaluate=25)
     broken_off(tmp_path / "c", EVERY["as-lbfgs"], aq.Threads(1))
     with pytest.raises(Broken):
         aq.resume(tmp_path / "c", callback=breaks_at(200), checkpoint_every=10)
@@ -177,13 +171,7 @@ def test_a_damaged_newest_generation_falls_back_to_the_older_with_a_warning(
     with pytest.warns(CheckpointWarning, match="continues from commit 140"):
         older = load_checkpoint(tmp_path / "c")
     assert older.commit == 140
-    whole = aq.minimize(
-        PROBLEM,
-        EVERY["as-lbfgs"],
-        engine=aq.Simulator(aq.Cluster(2)),
-        commits=240,
-        seed=5,
-    )
+    whole = run_of("as-lbfgs", aq.Simulator(aq.Cluster(2)), 240, seed=5)
     with pytest.warns(CheckpointWarning):
         resumed = aq.resume(tmp_path / "c")
     assert resumed.theta.tobytes() == whole.theta.tobytes()

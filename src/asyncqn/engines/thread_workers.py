@@ -37,21 +37,12 @@ class ThreadWorkers:
     """Runs `coordinator` with one thread per worker; see the top of this file."""
 
     def __init__(self, coordinator: Coordinator, clock: Clock) -> None:
-        self.coordinator = coordinator
-        self.clock = clock
+        self.coordinator, self.clock = coordinator, clock
         self.timing_model = coordinator.timing_model
         self.lock = threading.Lock()
         # Wakes the watching thread, which must never wait for the lock alone.
         self.alert = threading.Event()
-        # All on the one lock; a condition of its own for each worker, so that only those with an order are
-        # woken.
-        self.parked: dict[int, threading.Condition] = {}
-        self.mail: dict[int, Step] = {}
-        self.views: dict[int, Any] = {}
-        self.copies: dict[int, View] = {}
-        self.held: dict[int, int] = {}
-        """The version that a worker's view is a copy of."""
-        self.loops: dict[int, WorkerLoop] = {}
+        self.workers: dict[int, ThreadWorker] = {}
         self.failure: BaseException | None = None
         # A single worker reads the master's own iterate without a copy: nobody else commits while it
         # computes. In a round the commit comes later, so it needs a copy there.
@@ -59,6 +50,7 @@ class ThreadWorkers:
             coordinator.algorithm.stages[0], (EachUpdate, AllParts)
         )
         self.alarm = 0.0
+        """The deadline that the watching thread sleeps to."""
         coordinator.expecting = self._expecting
 
     # -- the watching thread
@@ -67,63 +59,41 @@ class ThreadWorkers:
         """Start the workers, watch until the run is done, and conclude it."""
         coordinator = self.coordinator
         coordinator.begin()
-        threads = {
-            w: threading.Thread(
-                target=self._life,
-                args=(w, joins),
-                daemon=True,
-                name=f"asyncqn worker {w}",
-            )
-            for w, joins in self._join_workers().items()
-        }
+        for number, joins in self._joins().items():
+            self.workers[number] = ThreadWorker(self, number, joins)
         with written_beside(coordinator) as write_whole:
             try:
-                for thread in threads.values():
-                    thread.start()
+                for worker in self.workers.values():
+                    worker.thread.start()
                 self._watch(write_whole)
-                self._wait_for(
-                    threads, coordinator.snapshots.last_wait(self.clock.unit)
-                )
-                self._give_up_silent(threads)
+                self._wait(coordinator.snapshots.last_wait(self.clock.unit))
+                self._give_up_silent()
             except BaseException:
-                self._break_off(threads)
+                self._break_off()
                 raise
             if self.failure is not None:
                 raise self.failure
         # A thread that still computes writes to its state, which cannot be part of a checkpoint then.
-        states = {
-            w: self.loops[w].local
-            for w in coordinator.members
-            if not threads[w].is_alive()
-        }
-        return concluded(coordinator, states)
+        members = [self.workers[w] for w in coordinator.members]
+        ended = [worker for worker in members if not worker.thread.is_alive()]
+        return concluded(coordinator, {each.number: each.loop.local for each in ended})
 
-    def _break_off(self, threads: dict[int, threading.Thread]) -> None:
-        """End the run after an exception in this thread, which may have come while it held the lock."""
-        # Tried and not waited for: the lock may be our own.
-        held = self.lock.acquire(timeout=SECOND_SIGNAL_WAIT)
-        self.coordinator.stop(Outcome.STOPPED, "the run was broken off.")
-        if held:
-            self._wake()
-            self.lock.release()
-        self._wait_for(threads, BROKEN_OFF_WAIT)
-
-    def _join_workers(self) -> dict[int, float]:
-        """Join the workers that are there from the start; return when each worker joins, by its number."""
+    def _joins(self) -> dict[int, float]:
+        """Return when each worker joins, by its number; those of the start join now."""
         coordinator, model = self.coordinator, self.timing_model
-        joins = {} if model is None else model.joins
+        times = {} if model is None else model.joins
         W, snapshots = coordinator.workers, coordinator.snapshots
         if model is None or snapshots.resumed_from is None:
             numbers = [coordinator.new_worker() for _ in range(W)]
         else:
             # The others have died before the checkpoint, as the timing model says.
-            late = [w for w in range(W) if joins.get(w, 0.0) > coordinator.time]
+            late = [w for w in range(W) if times.get(w, 0.0) > coordinator.time]
             numbers = [*snapshots.returning, *late]
-        come = {w: joins.get(w, 0.0) for w in numbers}
-        for worker in sorted(come):
-            if come[worker] <= coordinator.time:
+        joins = {w: times.get(w, 0.0) for w in sorted(numbers)}
+        for worker, begin in joins.items():
+            if begin <= coordinator.time:
                 coordinator.join(coordinator.time, worker)
-        return come
+        return joins
 
     def _expecting(self) -> bool:
         """Return whether a worker of the timing model will still join."""
@@ -134,7 +104,6 @@ class ThreadWorkers:
         coordinator = self.coordinator
         while not coordinator.done:
             with self.lock:
-                # Remembered, so that an order with an earlier deadline wakes this thread.
                 self.alarm = coordinator.deadline
                 wait = POLLING_INTERVAL
                 if coordinator.timed:
@@ -150,161 +119,172 @@ class ThreadWorkers:
                 if not coordinator.done:
                     write_whole()
 
-    def _wait_for(self, threads: dict[int, threading.Thread], seconds: float) -> None:
+    def _wait(self, seconds: float) -> None:
         """Wait for the threads, except for those of workers that were given up, or computed too long."""
-        until = time.monotonic() + seconds
-        for worker, thread in threads.items():
-            while thread.is_alive() and time.monotonic() < until:
-                thread.join(min(POLLING_INTERVAL, seconds))
-                if self.coordinator.done and worker not in self.coordinator.members:
+        until, coordinator = time.monotonic() + seconds, self.coordinator
+        for number, worker in self.workers.items():
+            while worker.thread.is_alive() and time.monotonic() < until:
+                worker.thread.join(min(POLLING_INTERVAL, seconds))
+                if coordinator.done and number not in coordinator.members:
                     break
-                if self.coordinator.snapshots.hurried:
+                if coordinator.snapshots.hurried:
                     until = min(until, time.monotonic() + SECOND_SIGNAL_WAIT)
 
-    def _give_up_silent(self, threads: dict[int, threading.Thread]) -> None:
+    def _give_up_silent(self) -> None:
         """Give up workers that compute for too long after the end; a thread cannot be killed."""
+        snapshots = self.coordinator.snapshots
         with self.lock:
-            for worker in list(self.coordinator.members):
-                if (
-                    threads[worker].is_alive()
-                    and not self.coordinator.snapshots.hurried
-                ):
-                    self.coordinator.snapshots.give_up(worker, self.clock.now())
+            for number in list(self.coordinator.members):
+                if self.workers[number].thread.is_alive() and not snapshots.hurried:
+                    snapshots.give_up(number, self.clock.now())
+
+    def _break_off(self) -> None:
+        """End the run after an exception in this thread, which may have come while it held the lock."""
+        # Tried and not waited for: the lock may be our own.
+        held = self.lock.acquire(timeout=SECOND_SIGNAL_WAIT)
+        self.coordinator.stop(Outcome.STOPPED, "the run was broken off.")
+        if held:
+            self._wake()
+            self.lock.release()
+        self._wait(BROKEN_OFF_WAIT)
 
     # -- what all threads do, with the lock held
 
-    def _end(self, outcome: Outcome, message: str) -> None:
-        self.coordinator.stop(outcome, message)
+    def fail(self, failure: BaseException) -> None:
+        """End the run after a worker's failure; the first is reported, as others are its consequences."""
+        self.failure = self.failure or failure
+        self.coordinator.stop(Outcome.STOPPED, "a worker failed.")
         self._wake()
 
     def _wake(self) -> None:
-        for condition in self.parked.values():
-            condition.notify()
+        for worker in self.workers.values():
+            worker.order_has_come.notify()
         self.alert.set()
 
     def send_orders(self, orders: list[Step]) -> None:
-        """Copy the iterate into the views of those who may begin, while it is still their version."""
+        """Give orders, with the iterate while it is still their version."""
         coordinator = self.coordinator
         if coordinator.service:
             # The service time of a slowed master.
             self.clock.sleep_until(coordinator.time)
         for order in orders:
-            if self.alone:
-                self.views[order.worker] = coordinator.master.iterate
-            # A worker that computes several parts of one version keeps its copy.
-            elif self.held.get(order.worker) != order.read:
-                copy = self.copies[order.worker]
-                self.views[order.worker] = copy.take(coordinator.sent())
-                self.held[order.worker] = order.read
-            self.mail[order.worker] = order
-            if order.worker in self.parked:
-                self.parked[order.worker].notify()
+            self.workers[order.worker].take(order)
         if coordinator.done:
             self._wake()
         elif coordinator.timed and coordinator.deadline < self.alarm:
             self.alert.set()
 
-    # -- a worker's thread
 
-    def _life(self, worker: int, joins: float) -> None:
-        try:
-            self._work(worker, joins)
-        except BaseException as failure:
-            with self.lock:
-                # The first failure is reported; others are mostly its consequences.
-                self.failure = self.failure or failure
-                self._end(Outcome.STOPPED, "a worker failed.")
-
-    def _work(self, worker: int, joins: float) -> None:
-        coordinator = self.coordinator
-        loop = self.loops[worker] = self._loop(worker)
-        if not self._arrive(worker, joins):
-            return
-        loop.run(ThreadLink(self, worker))
-        with self.lock:
-            # The loop ended although the run continues: the worker dies, as the timing model says.
-            if not coordinator.done:
-                self.send_orders(coordinator.lost(worker, self.clock.now()))
-
-    def _loop(self, worker: int) -> WorkerLoop:
-        """Return a worker's loop, with its state new or from the checkpoint, and make room for its view."""
-        c = self.coordinator
-        loop = WorkerLoop(
-            c.algorithm,
-            c.request.problem,
-            c.request.theta0,
-            c.request.seed,
-            timing_model=self.timing_model,
-            learns_first=self.alone,
-            measured=is_timed,
-        )
-        start = c.snapshots.start
-        if start is not None and worker in c.snapshots.steps_made:
-            loop.restore(worker, start.arrays)
-        with self.lock:
-            iterate = c.master.iterate
-            self.copies[worker] = View(iterate, sent_fields(c.algorithm, iterate))
-        return loop
-
-    def _arrive(self, worker: int, joins: float) -> bool:
-        """Wait until a worker that joins late may join; return whether there is still something to do."""
-        with self.lock:
-            if worker in self.coordinator.members:
-                return True
-        if not self.clock.sleep_until(joins, lambda: self.coordinator.done):
-            return False
-        with self.lock:
-            self.coordinator.join(self.clock.now(), worker)
-        return True
-
-
-class ThreadLink:
-    """A worker's way to the coordinator: calls under the lock, and a view of its own."""
+class ThreadWorker:
+    """One worker, and its link to the coordinator: calls under the lock, and a view of its own."""
 
     sending_counts = False  # a thread commits what it sends, which is the master's time
 
-    def __init__(self, workers: ThreadWorkers, worker: int) -> None:
-        self.all, self.worker = workers, worker
-        self.coordinator = workers.coordinator
-        self.clock, self.lock = workers.clock, workers.lock
-        model = workers.timing_model
-        self.messages = model.message if model is not None else 0.0
+    def __init__(self, all_: ThreadWorkers, number: int, joins: float) -> None:
+        self.all, self.number, self.joins = all_, number, joins
+        self.coordinator, self.clock, self.lock = (
+            all_.coordinator,
+            all_.clock,
+            all_.lock,
+        )
+        self.thread = threading.Thread(
+            target=self._live, daemon=True, name=f"asyncqn worker {number}"
+        )
+        # All on the one lock; a condition for each worker, so that only those with an order are woken.
+        self.order_has_come = threading.Condition(self.lock)
+        self.order: Step | None = None
+        self.waits = False
+        self.view: Any = None
+        self.version = -1
+        """The version that the view is a copy of."""
         self.asking = 0.0
         """Time for which the last question kept the master busy."""
 
+    # -- its thread
+
+    def _live(self) -> None:
+        try:
+            self._work()
+        except BaseException as failure:
+            with self.lock:
+                self.all.fail(failure)
+
+    def _work(self) -> None:
+        coordinator, request = self.coordinator, self.coordinator.request
+        snapshots = coordinator.snapshots
+        self.loop = WorkerLoop(
+            request.algorithm,
+            request.problem,
+            request.theta0,
+            request.seed,
+            timing_model=coordinator.timing_model,
+            learns_first=self.all.alone,
+            measured=is_timed,
+        )
+        if snapshots.start is not None and self.number in snapshots.steps_made:
+            self.loop.restore(self.number, snapshots.start.arrays)
+        with self.lock:
+            iterate = coordinator.master.iterate
+            self.copy = View(iterate, sent_fields(request.algorithm, iterate))
+            present = self.number in coordinator.members
+        if not present:
+            # It joins late, or not at all.
+            if not self.sleep_until(self.joins):
+                return
+            with self.lock:
+                coordinator.join(self.clock.now(), self.number)
+        self.loop.run(self)
+        with self.lock:
+            # The loop ended although the run continues: the worker dies, as the timing model says.
+            if not coordinator.done:
+                orders = coordinator.lost(self.number, self.clock.now())
+                self.all.send_orders(orders)
+
+    # -- the link
+
+    def take(self, order: Step) -> None:
+        """Take an order, with a copy of the iterate; the lock is held."""
+        self.order = order
+        if self.all.alone:
+            self.view = self.coordinator.master.iterate
+        # A worker that computes several parts of one version keeps its copy.
+        elif self.version != order.read:
+            self.view = self.copy.take(self.coordinator.sent())
+            self.version = order.read
+        # In asynchronous runs nobody waits.
+        if self.waits:
+            self.order_has_come.notify()
+
     def receive(self, timed: bool) -> Received | None:
-        coordinator = self.coordinator
-        all_ = self.all
-        worker = self.worker
-        mail = all_.mail
+        coordinator, number = self.coordinator, self.number
         with self.lock:
             now = self.clock.now()
-            all_.send_orders(coordinator.ask(worker, now))
+            self.all.send_orders(coordinator.ask(number, now))
             if timed:
                 self.asking = self.clock.now() - now
-            # A condition is made only for workers that wait: in asynchronous runs nobody does.
-            if worker not in mail:
-                all_.parked.setdefault(worker, threading.Condition(self.lock))
-            while worker not in mail:
-                if coordinator.done or worker not in coordinator.members:
+            while (order := self.order) is None:
+                if coordinator.done or number not in coordinator.members:
                     return None
-                all_.parked[worker].wait()
-            return new_tuple(Received, (mail.pop(worker), all_.views[worker]))
+                self.waits = True
+                self.order_has_come.wait()
+            self.order, self.waits = None, False
+            received: Received = new_tuple(Received, (order, self.view))
+            return received
 
     def hand_in(self, arrays: Arrays) -> None:
         with self.lock:
-            self.coordinator.snapshots.hand_in(self.worker, arrays)
+            self.coordinator.snapshots.hand_in(self.number, arrays)
             self.all.alert.set()
 
     def send(self, update: Any | None, local: Any, seconds: float | None) -> Any:
         coordinator, spent = self.coordinator, None
         if seconds is not None:
             # A timing model's messages are part of the stretched computation, but not of its time.
-            spent = max(0.0, seconds / self.clock.unit - self.messages)
+            spent = max(0.0, seconds / self.clock.unit - 2.0 * coordinator.reach)
         with self.lock:
             now, version = self.clock.now(), coordinator.version
             orders = coordinator.deliver(
-                self.worker, update, now, ask=False, spent=spent
+                self.number, update, now, ask=False, spent=spent
             )
             self.all.send_orders(orders)
             if spent is not None:

@@ -24,7 +24,6 @@ import signal
 import time
 import uuid
 import warnings
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,9 +72,8 @@ def metrics_of(place: str | Path, arrays: Arrays) -> Table:
     columns = with_prefix("metrics.", arrays)
     missing = {"commit", "time", "fun"} - set(columns)
     if columns and missing:
-        raise DamagedFile(
-            f"{place} is damaged: its metrics lack the column {min(missing)!r}."
-        )
+        column = min(missing)
+        raise DamagedFile(f"{place} is damaged: its metrics lack {column!r}.")
     return Table(columns)
 
 
@@ -115,68 +113,52 @@ def unflatten(
             unflatten(f"{name}.{i}", child, arrays, in_place=in_place)
             for i, child in enumerate(template)
         ]
-        tree = (
-            template._make(children) if hasattr(template, "_make") else tuple(children)
-        )
+        make = getattr(template, "_make", tuple)
+        tree = make(children)
         # The shape alone does not protect: a kernel would read beyond its arrays.
         # A state may define `sound` to test values that its kernels use as indices.
-        sound = getattr(tree, "sound", None)
-        if sound is not None and not sound():
+        if not getattr(tree, "sound", lambda: True)():
             raise DamagedFile(
                 f"the checkpoint is damaged: '{name}' holds impossible numbers."
             )
         return tree
-    if name not in arrays:
-        # An older version may not have had a field that is empty here.
-        if template is None or (
-            isinstance(template, np.ndarray) and template.size == 0
-        ):
-            return template
+    stored = arrays.get(name)
+    if stored is None:
+        if template is None:
+            return None
         raise DamagedFile(
             f"the checkpoint lacks '{name}': it was written with another algorithm."
         )
-    stored = arrays[name]
-    if isinstance(template, frozenset):
-        _require_leaf(
-            name,
-            stored.ndim == 1
-            and stored.dtype == np.int64
-            and stored.size <= MAX_SET_SIZE,
+    if template is None:
+        return stored[()]
+    # Kernels rely on shapes and dtypes without a check.
+    if not _fits(template, stored):
+        raise DamagedFile(
+            f"the checkpoint's '{name}' has another shape or type than this run's: it is damaged, or was "
+            "written with another algorithm or problem."
         )
-        return frozenset(stored.tolist())
     if isinstance(template, np.ndarray):
-        _require_leaf(
-            name, template.shape == stored.shape and template.dtype == stored.dtype
-        )
         if in_place and template.flags.writeable:
             template[...] = stored
             return template
-        return np.array(stored, order="C").reshape(template.shape)
-    if template is None:
-        return stored[()]
-    # An integer may have been stored where a float is expected, but not the reverse.
-    like = np.asarray(template).dtype.kind
-    _require_leaf(
-        name,
-        stored.shape == () and stored.dtype.kind in ("fiu" if like == "f" else like),
-    )
+        return np.array(stored, order="C")
+    if isinstance(template, frozenset):
+        return frozenset(stored.tolist())
     return (
         stored[()] if isinstance(template, np.generic) else type(template)(stored[()])
     )
 
 
-MAX_SET_SIZE = 1 << 24
-"""The largest set of integers that is read: sets hold numbers of workers or parts, of which there are at most
-about a million, and a damaged file must not fill the memory."""
-
-
-def _require_leaf(name: str, fits: bool) -> None:
-    """Raise `DamagedFile` where a leaf does not fit: kernels rely on shapes and dtypes without a check."""
-    if not fits:
-        raise DamagedFile(
-            f"the checkpoint's '{name}' has another shape or type than this run's: it is damaged, or was "
-            "written with another algorithm or problem."
-        )
+def _fits(template: Any, stored: npt.NDArray[Any]) -> bool:
+    """Return whether a stored leaf has the shape and type of a template's leaf."""
+    if isinstance(template, frozenset):
+        return stored.ndim == 1 and stored.dtype == np.int64
+    like = np.asarray(template)
+    if isinstance(template, np.ndarray):
+        return like.shape == stored.shape and like.dtype == stored.dtype
+    # An integer may have been stored where a float is expected, but not the reverse.
+    kinds = "fiu" if like.dtype.kind == "f" else like.dtype.kind
+    return stored.shape == () and stored.dtype.kind in kinds
 
 
 @dataclass(frozen=True)
@@ -202,20 +184,11 @@ class Saved:
         arrays."""
         return unflatten(name, template, self.arrays, in_place=in_place)
 
-    def of_worker(self, worker: int) -> Arrays:
-        """Return the arrays of a worker's state, by their names in this checkpoint."""
-        return {
-            name: a
-            for name, a in self.arrays.items()
-            if name.startswith(f"worker.{worker}.")
-        }
-
     def schedule(self) -> Schedule:
         """Return the recorded schedule so far; computations under way count as dropped."""
         columns = with_prefix("schedule.", self.arrays)
-        return (
-            Schedule.from_arrays(columns) if columns else Schedule.serial(0)
-        )  # before the first commit
+        # There is none before the first commit.
+        return Schedule.from_arrays(columns) if columns else Schedule.serial(0)
 
 
 class Checkpoints:
@@ -295,7 +268,6 @@ class Checkpoints:
             raise BadInput(
                 f"another process has continued the run in {self.folder}: resume it again."
             )
-        self._remove_debris()
 
     def close(self) -> None:
         """Release the lock on the folder."""
@@ -311,18 +283,6 @@ class Checkpoints:
                 raise BadInput(
                     f"{self.folder} holds other files ({name}): choose a folder for checkpoints alone."
                 )
-
-    def _remove_debris(self) -> None:
-        """Remove logs that no generation names."""
-        named = set()
-        for generation in GENERATIONS:
-            path = self.folder / generation / CHECKPOINT.document
-            # Logs are found by name in the text, so that even a damaged document protects its logs.
-            named |= set(re.findall(_LOG_NAME.pattern.replace("(", "(?:"), _text(path)))
-        for name in os.listdir(self.folder):
-            if _LOG_NAME.fullmatch(name) and name not in named:
-                with suppress(OSError):
-                    (self.folder / name).unlink()
 
     def due(self, commit: int) -> bool:
         """Return whether a checkpoint is due now; if it is, the next one is due `every` later."""
@@ -340,15 +300,10 @@ class Checkpoints:
 
     def ending(self, commit: int) -> tuple[Outcome, str]:
         """Return outcome and message of a run that a signal ended after `commit`."""
-        outcome = (
-            Outcome.TERMINATED
-            if self.interrupted == signal.SIGTERM
-            else Outcome.INTERRUPTED
-        )
-        return (
-            outcome,
-            f"{outcome} after commit {commit}; continue with: {self.command}",
-        )
+        terminated = self.interrupted == signal.SIGTERM
+        outcome = Outcome.TERMINATED if terminated else Outcome.INTERRUPTED
+        words = f"{outcome} after commit {commit}; continue with: {self.command}"
+        return outcome, words
 
     def write(self, saved: Saved) -> None:
         """Write a generation, beside the older one: first the new records of the logs, then the states.
@@ -361,28 +316,19 @@ class Checkpoints:
         self._serial += 1
         try:
             # Logs first: a document must never name records that are not on disk yet.
-            for name, log in saved.logs.items():
-                if log.length:
-                    self._append(name, log)
             logs = {
-                n: msgspec.to_builtins(self._files[n])
-                for n in saved.logs
-                if n in self._files
+                name: msgspec.to_builtins(self._append(name, log))
+                for name, log in saved.logs.items()
+                if log.length
             }
             # The serial number decides which generation is newer.
-            document = {
-                **saved.document,
-                "serial": self._serial,
-                "generation": target,
-                "run": self.run,
-                "logs": logs,
-            }
+            about = {"serial": self._serial, "generation": target, "run": self.run}
+            document = {**saved.document, **about, "logs": logs}
             files = {"arrays.npz": saved.arrays}
             write_folder(self.folder, CHECKPOINT, document, files, inside=target)
             self._previous = target
-            _log.info(
-                "checkpoint of commit %d written to %s", saved.commit, self.folder
-            )
+            words = "checkpoint of commit %d written to %s"
+            _log.info(words, saved.commit, self.folder)
         # A full disk must not end a run that computes well; the older generation is still complete.
         except (OSError, BadInput, DamagedFile) as error:
             warnings.warn(
@@ -394,13 +340,14 @@ class Checkpoints:
         finally:
             self.writing = False
 
-    def _append(self, name: str, log: Log) -> None:
+    def _append(self, name: str, log: Log) -> LogEntry:
         """Append the new records to a log; records with other columns start a new log."""
         file = self._files.get(name)
         if file is None or file.dtype != log.dtype:
             # A table that gains a column needs other records; the old log stays for the older generation.
             file = LogEntry.new(name, log.dtype)
         self._files[name] = file.extended(self.folder, log)
+        return self._files[name]
 
 
 def documents_in(folder: Path) -> dict[str, str]:

@@ -86,15 +86,10 @@ def load_checkpoint(folder: str | Path) -> Saved:
         )
     # The serial number counts checkpoints; commit numbers can be equal after an immediate resume.
     newest = max(whole, key=lambda saved: int(saved.document["serial"]))
-    # The other generation was being written for the first time, so its damage is no loss.
-    if newest.document["serial"] == 1:
-        troubles = []
-    for trouble in troubles:
-        warnings.warn(
-            f"{trouble} The run continues from commit {newest.commit}.",
-            CheckpointWarning,
-            stacklevel=2,
-        )
+    # Beside the first one, the other generation was being written for the first time: no loss.
+    if troubles and newest.document["serial"] > 1:
+        words = f"{' '.join(troubles)} The run continues from commit {newest.commit}."
+        warnings.warn(words, CheckpointWarning, stacklevel=2)
     return newest
 
 

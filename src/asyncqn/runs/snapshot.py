@@ -69,16 +69,14 @@ def save_master(master: Master) -> Saved:
         if best.theta is not None:
             arrays["best_theta"] = best.theta.copy()
     # Every record of a log has the same fields; a metric that appears later starts a new log.
-    columns = np.dtype([(name, "<f8") for name in master.columns])
+    names = list(master.columns)
+    columns = np.dtype([(name, "<f8") for name in names])
     # Both lists only grow, so a thread may read their beginnings while the run continues.
     records, fingerprints = master.records, master.fingerprints
 
     def metrics_between(start: int, stop: int) -> npt.NDArray[Any]:
-        some = records[start:stop]
-        return np.array(
-            [tuple(r.get(n, math.nan) for n in columns.names or ()) for r in some],
-            columns,
-        )
+        rows = [tuple(r.get(n, math.nan) for n in names) for r in records[start:stop]]
+        return np.array(rows, columns)
 
     def fingerprints_between(start: int, stop: int) -> npt.NDArray[Any]:
         return np.array(fingerprints[start:stop], np.uint32).view(FINGERPRINT)
@@ -88,81 +86,61 @@ def save_master(master: Master) -> Saved:
         "metrics": Log(columns, len(records), metrics_between),
     }
     if master.kept is not None:
-        kept, row = (
-            cast(GrowingRows, master.kept),
-            np.dtype([("theta", master.theta0.dtype.str)]),
-        )
+        kept = cast(GrowingRows, master.kept)
+        number = np.dtype([("theta", master.theta0.dtype.str)])
 
         def draws_between(start: int, stop: int) -> npt.NDArray[Any]:
-            return kept.between(start, stop).view(row)
+            return kept.between(start, stop).view(number)
 
-        logs["draws"] = Log(row, len(kept) * master.theta0.size, draws_between)
+        logs["draws"] = Log(number, len(kept) * master.theta0.size, draws_between)
     return Saved(document, arrays, logs)
 
 
 def restore_master(master: Master, saved: Saved) -> None:
-    """Set a fresh master to the state of a checkpoint."""
-    master.restore(**_master_state(master, saved))
-    _restore_kept(master, saved)
-
-
-def _restore_kept(master: Master, saved: Saved) -> None:
-    """Fill the iterates that a run keeps, up to the master's version."""
-    if master.kept is None:
-        return
-    rows = saved.arrays.get("draws", master.theta0[:0]).reshape(-1, master.theta0.size)
-    if len(rows) != master.version // master.keep:
-        raise DamagedFile(
-            "the checkpoint is damaged: it lacks iterates that its run stores."
-        )
-    for row in rows:
-        master.kept.append(row)
-
-
-def _master_state(master: Master, saved: Saved) -> dict[str, Any]:
-    """Return the arguments of `Master.restore`; the iterate is filled in place."""
+    """Set a fresh master to the state of a checkpoint; its iterate is filled in place."""
     document, table = saved.document, Table(with_prefix("metrics.", saved.arrays))
-    return {
-        "iterate": saved.tree("iterate", master.iterate),
-        "version": saved.commit,
-        "time": float(document["last_time"]),
-        "rejected": document["rejected"],
-        "rejected_in_a_row": document["rejected_in_a_row"],
-        "rows": document["rows"],
-        "fingerprints": saved.arrays["fingerprints"].tolist(),
-        "records": [table.row(i) for i in range(table.rows)],
-        "best": _best(master, saved),
-    }
+    master.restore(
+        saved.tree("iterate", master.iterate),
+        version=saved.commit,
+        time=float(document["last_time"]),
+        rejected=document["rejected"],
+        rejected_in_a_row=document["rejected_in_a_row"],
+        rows=document["rows"],
+        fingerprints=saved.arrays["fingerprints"].tolist(),
+        records=[table.row(i) for i in range(table.rows)],
+        best=_best(master, saved),
+    )
+    if master.kept is not None:
+        draws = saved.arrays.get("draws", master.theta0[:0])
+        rows = draws.reshape(-1, master.theta0.size)
+        if len(rows) != master.version // master.keep:
+            raise DamagedFile(
+                "the checkpoint is damaged: it lacks iterates that its run stores."
+            )
+        for row in rows:
+            master.kept.append(row)
 
 
 def _best(master: Master, saved: Saved) -> Best | None:
     """Return the best row of a run with patience, or None without patience."""
     rule = master.stopping.patience
-    row = saved.arrays.get("best", np.empty(0))
     if rule is None:
         return None
+    row = saved.arrays.get("best", np.empty(0))
     theta = saved.arrays.get("best_theta")
     sound = row.shape == (4,) and bool(np.isfinite(row[2:]).all())
     if theta is not None:
-        sound = (
-            sound
-            and theta.shape == master.theta0.shape
-            and theta.dtype == master.theta0.dtype
-        )
+        same_type = theta.dtype == master.theta0.dtype
+        sound = sound and same_type and theta.shape == master.theta0.shape
     # row[2] is the commit of the best row; -1 means that no row was finite yet.
-    if not sound or (rule.keep_best and row[2] >= 0 and theta is None):
+    elif sound and rule.keep_best:
+        sound = bool(row[2] < 0)
+    if not sound:
         raise DamagedFile(
             "the checkpoint is damaged: it lacks the best row that Patience compares with."
         )
     value, fun, commit, rows_since = row.tolist()
-    return Best(
-        rule,
-        value,
-        fun,
-        int(commit),
-        int(rows_since),
-        None if theta is None else np.array(theta),
-    )
+    return Best(rule, value, fun, int(commit), int(rows_since), theta)
 
 
 def save_loop(loop: Loop, manifest: dict[str, Any]) -> Saved:
