@@ -26,9 +26,9 @@ def replays(run: aq.Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "engine", [aq.Threads(1), aq.Threads(3), aq.Simulator(aq.Cluster(3))], ids=repr
+    "engine", [aq.Threads(1), aq.Threads(3), aq.Processes(2)], ids=repr
 )
-def test_numbers_stay_numbers_in_this_process(engine: Any) -> None:
+def test_numbers_stay_numbers_on_an_engine(engine: Any) -> None:
     replays(aq.minimize(make_problem(), TYPED, engine=engine, commits=60))
 
 
