@@ -1,4 +1,4 @@
-"""Rivals with second moments at the master: asynchronous RMSProp and Adam, and serial Adam on one worker.
+"""Rivals with second moments at the master: asynchronous RMSProp, and Adam on one worker.
 
 A worker sends g on fresh rows.  The master keeps m and v and steps by the newest update, however old:
 
@@ -85,10 +85,7 @@ class Adam(StochasticGradient):
 def rivals(model: Any, theta0: Array, workers: int, passes: int) -> dict[str, Any]:
     """Return the asynchronous rivals by name, each at three rates."""
     commits = math.ceil(passes * model.n_data / BATCH)
-    found: dict[str, Any] = {}
-    for rate in RATES:
-        found[f"rmsprop {rate:g}"] = Adam(rate, commits)
-        found[f"adam {rate:g}"] = Adam(rate, commits, momentum=0.9)
+    found: dict[str, Any] = {f"rmsprop {rate:g}": Adam(rate, commits) for rate in RATES}
     limit = 1.0 / (largest_curvature(model, theta0) * workers)
     for step in STEPS:
         found[f"sgd {step:g}"] = aq.DelayAdaptiveSGD(

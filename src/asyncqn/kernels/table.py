@@ -4,19 +4,18 @@ import numpy as np
 
 from asyncqn.kernels.jit import kernel, reducing_kernel
 
-SEEN, VALUE, SIZES, MOVED, RISE, SQUARES, CHANGES, RESPONSES, REFUSED = range(9)
+SEEN, VALUE, SIZES, MOVED, RISE, SQUARES, SLOPE = range(7)
 """Places in the tally of a table, which `algorithms.table.entries.Tally` explains."""
 
 
 @kernel
 def replace_entry(
-    entries, values, versions, sums, tally, scales, part, g, z, value, version, slack
+    entries, values, versions, sums, tally, part, g, z, value, version, slack
 ):
     """Replace a part's entry by (g, z, value, version) unless it is refused; return whether it was replaced.
 
     entries: shape (2, P, d), gradients and points.  A version of -1 says that the part has no entry yet.
     sums: shape (4, d), of g, of z, and of the changes of z and g.
-    scales: shape (d,), the mean of g_j^2, in whose root curvatures are measured; 0 where nothing is scaled.
     Refused is an update whose value exceeds that of the tangent of the entry by more than G |s| and `slack`,
     with G the larger one of |g_i| and its root mean square over all parts.  A negative slack refuses nothing.
     The rise of a part is that of its value or, where there is none, that by the trapezoidal rule.
@@ -41,10 +40,9 @@ def replace_entry(
     # Negated, so that a bend that is not a number is refused.
     largest = max(gg, tally[SIZES] / max(tally[SEEN], 1.0))
     if slack >= 0.0 and not bend <= np.sqrt(largest * ss) + slack:
-        tally[REFUSED] += 1.0
         return False
     g_sum, z_sum, S, Y = sums
-    size = changes = responses = 0.0
+    size = 0.0
     for j in range(g.size):
         new_g, new_z = np.float64(g[j]), np.float64(z[j])
         if first:
@@ -56,9 +54,6 @@ def replace_entry(
             z_sum[j] += s
             S[j] += s
             Y[j] += y
-            scale = np.sqrt(scales[j]) if scales[j] > 0.0 else 1.0
-            changes += s * s * scale
-            responses += y * y / scale
         size += new_g * new_g
         old_g[j], old_z[j] = g[j], z[j]
     tally[SIZES] += size - gg
@@ -70,8 +65,7 @@ def replace_entry(
         tally[MOVED] += 1.0
         tally[RISE] += rise
         tally[SQUARES] += rise * rise
-        tally[CHANGES] += changes
-        tally[RESPONSES] += responses
+        tally[SLOPE] += slope
     return True
 
 
@@ -85,15 +79,3 @@ def table_means(g_sum, z_sum, seen, g, z):
         gg += g[j] * g[j]
         zz += z[j] * z[j]
     return gg, zz
-
-
-@kernel
-def note_squares(scales, g, weight, floor):
-    """scales += weight (g^2 - scales), none below `floor` times the largest."""
-    largest = 0.0
-    for j in range(g.size):
-        square = np.float64(g[j]) * np.float64(g[j])
-        scales[j] += weight * (square - scales[j])
-        largest = max(largest, scales[j])
-    for j in range(g.size):
-        scales[j] = max(scales[j], floor * largest)

@@ -11,24 +11,16 @@ from asyncqn.types import Problem, extra
 
 MESSAGES_PER_PART = 4
 """Least time of a part's gradient in messages, so that workers compute most of the time."""
-MIN_PARTS, PARTS_PER_WORKER = 100, 4
-"""A table has this many parts, in all and per worker, even where messages ask for fewer and longer ones, but
-none of the first shorter than `SHORTEST` messages or `MIN_ROWS` rows: each update is a step.  On the laboratory's relu
-network (W = 16) U after ten passes is 121 with 64 parts, 109 with 96 and 101 to 119 with 128."""
-MIN_ROWS, SHORTEST = 8, 0.5
-DEFAULT_PARTS = 64
-"""With fewer parts updates are older than a quarter of a pass, and exact steps are the default."""
-ROWS_PER_NUMBER = 10
-"""Rows of the active parts for every number in theta, so that the scatter says something about curvature."""
-PLENTY = 25
-"""Rows for every number in theta from which on a table learns the curvature while its sample is small.  With
-fewer rows, one part in `FIRST_DIVISOR` is active at the start, beside one for each worker, and stochastic
-steps may follow."""
-FIRST_DIVISOR = 12
+PARTS, PARTS_PER_WORKER = 100, 4
+"""A table has this many parts, in all and per worker, even where messages ask for fewer and longer ones: each
+update is a step.  With fewer, updates are too old for the table to be the default."""
+SHORTEST, MIN_ROWS = 0.5, 8
+"""No part is shorter than this many messages, or has fewer rows."""
+ROWS_PER_NUMBER, FIRST_DIVISOR = 10, 12
+"""The parts that are active at the start have so many rows for every number in theta, so that the scatter says
+something about curvature, but are no more than one for each worker and one part in the second number."""
 LARGEST_TABLE = 2**28
 """Largest size of the table at the coordinator, in bytes; a user may ask for four times that."""
-MAX_SWEEP = 3.0
-"""Most passes in which the master takes an update of every part; where it is the bottleneck, parts grow."""
 STEPS_PER_ROUND = 40
 """Steps of the master in the time in which every worker sends an update."""
 MessageCost = Annotated[
@@ -53,8 +45,8 @@ def most_parts(n_data: int, workers: int, message: float, master: float) -> int:
 
 
 def enough_parts(parts: int, workers: int) -> bool:
-    """Return whether updates are young enough for a table to be the default: see `DEFAULT_PARTS`."""
-    return parts >= max(DEFAULT_PARTS, PARTS_PER_WORKER * workers)
+    """Return whether updates are young enough for a table to be the default: see `PARTS`."""
+    return parts >= max(PARTS, PARTS_PER_WORKER * workers)
 
 
 @checked
@@ -80,8 +72,8 @@ def table_algorithm(
     Returns
     -------
     TableLBFGS
-        The algorithm with all parameters set. Stochastic steps may follow where there are fewer than 25
-        rows for every number in theta, unless the problem states that it is convex (`convex = True`).
+        The algorithm with all parameters set. It starts with stochastic steps unless the problem states that
+        it is convex (`convex = True`).
 
     Examples
     --------
@@ -94,21 +86,18 @@ def table_algorithm(
     n, d = int(problem.n_data), int(problem.dim)
     worthwhile = int(n / max(1.0, MESSAGES_PER_PART * message, workers * master))
     # More than are worth their messages, as far as the master can keep up.
-    swept = MAX_SWEEP * n / (workers * master) if master > 0.0 else math.inf
-    several = min(MIN_PARTS, most_parts(n, workers, message, master))
-    least = min(max(several, PARTS_PER_WORKER * workers), swept)
+    several = min(PARTS, most_parts(n, workers, message, master))
+    swept = n / (workers * master) if master > 0.0 else math.inf
+    each = max(workers, int(min(PARTS_PER_WORKER * workers, swept)))
     # 16 bytes: a number of g and one of z, in double precision, as `TableLBFGS.check` counts them.
     most = min(n, LARGEST_TABLE // (16 * max(1, d)))
-    parts = min(max(1, workers, worthwhile, int(least)), most)
-    every = max(1, workers // STEPS_PER_ROUND)
-    # The active parts have first n / P rows, which are then `ROWS_PER_NUMBER` d at least.
-    first = max(workers, math.ceil(ROWS_PER_NUMBER * d * parts / n))
-    few = n < PLENTY * d and not extra(problem, "convex")
-    if few:
-        first = workers + parts // FIRST_DIVISOR
+    parts = min(max(worthwhile, several, each), most)
+    first = min(
+        math.ceil(ROWS_PER_NUMBER * d * parts / n), workers + parts // FIRST_DIVISOR
+    )
     return TableLBFGS(
         parts,
-        min(first, parts),
-        stochastic=few,
-        every=every,
+        min(max(first, workers), parts),
+        stochastic=not extra(problem, "convex"),
+        every=max(1, workers // STEPS_PER_ROUND),
     )

@@ -9,14 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.algorithms.safeguard import ROUNDING
-from asyncqn.kernels.table import MOVED, REFUSED, SEEN, VALUE, replace_entry
+from asyncqn.kernels.table import SEEN, VALUE, replace_entry
 from asyncqn.kernels.vectors import add_one
 from asyncqn.types import Array
 
-EXCESS = 10.0
-"""A part's first value is refused once where it exceeds the mean of the others by this multiple of it.  With
-the saddle of the laboratory (W = 16) one such step filled the table with values of 10^12."""
-NO_ENTRY, REFUSED_ONCE = -1, -2
+STANDARD_ERRORS, FEWEST = 3.0, 5
+"""The mean rise counts as harm where it exceeds this many standard errors of it, over at least this many
+parts."""
+LARGEST_FACTOR = 4.0
+"""The most by which one window lengthens the steps, and 1 over the most by which it shortens them."""
+NO_ENTRY = -1
 
 
 class Update(NamedTuple):
@@ -44,26 +46,35 @@ class Tally(NamedTuple):
     """The sum of their |g|^2."""
     # Of the window under way, from here on.
     moved: float
-    """Updates whose part's point had moved."""
+    """Updates whose part's point had moved, by s."""
     rise: float
     squares: float
-    """The sum of the rises of the parts' own estimates of U, and of the squares of these."""
-    changes: float
-    responses: float
-    """The sums of |z - z_i|^2 and of |g - g_i|^2, in the metric of the scales."""
-    refused: float
-    """Updates that were refused."""
+    """The sum of the rises of these parts' own values, u - u_i, and of the squares of the rises."""
+    slope: float
+    """The sum of g_i's."""
 
     @property
-    def mean_rise(self) -> float:
-        """Return the mean rise of the parts that have moved."""
-        return self.rise / self.moved
+    def harmful(self) -> bool:
+        """Return whether the parts' own values rose by more than their noise."""
+        if self.moved < FEWEST:
+            return False
+        mean = self.rise / self.moved
+        variance = max(self.squares / self.moved - mean * mean, 0.0)
+        # Negated, so that a mean that is not a number is harm.
+        return not mean <= STANDARD_ERRORS * math.sqrt(variance / self.moved)
 
     @property
-    def error(self) -> float:
-        """Return the standard error of the mean rise."""
-        variance = self.squares / self.moved - self.mean_rise * self.mean_rise
-        return math.sqrt(max(variance, 0.0) / self.moved)
+    def factor(self) -> float:
+        """Return how far the moves of this window should have gone, in units of how far they went.
+
+        Along the parabola with this slope at the old points and this rise at the new ones U is lowest there.
+        """
+        bend = self.rise - self.slope
+        if bend > 0.0:
+            best = -0.5 * self.slope / bend
+            return min(max(best, 1.0 / LARGEST_FACTOR), LARGEST_FACTOR)
+        # U bends downwards: the farther down the slope the better.
+        return LARGEST_FACTOR if self.slope < 0.0 else 1.0 / LARGEST_FACTOR
 
 
 class Table(NamedTuple):
@@ -79,9 +90,7 @@ class Table(NamedTuple):
     """Shape (4, d): the sums of g and z over the entries, and of the changes of z and g in this window.  They
     are float64 whatever the dtype of theta: each update adds a small difference to a large sum."""
     tally: npt.NDArray[np.float64]
-    """Shape (9,): see `Tally`."""
-    scales: npt.NDArray[np.float64]
-    """Shape (d,): the running mean of g_j^2, for the stochastic start; zeros where there is none."""
+    """Shape (7,): see `Tally`."""
 
     @classmethod
     def empty(cls, parts: int, theta0: Array) -> Table:
@@ -92,7 +101,6 @@ class Table(NamedTuple):
             np.full(parts, NO_ENTRY, np.int64),
             np.zeros((4, theta0.size)),
             np.zeros(len(Tally._fields)),
-            np.zeros(theta0.size),
         )
 
     @property
@@ -113,25 +121,17 @@ class Table(NamedTuple):
     def enter(self, update: Update, judged: bool = True) -> bool:
         """Put an update in the place of its part's entry, if it is not refused; return whether it was put."""
         g, z, value, part, _, version = update
-        others, several = self.value, self.tally[SEEN] >= 2.0
-        first = several and self.read[part] == NO_ENTRY
-        if judged and first and value - others > EXCESS * abs(others):
-            self.read[part] = REFUSED_ONCE
-            self.tally[REFUSED] += 1.0
-            return False
-        # Rounding of U must not look like a rise; without values there is none.
-        slack = ROUNDING * float(np.finfo(z.dtype).eps) * abs(value)
-        slack = 0.0 if math.isnan(slack) else slack
-        return bool(
-            replace_entry(
-                *self[:6], part, g, z, value, version, slack if judged else -1.0
-            )
-        )
+        slack = -1.0
+        if judged:
+            # Rounding of U must not look like a rise; without values there is none.
+            slack = ROUNDING * float(np.finfo(z.dtype).eps) * abs(value)
+            slack = 0.0 if math.isnan(slack) else slack
+        return bool(replace_entry(*self, part, g, z, value, version, slack))
 
     def next_window(self) -> None:
         """Begin another window, whose sums are zeros."""
         self.sums[2:] = 0.0
-        self.tally[MOVED:] = 0.0
+        self.tally[SEEN + 3 :] = 0.0
 
     def exact(self) -> tuple[Array, float]:
         """Return the gradient and U of entries at one point, summed in the parts' own order."""

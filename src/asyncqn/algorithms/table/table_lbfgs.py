@@ -13,18 +13,14 @@ staleness does not shrink the step, for the step does not start at theta but at 
 are right.  The gradients of a pair are of the same rows at both ends, so it measures curvature without the
 noise of sampling.  Before the first pair H = P F^-1 with F the scatter of the updates (`exact.scatter`).
 
-radius (`pace`)
-    The updates between two pairs are a *window*.  Every part compares its own estimate of U with its last
-    one: where the mean rise exceeds three standard errors the radius becomes half the longest step, where U
-    fell four times that, and else that.  It changes at most once per round trip.
+The length of steps, and the stochastic start where rows are few, follow one rule: see `steps`.
+
+growth
+    `first` parts are active at the start; after three updates for each of them every second update makes one
+    more active, and from a quarter of all parts on every update does.
 refusal (`entries`)
     An update whose value exceeds the tangent of its part's last entry by more than G |s|, with G the size of
-    the parts' gradients, does not enter, so mean z stays at good points; the radius is halved.
-start (`start`)
-    Where the table does not leave a plateau, stochastic steps follow.
-growth
-    `first` parts are active at the start; after `ROUNDS` updates for each of them every second update makes
-    one more active, and from a quarter of all parts on every update does.
+    the parts' gradients, does not enter, so mean z stays at good points; theta returns there.
 holding
     To judge a point exactly theta stays until every part has sent an update taken at it.  Then the entries
     are the exact gradient and U.  No worker waits, and the schedule does not depend on the numbers.  Only a
@@ -37,8 +33,8 @@ point, or 10, 20, ... after the first exact phase, one is held in any case, and 
 A table of fewer than `MIN_TABLE_PARTS` parts never leaves the exact phase.
 
 The idea of a centred table is that of incremental Newton methods (Rodomanov and Kropotov 2016; Mokhtari,
-Eisen and Ribeiro 2018, who keep a Hessian per part); one H from pairs of sums over parts, the growth, the
-scatter, the radius, holding and the safeguard are our own.
+Eisen and Ribeiro 2018, who keep a Hessian per part); one H from pairs of sums over parts, the rule for the
+length of steps, the growth, the scatter, holding and the safeguard are our own.
 """
 
 from __future__ import annotations
@@ -50,10 +46,11 @@ from functools import cached_property
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from asyncqn.algorithms.exact.inverse import COSINE, InverseHessian
+from asyncqn.algorithms.exact.inverse import InverseHessian
 from asyncqn.algorithms.exact.scatter import ScatterInverse, ScatterMatrix
-from asyncqn.algorithms.pair_memory import PairRule, RecursiveMemory, pair_totals
+from asyncqn.algorithms.pair_memory import RecursiveMemory, pair_totals
 from asyncqn.algorithms.parameters import PairedMemorySize, Parts
 from asyncqn.algorithms.parts import rows_of_parts, share_of
 from asyncqn.algorithms.safeguard import (
@@ -65,17 +62,17 @@ from asyncqn.algorithms.safeguard import (
     aim_from_base,
     standing,
 )
-from asyncqn.algorithms.table import start as stochastic
 from asyncqn.algorithms.table.entries import Table, Update
-from asyncqn.algorithms.table.pace import (
-    SHRINK,
+from asyncqn.algorithms.table.steps import (
+    FIRST_RATE,
     Pace,
     aim,
     close_window,
-    least_window,
+    go_back,
+    set_rate,
+    stochastic_step,
     window_is_full,
 )
-from asyncqn.algorithms.table.start import Start, State
 from asyncqn.core.stages import EachUpdate, Growth, Stages
 from asyncqn.errors import require
 from asyncqn.kernels.table import MOVED, SEEN
@@ -87,9 +84,8 @@ RECENT_VALUES = 5
 """A trial may lie above the last accepted point, but not above all of the last five."""
 LARGEST_TABLE = 2**30
 """Largest size of the table at the coordinator, in bytes; more parts than fit are refused."""
-QUICK_GROWTH_DIVISOR, ROUNDS = 4, 3
-"""Once one part in the first number is active, every update activates another one.  Updates of each part that
-is active at the start before others join: the steps need the curvature of a sample first."""
+QUICK_GROWTH_DIVISOR = 4
+"""Once one part in this number is active, every update activates another one."""
 GOLDEN_RATIO = 0.6180339887498949
 """(sqrt 5 - 1) / 2: multiples of this share of a circle cover it about evenly, however few they are."""
 SLOPE = 1e-2
@@ -101,8 +97,6 @@ the first exact phase.  Each further one accepts twice as many, and the table be
 part."""
 MIN_TABLE_PARTS = 8
 """With fewer parts the steps are exact throughout."""
-FIRST_STEP_SHARE = 0.1
-"""Share of the parts active at the start that must have an entry before the first step is taken."""
 PartNumber = TypeVar("PartNumber", int, Rows)
 
 
@@ -123,7 +117,7 @@ class Hold(NamedTuple):
     """Whether an exact phase follows in any case."""
     judged: bool = False
     """Whether the last commit completed a point."""
-    until: int = 0
+    until: float = 0.0
     """The exact phase ends when `Trial.kept` has reached this number."""
     phases: int = 0
     """Exact phases so far."""
@@ -143,13 +137,12 @@ class Iterate(NamedTuple):
     """Shape (1, d): the gradient there."""
     memory: RecursiveMemory
     initial: ScatterMatrix
+    squares: npt.NDArray[np.float64]
+    """Shape (d,): the running mean of g^2, for the stochastic start."""
     trial: Trial
     """The safeguard's knowledge."""
-    begin: Array
-    """A copy of theta0, to which theta returns where the steps have led above it."""
     table: Table
     pace: Pace
-    start: Start
     hold: Hold
 
 
@@ -168,7 +161,7 @@ class TableLBFGS(Checked):
     memory : int, default 20
         M: largest number of curvature pairs in the memory.
     stochastic : bool, default False
-        Whether stochastic steps, whose size is learned, follow where the table does not leave a plateau.
+        Whether the run starts with stochastic steps, whose size is learned.
     every : int, default 1
         Number of updates from one step of the master to the next. With many workers the master is the
         bottleneck, and theta hardly changes from one update to the next.
@@ -213,16 +206,12 @@ class TableLBFGS(Checked):
             f"first must be at most the {self.parts} parts, not {self.first}: all are active then.",
         )
 
-    @property
-    def _exact_throughout(self) -> bool:
-        return self.parts < MIN_TABLE_PARTS
-
     @cached_property
     def stages(self) -> Stages:
         """Batches by age; a table of few parts has all of them from the start, which is held."""
-        first = self.parts if self._exact_throughout else self.first
+        first = self.parts if self.parts < MIN_TABLE_PARTS else self.first
         quick = max(first, self.parts // QUICK_GROWTH_DIVISOR)
-        growth = Growth(first, ROUNDS, quick=quick)
+        growth = Growth(first, quick=quick)
         return (EachUpdate(blocks=self.parts, order="age", growth=growth),)
 
     @property
@@ -271,8 +260,9 @@ class TableLBFGS(Checked):
     # At the coordinator
 
     def init(self, theta0: Array) -> Iterate:
-        exact = self._exact_throughout
-        ready = self.stochastic and not exact
+        hold = Hold()
+        if self.parts < MIN_TABLE_PARTS:
+            hold = Hold(since=0, exact=True, until=math.inf)
         return Iterate(
             # The iterate owns all its arrays, because the coordinator writes them in place.
             theta=theta0.copy(),
@@ -280,18 +270,12 @@ class TableLBFGS(Checked):
             at_base=np.zeros((1, theta0.size), theta0.dtype),
             memory=RecursiveMemory.empty(self.memory, theta0),
             initial=ScatterMatrix.empty(theta0),
+            squares=np.zeros(theta0.size),
             # -inf is never the largest, so that empty places do not count in the non-monotone rule.
             trial=Trial((-math.inf,) * RECENT_VALUES),
-            begin=theta0.copy(),
             table=Table.empty(self.parts, theta0),
-            pace=Pace(),
-            start=Start(State.READY) if ready else Start(),
-            hold=Hold(
-                since=0,
-                exact=True,
-            )
-            if exact
-            else Hold(),
+            pace=Pace(rate=FIRST_RATE if self.stochastic else 0.0),
+            hold=hold,
         )
 
     def apply(
@@ -307,61 +291,29 @@ class TableLBFGS(Checked):
 
     def _take(self, it: Iterate, update: Update, version: int) -> Iterate:
         """Enter an update, set theta, and see whether it is to be held."""
+        table, pace = it.table, it.pace
         # Overtaken updates count too: `updates` is a measure of time.
-        hold = it.hold._replace(
-            updates=it.hold.updates + 1,
-            judged=False,
-        )
+        hold = it.hold._replace(updates=it.hold.updates + 1, judged=False)
         it = it._replace(hold=hold)
-        if update.read < int(it.table.read[update.part]):
+        if update.read < int(table.read[update.part]):
             return it
-        if it.start.state is not State.OVER:
-            it = it._replace(start=stochastic.note(it, it.start, update, version))
-        if update.finite and it.table.enter(update):
+        if update.finite and table.enter(update):
             it.initial.note_deviation(update.g)
-            it = self._step(it, update, version)
+            full = window_is_full(it, self.first)
+            if full and pace.rate > 0.0:
+                pace = set_rate(it, pace, version)
+            elif full:
+                pace = close_window(it, pace, version, update.read)
+            if pace.rate > 0.0:
+                pace = stochastic_step(it, pace, update, version)
+            # The product with H is the dearest part of a commit; all other updates only enter the table.
+            elif table.tally[SEEN] >= 2.0 and not version % self.every:
+                pace = aim(it, pace)
         else:
-            it = self._refuse(it, update, version)
+            pace = go_back(it, pace, version, update.read)
+        it = it._replace(pace=pace)
         # While parts are missing |mean g| is that of a sample, which may be small far from the minimum.
-        if it.table.whole and not it.start.walking:
-            return self._hold_if_due(it, version)
-        return it
-
-    def _step(self, it: Iterate, update: Update, version: int) -> Iterate:
-        """Close the window where it is full, and set theta."""
-        table, pace = it.table, it.pace
-        start = it.start
-        if start.walking:
-            if table.tally[MOVED] >= least_window(it, self.first):
-                pace, start = stochastic.learn_step(it, pace, start, version)
-            pace = stochastic.step(it, pace, start, update)
-            return it._replace(
-                pace=pace,
-                start=start,
-            )
-        if window_is_full(it, self.first):
-            start = stochastic.judge(it, pace, start)
-            pace = close_window(it, pace, version, update.read)
-        # The product with H is the dearest part of a commit; all other updates only enter the table.
-        enough = table.tally[SEEN] >= max(2.0, FIRST_STEP_SHARE * self.first)
-        if enough and not version % self.every:
-            pace = aim(it, pace)
-        return it._replace(
-            pace=pace,
-            start=start,
-        )
-
-    def _refuse(self, it: Iterate, update: Update, version: int) -> Iterate:
-        """Halve the radius, once per round trip, and return to where the table's entries are."""
-        table, pace = it.table, it.pace
-        stepped = pace.longest > 0.0 or pace.radius < math.inf
-        if update.read < pace.changed or not stepped:
-            return it
-        pace = pace.resized(SHRINK, version)
-        if it.start.walking:
-            it.theta[...] = table.sums[1] / table.tally[SEEN]
-            return it._replace(pace=pace)
-        return it._replace(pace=aim(it, pace))
+        return self._hold_if_due(it, version) if table.whole else it
 
     def _hold_if_due(self, it: Iterate, version: int) -> Iterate:
         """Hold theta where the slope has become small, or where the table has continued for long."""
@@ -373,13 +325,9 @@ class TableLBFGS(Checked):
         long = hold.updates >= most * self.parts
         if it.pace.norm > slope and not long:
             return it
-        held = hold._replace(
-            since=version,
-            arrived=0,
-            trial=False,
-            exact=long,
-        )
-        return it._replace(hold=held)
+        held = hold._replace(since=version, arrived=0, trial=False, exact=long)
+        # A point that was judged is a better place for the table than for stochastic steps.
+        return it._replace(hold=held, pace=it.pace._replace(rate=0.0))
 
     # Points that are held
 
@@ -399,17 +347,8 @@ class TableLBFGS(Checked):
         # One update that is not finite decides at once: the others cannot make the sum finite.
         at, value = table.exact() if update.finite else (None, math.nan)
         # The next point to be held is theta of this version; where the table continues, -1 replaces it.
-        hold = hold._replace(
-            judged=True,
-            since=commit.version,
-            arrived=0,
-            updates=0,
-        )
-        # A point that was judged is a better place for the table than for stochastic steps.
-        it = it._replace(
-            hold=hold,
-            start=Start(),
-        )
+        hold = hold._replace(judged=True, since=commit.version, arrived=0, updates=0)
+        it = it._replace(hold=hold)
         judge = self._judge_trial if hold.trial else self._judge_arrival
         return judge(it, at, value, commit)
 
@@ -419,25 +358,14 @@ class TableLBFGS(Checked):
         """Judge a trial of the safeguard; at the end of an exact phase the table continues."""
         before, trial = it.trial.kept, advance(it, _exact(it), at, value, commit.value)
         it = it._replace(trial=trial)
-        if not before < trial.kept >= it.hold.until or self._exact_throughout:
+        if not before < trial.kept >= it.hold.until:
             return it
         # S and Y hold the changes between trials, of which `advance` has made its own pairs.
         it.table.next_window()
-        pace = it.pace._replace(
-            radius=trial.stride,
-            longest=0.0,
-            norm=math.inf,
-        )
+        pace = it.pace._replace(radius=trial.stride, longest=0.0, norm=math.inf)
         slope = SLOPE * _norm(it.at_base[0])
-        hold = it.hold._replace(
-            since=-1,
-            exact=False,
-            slope=slope,
-        )
-        return it._replace(
-            pace=pace,
-            hold=hold,
-        )
+        hold = it.hold._replace(since=-1, exact=False, slope=slope)
+        return it._replace(pace=pace, hold=hold)
 
     def _judge_arrival(
         self, it: Iterate, at: Array | None, value: float, commit: Commit
@@ -448,39 +376,32 @@ class TableLBFGS(Checked):
             value = commit.value(it.theta)
         if at is None or not math.isfinite(value):
             at, value = None, math.inf
+        gained = _gained(it, at, value)
         if it.trial.kept == 0:
-            first = it.trial._replace(first_norm=it.pace.first_norm)
-            it = it._replace(trial=first)
-            if at is None and it.theta.tobytes() == it.begin.tobytes():
+            it = it._replace(trial=it.trial._replace(first_norm=it.pace.first_norm))
+            if at is None and it.theta.tobytes() == it.base.tobytes():
                 # U is not finite at the start: the master ends the run.
                 it.theta[...] = math.nan
                 return it
             if _above_start(it, value, commit):
                 # The start is held next.  It is not above itself, so exact steps follow from it.
-                it.theta[...] = it.begin
+                it.theta[...] = it.base
                 _exact(it).forget()
                 return it._replace(hold=it.hold._replace(exact=True))
             gained = True
-        else:
-            gained = _gained(it, at, value)
         if gained and at is not None:
             it = it._replace(trial=accept_as_base(it, _exact(it), at, value))
         if gained and not it.hold.exact:
             return self._go_on(it, commit.version)
         # From the point just accepted or, without gain, from the one before it, to which theta returns.
-        trial = aim_from_base(it, _exact(it))
-        until = trial.kept + FIRST_PHASE * 2**it.hold.phases
-        phases = it.hold.phases + 1
-        hold = it.hold._replace(
+        trial, hold = aim_from_base(it, _exact(it)), it.hold
+        hold = hold._replace(
             exact=True,
             trial=True,
-            until=until,
-            phases=phases,
+            until=max(hold.until, trial.kept + FIRST_PHASE * 2**hold.phases),
+            phases=hold.phases + 1,
         )
-        return it._replace(
-            trial=trial,
-            hold=hold,
-        )
+        return it._replace(trial=trial, hold=hold)
 
     def _go_on(self, it: Iterate, version: int) -> Iterate:
         """Continue with the table from the point that was held, at which all entries are."""
@@ -490,14 +411,8 @@ class TableLBFGS(Checked):
             pace = close_window(it, pace, version, version)
         # mean z is the base, so this is an ordinary quasi-Newton step with the exact gradient.
         pace = aim(it, pace)
-        hold = it.hold._replace(
-            since=-1,
-            slope=SLOPE * _norm(it.at_base[0]),
-        )
-        return it._replace(
-            pace=pace,
-            hold=hold,
-        )
+        slope = SLOPE * _norm(it.at_base[0])
+        return it._replace(pace=pace, hold=it.hold._replace(since=-1, slope=slope))
 
     # What a run asks
 
@@ -506,10 +421,10 @@ class TableLBFGS(Checked):
         return standing(iterate) if iterate.hold.judged else None
 
     def candidates(self, iterate: Iterate) -> tuple[Array, ...]:
-        """The last point that was held and accepted, the mean of the table's points, and the start."""
+        """The last point that was held and accepted, or the start, and the mean of the table's points."""
         table = iterate.table
         mean = table.sums[1] / max(float(table.tally[SEEN]), 1.0)
-        return iterate.base, mean.astype(iterate.theta.dtype), iterate.begin
+        return iterate.base, mean.astype(iterate.theta.dtype)
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
         """Return of how many rows each computation takes the gradient."""
@@ -527,13 +442,8 @@ def _norm(g: Array) -> float:
 def _exact(it: Iterate) -> InverseHessian:
     """Return H for exact steps; where they keep failing, it may be the scatter's fault."""
     # Without the caution and the early belief of the table's steps: the safeguard judges each step by itself.
-    scattered = it.pace.scattered
-    initial = ScatterInverse(
-        it.initial,
-        at_fault=True,
-        trusted=scattered,
-    )
-    return InverseHessian(it.memory, initial, PairRule(0.0, COSINE))
+    initial = ScatterInverse(it.initial, at_fault=True, trusted=it.pace.scattered)
+    return InverseHessian(it.memory, initial)
 
 
 def _above_start(it: Iterate, value: float, commit: Commit) -> bool:
@@ -541,11 +451,11 @@ def _above_start(it: Iterate, value: float, commit: Commit) -> bool:
 
     U at the start is evaluated only where an estimate, or the lack of one, leaves a doubt: it costs a pass.
     """
-    at_start = it.theta.tobytes() == it.begin.tobytes()
+    at_start = it.theta.tobytes() == it.base.tobytes()
     # `first_value` is NaN where no values come; the comparison is then false, and U decides.
     if at_start or value <= it.pace.first_value:
         return False
-    return not (value < math.inf and value <= commit.value(it.begin))
+    return not (value < math.inf and value <= commit.value(it.base))
 
 
 def _gained(it: Iterate, at: Array | None, value: float) -> bool:
