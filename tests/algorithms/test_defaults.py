@@ -132,10 +132,11 @@ def test_the_table_is_chosen_where_its_parts_are_worth_their_messages_and_commit
         n_data = 100_000
 
     many = Many(np.eye(50), np.zeros(50))
-    # 100,000 rows in parts of four messages are 2500; in parts of half a message 64, and 63.
+    # 100,000 rows in parts of four messages are 2500; in parts of half a message 100, and 99.
     assert default_algorithm(many, 4) == table_algorithm(many, 4)
-    assert default_algorithm(many, 4, message=100_000 / 64 * 2.0) == TableLBFGS(64, 4)
-    dear = 100_000 / 63 * 2.0
+    least = default_algorithm(many, 4, message=100_000 / 100 * 2.0)
+    assert least == TableLBFGS(100, 4, stochastic=True)
+    dear = 100_000 / 99 * 2.0
     assert isinstance(default_algorithm(many, 4, message=dear), ExactLBFGS)
     assert isinstance(default_algorithm(many, 4, waits=True), ExactLBFGS)
     assert isinstance(default_algorithm(many, 4, message=dear, waits=False), TableLBFGS)

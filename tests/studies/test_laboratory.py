@@ -39,7 +39,7 @@ def _lines(method: str, workers: int, ends: Sequence[float], **more: Any) -> lis
 
 
 def _said(lines: list[Line]) -> dict[str, verdict.Verdict]:
-    return {line.what.split(",")[0]: line for line in verdict.verdict(lines, "table")}
+    return {line.what.split(",")[0]: line for line in verdict.verdict(lines)}
 
 
 def test_a_verdict_says_what_holds_and_what_is_missed() -> None:
@@ -55,7 +55,7 @@ def test_a_verdict_says_what_holds_and_what_is_missed() -> None:
     assert said["no harm"].good
     # All are below 5 % within the first pass, the table a little sooner than the serial rival.
     assert said["two workers"].good
-    above = _said([*lines, *_lines("table", 16, [101.0]), *_lines("adam 1", 16, [1.0])])
+    above = _said([*lines, *_lines("table", 16, [101.0]), *_lines("sgd 1", 16, [1.0])])
     assert not above["no harm"].good
     assert above["delays"].number == f"{verdict.NEVER / (0.5 + 0.5 * 45.5 / 49.5):.2f}"
 
@@ -73,7 +73,7 @@ def test_both_sets_have_networks_saddles_and_convex_problems() -> None:
     assert not set(LOOK) & set(APART)
     for names in (LOOK, APART):
         assert sum(name in NETWORKS for name in names) >= 4
-        assert sum(name in CONVEX for name in names) >= 2
+        assert any(name in CONVEX for name in names)
 
 
 @pytest.mark.parametrize("name", ["relu", "tanh units", "student", "rosenbrock"])

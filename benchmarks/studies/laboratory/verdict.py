@@ -88,7 +88,7 @@ def tuned(levels: Levels, methods: dict[str, list[Line]], serial: bool) -> list[
     best: dict[str, str] = {}
     for name in methods:
         rival = name.split()[0]
-        if name == "table" or rival == "today" or (rival == "serial") != serial:
+        if name == "table" or (rival == "serial") != serial:
             continue
         before = best.setdefault(rival, name)
         if levels.end(methods[name])[0] < levels.end(methods[before])[0]:
@@ -108,22 +108,22 @@ class Verdict(NamedTuple):
 
 
 def _ratios(
-    levels: Levels, cells: Cells, method: str, share: float, serial: bool
+    levels: Levels, cells: Cells, share: float, serial: bool
 ) -> dict[Cell, float]:
-    """Return the passes of a method over those of the best tuned rival, by cell."""
-    found = {}
+    """Return the passes of the table over those of the best tuned rival, by cell."""
+    ratios = {}
     for cell, methods in cells.items():
         rivals = tuned(levels, methods, serial)
-        if rivals and method in methods and cell.problem not in CONVEX:
+        if rivals and "table" in methods and cell.problem not in CONVEX:
             best = min(levels.passes(methods[rival], share) for rival in rivals)
-            found[cell] = levels.passes(methods[method], share) / best
-    return found
+            ratios[cell] = levels.passes(methods["table"], share) / best
+    return ratios
 
 
-def verdict(lines: list[Line], method: str) -> list[Verdict]:
-    """Return the lines that must hold for a method."""
+def verdict(lines: list[Line]) -> list[Verdict]:
+    """Return the lines that must hold for the table."""
     levels, cells = Levels(lines), by_cell(lines)
-    own = {cell: here[method] for cell, here in cells.items() if method in here}
+    own = {cell: here["table"] for cell, here in cells.items() if "table" in here}
     spreads = {}
     for cell, here in own.items():
         median, worst = levels.end(here)
@@ -137,13 +137,13 @@ def verdict(lines: list[Line], method: str) -> list[Verdict]:
     ]
     widest = max(spreads, key=spreads.__getitem__)
     names = f"{len(split)} of {len(spreads)} cells, {spreads[widest]:.2f} on {widest}"
-    said = [
+    verdicts = [
         Verdict(f"one group, at most {ONE_GROUP}", not split, names),
         Verdict("no harm", not above, f"{len(above)} runs above the start"),
     ]
-    five = _ratios(levels, cells, method, 0.05, False)
-    one = _ratios(levels, cells, method, 0.01, False)
-    serial = _ratios(levels, cells, method, 0.05, True)
+    five = _ratios(levels, cells, 0.05, False)
+    one = _ratios(levels, cells, 0.01, False)
+    serial = _ratios(levels, cells, 0.05, True)
     late = [
         five[cell] for cell in five if cell.workers > 2 and cell.problem in NETWORKS
     ]
@@ -160,22 +160,20 @@ def verdict(lines: list[Line], method: str) -> list[Verdict]:
         (f"worst problem ({worst})", [each[worst]], WORST),
     ):
         mean = geometric(numbers)
-        said.append(Verdict(f"{what}, at most {most}", mean <= most, f"{mean:.2f}"))
-    return said
+        verdicts.append(Verdict(f"{what}, at most {most}", mean <= most, f"{mean:.2f}"))
+    return verdicts
 
 
-def table_of(lines: list[Line], shown: list[str]) -> list[str]:
-    """Return a row of text by cell: the ends of some methods and of the best tuned rivals."""
+def table_of(lines: list[Line]) -> list[str]:
+    """Return a row of text by cell: the ends of the table and of the best tuned rivals."""
     levels, cells = Levels(lines), by_cell(lines)
-    rows = [f"{'cell':24s}" + "".join(f"{name:>26s}" for name in shown) + "   rivals"]
+    rows = [f"{'cell':24s}{'table':>26s}   rivals"]
     for cell in sorted(cells):
         methods = cells[cell]
         row = f"{cell.problem:20s}{cell.workers:4d}"
-        for name in shown:
-            row += f"{_end_of(levels, methods.get(name, [])):>26s}"
-        for serial in (False, True):
-            for rival in tuned(levels, methods, serial):
-                row += f"   {rival} {_end_of(levels, methods[rival])}"
+        row += f"{_end_of(levels, methods.get('table', [])):>26s}"
+        for rival in tuned(levels, methods, False) + tuned(levels, methods, True):
+            row += f"   {rival} {_end_of(levels, methods[rival])}"
         rows.append(row)
     return rows
 
