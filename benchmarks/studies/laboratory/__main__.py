@@ -87,7 +87,6 @@ def main() -> int:
         with file.open("a") as out:
             out.write(json.dumps(line) + "\n")
     lines = stored(file)
-    names = {line["method"] for line in lines}
     print("\n".join(table_of(lines)))
     print(*verdict(lines), sep="\n")
     return 0
