@@ -36,10 +36,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "exact-lbfgs scatter": ("exact-lbfgs", {"samples": 1, "inverse": "scatter"}),
     "exact-lbfgs metric": ("exact-lbfgs", {"samples": 0, "inverse": "metric"}),
     "staged-lbfgs without warm-up": ("staged-lbfgs", {"batches": 1, "warmup": 0}),
-    "staged-lbfgs in step": (
-        "staged-lbfgs",
-        {"batches": 4, "warmup": 4, "delay": 0, "in_step": True},
-    ),
 }
 
 

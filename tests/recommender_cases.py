@@ -11,8 +11,11 @@ TRAIN, TEST = RATINGS.split(0.1, 0)
 
 
 def ids(ratings: Ratings) -> tuple[Any, Any, Any]:
-    return (
-        ratings.user_ids[ratings.users],
-        ratings.item_ids[ratings.items],
-        ratings.values,
-    )
+    """Users, items and values as the user wrote them, in the order of rows."""
+    users = ratings.user_ids[ratings.users]
+    return users, ratings.item_ids[ratings.items], ratings.values
+
+
+def rows_of(ratings: Ratings) -> list[tuple[Any, ...]]:
+    """The same, row by row."""
+    return list(zip(*(column.tolist() for column in ids(ratings)), strict=True))

@@ -28,10 +28,10 @@ from asyncqn.parameters import (
     parameters_of,
 )
 from asyncqn.types import Array, Progress, Table
-from asyncqn_recommender.data import Ratings
+from asyncqn_recommender.data import Ratings, as_ratings
 from asyncqn_recommender.feedback import FEEDBACKS, LIST
-from asyncqn_recommender.files import load_model, save_model
-from asyncqn_recommender.learning import learn, matched, pairs, rating_table
+from asyncqn_recommender.files import Saved, load_model, save_model
+from asyncqn_recommender.learning import learn, matched
 from asyncqn_recommender.metrics import rank_quality
 from asyncqn_recommender.model import FactorModel, Recommendation
 from asyncqn_recommender.problems.parameters import (
@@ -73,8 +73,6 @@ class Recommender:
     plain_columns : int or None, default 5
         Columns with the plain ridge; the items' ridge of column k is larger by a power of max(1, k /
         plain_columns). None: all columns have the plain ridge.
-    offsets : bool, default False
-        Whether to factorize the residuals of damped item and user means instead of the ratings.
     trust : float, default 5.0
         Number of ratings at which factors and baseline count equally in a prediction.
     clip : bool, default True
@@ -82,7 +80,7 @@ class Recommender:
     passes : int, default 15
         Largest number of passes over the ratings.
     tol : float, optional
-        The fit ends when `patience` successive passes improve sqrt(2 U / n), the RMSE with its penalty, by
+        The fit ends when `patience` successive passes improve the loss sqrt(2 U / n) by
         less than `tol`; by default 1e-4, for clicks 3e-5.
     early_stopping : bool, default False
         Whether a held-out share of the ratings ends the fit instead, by its RMSE, or by the NDCG at 10 of
@@ -96,7 +94,7 @@ class Recommender:
     dtype : dtype, default "float32"
         Type of the factors, float32 or float64.
     verbose : bool, default False
-        Whether to print the RMSE while fitting.
+        Whether to print the loss while fitting.
 
     Attributes
     ----------
@@ -113,7 +111,8 @@ class Recommender:
     n_iter_ : int
         Number of commits.
     history_ : Table
-        One row per evaluation: commit, passes, time, fun, rmse and others.
+        One row per pass: commit, passes, time, fun, loss = sqrt(2 fun / n), the RMSE with its penalty, and
+        others.
     status_ : Outcome
         How the fit ended.
     fun_ : float
@@ -143,7 +142,6 @@ class Recommender:
         alpha: Alpha | None = None,
         confidence: Confidence = 1.5,
         plain_columns: Annotated[int | None, parameter(ge=1)] = 5,
-        offsets: bool = False,
         trust: Annotated[float, parameter(ge=0.0)] = 5.0,
         clip: bool = True,
         passes: Annotated[int, parameter(ge=1)] = 15,
@@ -163,7 +161,6 @@ class Recommender:
         self.alpha = alpha
         self.confidence = confidence
         self.plain_columns = plain_columns
-        self.offsets = offsets
         self.trust = trust
         self.clip = clip
         self.passes = passes
@@ -209,9 +206,8 @@ class Recommender:
         # Only scikit-learn calls this method, so that it is installed.
         from sklearn.utils import RegressorTags, Tags, TargetTags
 
-        return Tags(
-            "regressor", TargetTags(required=False), regressor_tags=RegressorTags()
-        )
+        targets = TargetTags(required=False)
+        return Tags("regressor", targets, regressor_tags=RegressorTags())
 
     def check(self) -> None:
         """Raise `BadInput` for an invalid parameter; `fit` calls it."""
@@ -265,20 +261,20 @@ class Recommender:
         # Stored, so that `rmse(frame)` reads a frame as `fit` did.
         given = {"user": user, "item": item, "rating": rating}
         self.columns_ = {role: name for role, name in given.items() if name is not None}
-        train = rating_table(
-            ratings, y, duplicates, clicks=self._of_clicks, **self.columns_
-        )
+        train = self._read(ratings, y, self.columns_, duplicates)
         held = None
         if validation is not None:
             # In the tables of `train`: ratings of unknown users and items cannot be predicted by factors.
             held = matched(self._table(validation), train)
-        if held is None and self.early_stopping:
-            # An explicit validation set takes precedence over a held-out share.
+        elif self.early_stopping:
             train, held = train.split(self.validation_fraction, self.seed)
         old = getattr(self, "model_", None) if self.warm_start else None
-        self.model_, self.history_, self.n_iter_, self.status_, self.fun_ = learn(
-            self, train, held, old, callback
-        )
+        learned = learn(self, train, held, old, callback)
+        self.model_ = learned.model
+        self.history_ = learned.history
+        self.n_iter_ = learned.commits
+        self.status_ = learned.status
+        self.fun_ = learned.fun
         self.seconds_ = time.perf_counter() - begun
         return self
 
@@ -290,13 +286,22 @@ class Recommender:
         """Return ratings of any form; a frame that has the columns given to `fit` is read by them."""
         names = getattr(self, "columns_", {})
         # pandas and polars have `columns`; pyarrow has `column_names`, and columns of another kind.
-        has = getattr(ratings, "columns", None) if y is None else None
-        known = has is not None and set(names.values()) <= set(
-            getattr(ratings, "column_names", has)
-        )
-        return rating_table(
-            ratings, y, clicks=self._of_clicks, **(names if known else {})
-        )
+        columns = getattr(ratings, "column_names", getattr(ratings, "columns", ()))
+        known = y is None and set(names.values()) <= set(columns)
+        return self._read(ratings, y, names if known else {}, None)
+
+    def _read(
+        self, ratings: Any, y: Any, names: dict[str, str], duplicates: str | None
+    ) -> Ratings:
+        clicks = self._of_clicks
+        if y is not None:
+            # scikit-learn's cross-validation passes X as pairs and y as ratings.
+            ratings = (*_pairs(ratings), y)
+        elif clicks and isinstance(ratings, np.ndarray):
+            ratings = _pairs(ratings)
+        table = as_ratings(ratings, duplicates=duplicates, clicks=clicks, **names)
+        require(len(table) > 0, "there are no ratings: give at least one.")
+        return table
 
     # -- the learned model
 
@@ -332,7 +337,7 @@ class Recommender:
         """
         model = self._learned()
         if items is None:
-            users, items = pairs(users)
+            users, items = _pairs(users)
         u = model.user_index(users)
         m = model.item_index(items)
         try:
@@ -355,11 +360,9 @@ class Recommender:
     def score(self, ratings: Any, y: Any = None) -> float:
         """Return minus the RMSE, or the NDCG at 10 of clicks: scikit-learn regards a higher score as
         better."""
-        return (
-            self.evaluate(ratings, y)["ndcg"]
-            if self._of_clicks
-            else -self.rmse(ratings, y)
-        )
+        if self._of_clicks:
+            return self.evaluate(ratings, y)["ndcg"]
+        return -self.rmse(ratings, y)
 
     @checked
     def evaluate(
@@ -378,20 +381,17 @@ class Recommender:
         """
         model = self._learned()
         test = self._table(ratings, y)
-        if self._of_clicks:
-            return {"n": len(test)} | rank_quality(
-                model, test, LIST if k is None else k, threshold, self.workers
-            )
         require(
-            k is not None or threshold is None,
+            k is not None or threshold is None or self._of_clicks,
             "threshold needs lists: give their length as k.",
         )
-        found = model.measure(test)
-        return (
-            found
-            if k is None
-            else found | rank_quality(model, test, k, threshold, self.workers)
-        )
+        numbers: dict[str, float] = {"n": len(test)}
+        if not self._of_clicks:
+            numbers |= model.measure(test)
+        length = LIST if k is None and self._of_clicks else k
+        if length is None:
+            return numbers
+        return numbers | rank_quality(model, test, length, threshold, self.workers)
 
     @checked
     def recommend(
@@ -420,15 +420,15 @@ class Recommender:
         """
         parts = []
         done = 0
-        for count, part in tables(
-            self._learned(), users, n, exclude_seen, self.workers
-        ):
+        chunks = tables(self._learned(), users, n, exclude_seen, self.workers)
+        for count, part in chunks:
             parts.append(part)
             done += count
             if progress is not None:
                 progress(done)
+        names = list(parts[0])
         return Table(
-            {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+            {name: np.concatenate([part[name] for part in parts]) for name in names}
         )
 
     @checked
@@ -469,24 +469,29 @@ class Recommender:
         """Write the model to the folder `path`, completely or not at all; an older model there is
         replaced."""
         facts = {name: getattr(self, name) for name in _FACTS if hasattr(self, name)}
-        return save_model(
-            path, self._learned(), self.history_, self.get_params(), facts
-        )
+        model = self._learned()
+        return save_model(path, Saved(model, self.history_, self.get_params(), facts))
 
     @classmethod
     def load(cls, path: str | Path) -> Recommender:
         """Load a saved model, after checks; nothing in the folder is executed."""
         model, history, parameters, facts = load_model(path)
-        known = inspect.signature(cls).parameters
-        # A parameter that this version no longer has is ignored, so that older models can still be read.
-        loaded = cls(
-            **{name: value for name, value in parameters.items() if name in known}
-        )
+        loaded = cls(**parameters)
         loaded.model_ = model
         loaded.history_ = history
         for name in _FACTS:
             setattr(loaded, name, facts.get(name))
         return loaded
+
+
+def _pairs(table: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return users and items of an n x 2 array."""
+    table = np.asarray(table)
+    require(
+        table.ndim == 2 and table.shape[1] == 2,
+        f"pairs must be an n x 2 array of users and items, not of shape {table.shape}.",
+    )
+    return table[:, 0], table[:, 1]
 
 
 def _not_fitted(sentence: str) -> NotFitted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -65,7 +65,6 @@ class ModelDocument(msgspec.Struct):
     prior: Annotated[float, msgspec.Meta(ge=0.0, le=1e300)]
     alpha: Annotated[float, msgspec.Meta(ge=0.0, le=1e300)]
     trust: Annotated[float, msgspec.Meta(ge=0.0, le=1e300)]
-    residual: bool
     clip: bool
     parameters: dict[str, Any]
     facts: dict[str, Any]
@@ -74,102 +73,69 @@ class ModelDocument(msgspec.Struct):
 
 _ARRAYS = ("item_factors", "user_factors", "user_ids", "item_ids", "titles", "columns")
 """Arrays with the name of a field of the model; titles are optional."""
-_NUMBERS = (
-    "lowest",
-    "highest",
-    "prior",
-    "alpha",
-    "residual",
-    "trust",
-    "clip",
-    "confidence",
-)
+_OFFSETS = ("item_offsets", "user_offsets", "item_counts", "user_counts")
+_SEEN = ("seen_start", "seen_items", "seen_values")
+_NUMBERS = ("lowest", "highest", "prior", "alpha", "trust", "clip", "confidence")
+_HISTORY = "history."
 
 
-def save_model(
-    folder: str | Path,
-    model: FactorModel,
-    history: Table,
-    parameters: dict[str, Any],
-    facts: dict[str, Any],
-) -> Path:
+class Saved(NamedTuple):
+    """What a folder of a model holds."""
+
+    model: FactorModel
+    history: Table
+    parameters: dict[str, Any]
+    facts: dict[str, Any]
+
+
+def save_model(folder: str | Path, saved: Saved) -> Path:
     """Write the model to `folder`, completely or not at all; an older model there is replaced."""
-    arrays: dict[str, npt.NDArray[Any]] = {
-        **{
-            name: array
-            for name in _ARRAYS
-            if (array := getattr(model, name)) is not None
-        },
-        "item_offsets": model.offsets.items,
-        "user_offsets": model.offsets.users,
-        "item_counts": model.offsets.item_counts,
-        "user_counts": model.offsets.user_counts,
-        "seen_start": model.seen.start,
-        "seen_items": model.seen.others,
-        "seen_values": model.seen.values,
-        **{f"history.{name}": column for name, column in history.items()},
-    }
+    model = saved.model
+    arrays: dict[str, Any] = {name: getattr(model, name) for name in _ARRAYS}
+    arrays |= zip(_OFFSETS, model.offsets[1:])
+    arrays |= zip(_SEEN, model.seen)
+    arrays |= {f"{_HISTORY}{name}": a for name, a in saved.history.items()}
     document = {
-        "parameters": to_json(parameters),
-        "facts": to_json(facts),
+        "parameters": to_json(saved.parameters),
+        "facts": to_json(saved.facts),
         "mean": model.offsets.mean,
         **{name: getattr(model, name) for name in _NUMBERS},
     }
-    return write_folder(folder, MODEL, document, {"arrays.npz": arrays})
+    known = {name: array for name, array in arrays.items() if array is not None}
+    return write_folder(folder, MODEL, document, {"arrays.npz": known})
 
 
-def load_model(
-    folder: str | Path,
-) -> tuple[FactorModel, Table, dict[str, Any], dict[str, Any]]:
-    """Return model, history, parameters and facts; raise an error for a folder without an intact model."""
+def load_model(folder: str | Path) -> Saved:
+    """Return the content; raise an error for a folder without an intact model."""
     return read_folder(folder, MODEL, _read_model)
 
 
-def _read_model(
-    document: Document,
-) -> tuple[FactorModel, Table, dict[str, Any], dict[str, Any]]:
-    said = document.typed(ModelDocument)
+def _read_model(document: Document) -> Saved:
+    about = document.typed(ModelDocument)
     arrays = document.arrays("arrays.npz", SCHEMA)
     _check_seen(document.folder, arrays)
-    same: dict[str, Any] = {name: arrays.get(name) for name in _ARRAYS}
-    model = FactorModel(
-        **same,
-        **{name: getattr(said, name) for name in _NUMBERS},
-        offsets=Offsets(
-            said.mean,
-            *(
-                arrays[name]
-                for name in (
-                    "item_offsets",
-                    "user_offsets",
-                    "item_counts",
-                    "user_counts",
-                )
-            ),
-        ),
-        seen=Grouped(
-            *(arrays[f"seen_{name}"] for name in ("start", "items", "values"))
-        ),
-    )
-    head = "history."
+    fields: dict[str, Any] = {name: arrays.get(name) for name in _ARRAYS}
+    fields |= {name: getattr(about, name) for name in _NUMBERS}
+    offsets = Offsets(about.mean, *(arrays[name] for name in _OFFSETS))
+    seen = Grouped(*(arrays[name] for name in _SEEN))
     history = {
-        name.removeprefix(head): a
-        for name, a in arrays.items()
-        if name.startswith(head)
+        name.removeprefix(_HISTORY): array
+        for name, array in arrays.items()
+        if name.startswith(_HISTORY)
     }
-    return model, Table(history), said.parameters, said.facts
+    model = FactorModel(**fields, offsets=offsets, seen=seen)
+    return Saved(model, Table(history), about.parameters, about.facts)
 
 
 def _check_seen(folder: str | Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
     """Check that the groups of items by user cover their list, and refer to items that exist."""
     start = arrays["seen_start"]
     items = arrays["seen_items"]
-    users = len(arrays["user_ids"])
     n_items = len(arrays["item_ids"])
     # Compiled loops rely on these ranges and do not check them, so that a wrong file could crash the process.
-    tiled = len(start) == users + 1 and start[0] == 0 and start[-1] == len(items)
+    tiled = start[0] == 0 and start[-1] == len(items) and (np.diff(start) >= 0).all()
     inside = len(items) == 0 or (items.min() >= 0 and items.max() < n_items)
-    if not (tiled and (np.diff(start) >= 0).all() and inside):
+    if not (tiled and inside):
         raise DamagedFile(
             f"{folder} is damaged: the items seen by its users do not fit{MODEL.advice}."
         )

@@ -1,8 +1,8 @@
 """The fit of a recommender: a pass in batches, then exact passes while they pay, in one run.
 
-All updates are added in a fixed order and nothing is stale (`StagedLBFGS` in step), so the model is the same,
-bit for bit, on any number of threads.  A warm start skips the batches, whose large steps would destroy what
-was learned.  All metrics come from the passes themselves, so the run evaluates nothing else.
+All updates are added in a fixed order and nothing is stale (`StagedLBFGS`), so the model is the same, bit for
+bit, on any number of threads.  A warm start skips the batches, whose large steps would destroy what was
+learned.
 """
 
 from __future__ import annotations
@@ -11,24 +11,35 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from asyncqn import Threads, minimize, starting_point
 from asyncqn.errors import BadInput, require
 from asyncqn.types import Array, Progress, Standing, Table
-from asyncqn_recommender.data import Ratings, as_ratings
-from asyncqn_recommender.feedback import FEEDBACKS, Feedback, Noting
+from asyncqn_recommender.data import Ratings
+from asyncqn_recommender.feedback import FEEDBACKS, Feedback
 from asyncqn_recommender.model import FactorModel
-from asyncqn_recommender.staged import StagedLBFGS, in_step_algorithm
+from asyncqn_recommender.staged import staged_algorithm
 
 if TYPE_CHECKING:
     from asyncqn_recommender.estimator import Recommender
 
-SHOWN = ("rmse", "validation_rmse", "validation_ndcg")
+BLOCKS = 8
+"""Blocks of a pass, whatever the number of workers: the sums then have the same order everywhere."""
+SHOWN = ("loss", "validation_rmse", "validation_ndcg")
 """The metrics that are shown during a fit, where they are known."""
+
+
+class Learned(NamedTuple):
+    """The result of a fit."""
+
+    model: FactorModel
+    history: Table
+    commits: int
+    status: str
+    fun: float
 
 
 def learn(
@@ -37,31 +48,25 @@ def learn(
     held: Ratings | None,
     old: FactorModel | None,
     callback: Callable[[Progress], Any] | None,
-) -> tuple[FactorModel, Table, int, str, float]:
-    """Fit factors to `train`, watching `held`, from the start or from the model `old`.
-
-    Returns the model, the table of metrics, the commits, the status, and the objective.
-    """
+) -> Learned:
+    """Fit factors to `train`, watching `held`, from the start or from the model `old`."""
     task = FEEDBACKS[p.feedback](p, train, held)
-    problem = task.problem
-    problem.threads = int(p.workers)
-    algorithm = in_step_algorithm(problem, len(train) / train.n_items)
+    algorithm = staged_algorithm(task.problem, BLOCKS, len(train) / train.n_items)
     if old is not None:
-        # The large steps of the warm-up would undo what was learned.
         algorithm = replace(algorithm, warmup=0)
-    watch = Watch(p, task, held is not None, algorithm, callback)
+    watch = Watch(p, task, algorithm.warmup, callback)
     # The warm-up is a pass over the ratings as well.
     passes = max(1, int(p.passes) - (algorithm.warmup > 0))
-    commits = algorithm.warmup + passes
     run = minimize(
-        problem,
+        task.problem,
         algorithm,
         engine=Threads(p.workers),
-        theta0=_start(p, problem, train, old),
-        commits=commits,
+        theta0=_start(p, task, old),
+        commits=algorithm.warmup + passes,
         seed=p.seed,
-        evaluate=0,  # every metric comes from a pass
-        callback=watch,
+        # Whatever is worth knowing comes with a pass; the run evaluates its start alone.
+        evaluate=0,
+        callback=watch.note_start,
         stop=watch.after_pass,
         check=False,
         progress=False,
@@ -70,36 +75,31 @@ def learn(
         raise BadInput(
             f"the fit diverged ({run.message.rstrip('.')}): increase prior or alpha."
         )
-    model = task.model(watch.best.theta)
+    best = watch.best
     history = Table.from_records(watch.records)
-    return (
-        model,
-        history,
-        run.nit,
-        watch.reason or run.status,
-        watch.best.metrics["fun"],
+    status = watch.reason or run.status
+    return Learned(
+        task.model(best.theta), history, run.nit, status, best.metrics["fun"]
     )
 
 
-def _start(
-    p: Recommender, problem: Noting, train: Ratings, old: FactorModel | None
-) -> Array:
+def _start(p: Recommender, task: Feedback, old: FactorModel | None) -> Array:
     """Return the problem's own start, with the old rows of items that were known before."""
-    theta = starting_point(problem, None, p.seed)
+    theta = starting_point(task.problem, None, p.seed)
     if old is not None:
         require(
             old.item_factors.shape[1] == p.rank
-            and old.residual == bool(p.offsets)
             and (old.confidence is None) == (p.feedback == "explicit"),
-            "a warm start needs the rank, the offsets and feedback of the last fit: set warm_start=False.",
+            "a warm start needs the rank and the feedback of the last fit: set "
+            "warm_start=False.",
         )
         # Items may have other indices than in the last fit, so that rows are found by their ids.
-        place = old.item_index(train.item_ids)
+        place = old.item_index(task.train.item_ids)
         # A row that was never rated has shrunk to 0, which is a bad start for new ratings.
-        known = (place >= 0) & (
-            (old.offsets.item_counts[place] > 0) | (problem.item_counts == 0)
-        )
-        theta.reshape(-1, problem.rank)[known] = old.item_factors[place[known]]
+        rated = old.offsets.item_counts[place] > 0
+        known = (place >= 0) & (rated | (task.problem.item_counts == 0))
+        rows = theta.reshape(-1, task.problem.rank)
+        rows[known] = old.item_factors[place[known]]
     return theta
 
 
@@ -115,45 +115,37 @@ class Watch:
         self,
         p: Recommender,
         task: Feedback,
-        holds: bool,
-        algorithm: StagedLBFGS,
+        warm_up: int,
         callback: Callable[[Progress], Any] | None,
     ) -> None:
         self.p = p
         self.task = task
-        self.problem = task.problem
+        self.warm_up = warm_up
         self.callback = callback
         # Ratings and clicks have objectives of different scales, so that each has its own default.
         self.tol = task.default_tol if p.tol is None else p.tol
-        self.n_ratings = len(self.problem.by_user.values)
-        self.holds = holds
-        self.by_held = holds and p.early_stopping
-        self.warm_up = algorithm.warmup
-        self.blocks = algorithm.blocks
+        self.by_held = task.held is not None and p.early_stopping
         self.begun = time.perf_counter()
-        # `idle` counts the successive passes without a gain.
-        self.passes = self.idle = 0
+        self.passes = 0
+        self.idle = 0
+        """Successive passes without a gain."""
         self.lowest = math.inf
-        self.value = math.inf
-        self.errors: dict[str, float] = {}
         self.reason = ""
         self.records: list[dict[str, float]] = []
 
-    def __call__(self, progress: Progress) -> None:
+    def note_start(self, progress: Progress) -> None:
         """Record the start, which is all that the run evaluates; the end is known from the last pass."""
-        self._note(progress, 0.0)
+        self._note(progress, 0)
 
     def after_pass(self, standing: Standing) -> str | None:
         """Record a pass; return why the run ends, or None to continue."""
         self.passes += 1
-        shown = self._shown(standing)
-        metrics = {"fun": standing.value, **shown, "grad_norm": standing.grad_norm}
+        metrics = {"fun": standing.value, "grad_norm": standing.grad_norm}
         commit = self.warm_up + self.passes
         passed = time.perf_counter() - self.begun
         # A copy, because the run overwrites the point in its next step.
-        progress = Progress(
-            commit, passed, standing.point.copy(), metrics, 0.0, self.p.workers
-        )
+        point = standing.point.copy()
+        progress = Progress(commit, passed, point, metrics, 0.0, self.p.workers)
         # The warm-up counts as one pass, because its batches cover the ratings once.
         self._note(progress, self.passes + (self.warm_up > 0))
         if self.idle < self.p.patience:
@@ -161,27 +153,18 @@ class Watch:
         self.reason = "stopped early" if self.by_held else "converged"
         return "further passes gain nothing"
 
-    def _shown(self, standing: Standing) -> dict[str, float]:
-        """Return the errors at the last accepted point, computed again when its value has changed."""
-        problem = self.problem
-        if standing.value != self.value:
-            self.value = standing.value
-            n = problem.n_data
-            first_rows = [part * n // self.blocks for part in range(self.blocks)]
-            self.errors = problem.errors(standing.point, first_rows)
-        return self.errors
-
-    def _note(self, progress: Progress, passes: float) -> None:
+    def _note(self, progress: Progress, passes: int) -> None:
         metrics = dict(progress.metrics)
-        if self.holds:
-            metrics[self.task.held_name] = self.task.held(progress.theta)
+        # The RMSE with its penalty, which decreases where the RMSE alone may rise.
+        n = len(self.task.train)
+        level = metrics["loss"] = math.sqrt(2.0 * metrics["fun"] / n)
+        if self.task.held is not None:
+            held = metrics[self.task.held_name] = self.task.held_metric(progress.theta)
+            if self.by_held:
+                level = self.task.held_sign * held
         metrics |= {"commit": progress.commit, "time": progress.time, "passes": passes}
         self.records.append(metrics)
         progress = progress._replace(metrics=metrics)
-        # sqrt(2 U / n) is the RMSE with its penalty: it decreases where the RMSE alone may rise.
-        level = math.sqrt(2.0 * metrics["fun"] / self.n_ratings)
-        if self.by_held:
-            level = self.task.loss(metrics[self.task.held_name])
         # The first point has nothing to improve on: inf - level is a gain.
         self.idle = 0 if self.lowest - level >= self.tol else self.idle + 1
         if level < self.lowest:
@@ -189,44 +172,9 @@ class Watch:
             self.best = progress
         if self.p.verbose:
             shown = (f"{name} {metrics[name]:.4f}" for name in SHOWN if name in metrics)
-            print(
-                f"commit {progress.commit}: {', '.join(shown) or f'objective {level:.4f}'}",
-                flush=True,
-            )
+            print(f"commit {progress.commit}: {', '.join(shown)}", flush=True)
         if self.callback is not None:
             self.callback(progress)
-
-
-def pairs(table: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return users and items of an n x 2 array."""
-    table = np.asarray(table)
-    require(
-        table.ndim == 2 and table.shape[1] == 2,
-        f"pairs must be an n x 2 array of users and items, not of shape {table.shape}.",
-    )
-    return table[:, 0], table[:, 1]
-
-
-def rating_table(
-    ratings: Any,
-    y: Any = None,
-    duplicates: str | None = None,
-    *,
-    clicks: bool = False,
-    **names: str | None,
-) -> Ratings:
-    """Return ratings in any form that `as_ratings` takes, or from pairs with ratings `y`; at least one.
-
-    With `clicks`, pairs need no `y`.  `names` are columns by their roles user, item, rating and time.
-    """
-    if y is not None:
-        # scikit-learn's cross-validation passes X as pairs and y as ratings.
-        ratings = (*pairs(ratings), y)
-    elif clicks and isinstance(ratings, np.ndarray):
-        ratings = pairs(ratings)
-    found = as_ratings(ratings, duplicates=duplicates, clicks=clicks, **names)
-    require(len(found) > 0, "there are no ratings: give at least one.")
-    return found
 
 
 def matched(ratings: Ratings, train: Ratings) -> Ratings:
@@ -237,11 +185,14 @@ def matched(ratings: Ratings, train: Ratings) -> Ratings:
     keep = (users >= 0) & (items >= 0)
     require(
         bool(keep.any()),
-        "no validation rating is of a user and an item of the training ratings: give some that are.",
+        "no validation rating is of a user and an item of the training ratings: give "
+        "some that are.",
     )
-    columns = (
+    return Ratings(
         users[keep].astype(np.int32),
         items[keep].astype(np.int32),
         ratings.values[keep],
+        train.user_ids,
+        train.item_ids,
+        train.titles,
     )
-    return Ratings(*columns, train.user_ids, train.item_ids, train.titles)

@@ -26,10 +26,10 @@ from asyncqn.types import Array, Rows
 from asyncqn_recommender.data import Ratings
 from asyncqn_recommender.data.ids import Ids, lookup, plain_ids
 from asyncqn_recommender.kernels.als import Grouped, grouped
+from asyncqn_recommender.kernels.ranking import Catalogue
 from asyncqn_recommender.ranking import (
     BASELINE,
     FACTORS,
-    Catalogue,
     best_items,
     catalogue,
     known,
@@ -99,8 +99,7 @@ def measure_popularity(clicks: Ratings) -> Offsets:
 class FactorModel:
     """Factors (one row per index), offsets, tables of ids, and the items that users have seen.
 
-    With `residual` the factors explain the residuals of the offsets; `prior` and `alpha` give the ridge of a
-    row.
+    `prior` and `alpha` give the ridge of a row.
     """
 
     item_factors: Array
@@ -115,7 +114,6 @@ class FactorModel:
     highest: float
     prior: float
     alpha: float
-    residual: bool
     trust: float
     clip: bool
     columns: Floats
@@ -147,8 +145,6 @@ class FactorModel:
             product = np.einsum(
                 "nk,nk->n", self.user_factors[u], self.item_factors[m], dtype=np.float64
             )
-            if self.residual:
-                product += base
             by_factors = np.where(rated, w * product, 0.0)
             out[part] = by_factors + (1.0 - w) * base
         return out
@@ -156,11 +152,9 @@ class FactorModel:
     def predict(self, users: Rows, items: Rows) -> Floats:
         """Return `scores`, clipped to the range of the ratings seen if `clip` is set."""
         scores = self.scores(users, items)
-        return (
+        if self.clip:
             np.clip(scores, self.lowest, self.highest, out=scores)
-            if self.clip
-            else scores
-        )
+        return scores
 
     def measure(self, ratings: Ratings) -> dict[str, float]:
         """Return root mean square error, mean absolute error, and the number of ratings compared."""
@@ -284,9 +278,9 @@ def groups_of(side: Grouped, rows: Rows) -> Grouped:
 
 
 def _index(table: Ids, ids: Any, what: str) -> Rows:
-    asked = np.asarray(ids)
+    words = np.asarray(ids)
     # A data frame with missing values turns integers into floats: 7.0 means the id 7.
-    return lookup(table, plain_ids(asked, what) if asked.dtype.kind == "f" else asked)
+    return lookup(table, plain_ids(words, what) if words.dtype.kind == "f" else words)
 
 
 def _chunks(n: int) -> Iterator[slice]:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import require, require_count
-from asyncqn.types import Array, Rows, Table
+from asyncqn.types import Rows, Table
 from asyncqn_recommender.data.ids import id_array
 from asyncqn_recommender.kernels import ranking
+from asyncqn_recommender.kernels.ranking import Catalogue
 
 if TYPE_CHECKING:
     from asyncqn_recommender.model import FactorModel
@@ -33,40 +34,28 @@ BASELINE = "baseline"
 """The basis of a list: the user's factors or, for users without ratings, the means of the items."""
 
 
-class Catalogue(NamedTuple):
-    """The items in the form that the kernel needs: factors in tiles, weights, bases, and a mask.
-
-    With w_x = n_x / (n_x + trust), the weight of a pair, n / (n + trust) with n = min(n_u, n_m), equals
-    min(w_u, w_m).
-    """
-
-    tiles: Array
-    weights: Floats
-    base: Floats
-    usable: npt.NDArray[np.bool_]
-    user_weights: Floats
-
-
 def catalogue(model: FactorModel) -> Catalogue:
     """Return the catalogue of a model, which caches it: see `FactorModel.catalogue`."""
     offsets = model.offsets
     n_items, rank = model.item_factors.shape
     # Whole tiles, so that the inner loop of the kernel has a fixed length; zeros fill the last one.
-    padded = np.zeros(
-        (-(-n_items // ranking.TILE) * ranking.TILE, rank), model.item_factors.dtype
-    )
+    length = -(-n_items // ranking.TILE) * ranking.TILE
+    padded = np.zeros((length, rank), model.item_factors.dtype)
     padded[:n_items] = model.item_factors
+    # tiles x rank x TILE: the k-th factors of a tile's items are neighbours in memory.
+    tiles = padded.reshape(-1, ranking.TILE, rank).transpose(0, 2, 1)
     return Catalogue(
-        # tiles x rank x TILE: the k-th factors of a tile's items are neighbours in memory.
-        np.ascontiguousarray(padded.reshape(-1, ranking.TILE, rank).transpose(0, 2, 1)),
-        weights(offsets.item_counts, model.trust),
+        np.ascontiguousarray(tiles),
+        _weights(offsets.item_counts, model.trust),
         offsets.mean + offsets.items,
         offsets.item_counts > 0,
-        weights(offsets.user_counts, model.trust),
+        model.user_factors,
+        _weights(offsets.user_counts, model.trust),
+        offsets.users,
     )
 
 
-def weights(counts: Rows, trust: float) -> Floats:
+def _weights(counts: Rows, trust: float) -> Floats:
     """Return n / (n + trust), and 0 where n = 0."""
     n = counts.astype(np.float64)
     return np.divide(n, n + trust, out=np.zeros_like(n), where=n > 0)
@@ -74,48 +63,33 @@ def weights(counts: Rows, trust: float) -> Floats:
 
 def best_items(
     model: FactorModel, users: Rows, n: int, exclude_seen: bool, threads: int = 1
-) -> tuple[Rows, Floats]:
-    """Return indices (-1: no further item) and scores, users x n, of the best items of users by index."""
+) -> tuple[npt.NDArray[np.int64], Floats]:
+    """Return the n best items of each user by index, and their scores, both len(users) x n or fewer.
+
+    Where a list is shorter, item -1 fills it; an unknown user has index -1.
+    """
     require_count("n", n)
-    items = model.catalogue
-    n_items = len(model.item_ids)
     # A list cannot be longer than the catalogue.
-    n = min(int(n), max(1, n_items))
-    places = np.full((len(users), n), -1, np.int64)
-    # -1 and -inf stay where a user has fewer than n items to choose from.
-    tops = np.full((len(users), n), -np.inf)
-    # An empty array tells the kernel to leave no item out.
-    start = model.seen.start if exclude_seen else model.seen.start[:0]
+    n = min(int(n), len(model.item_ids))
     users = np.ascontiguousarray(users, dtype=np.int64)
+    places = np.empty((len(users), n), np.int64)
+    tops = np.empty((len(users), n))
+    start = model.seen.start if exclude_seen else np.empty(0, np.int64)
+    items = model.catalogue
 
     def task(first: int) -> None:
         part = slice(first, first + USERS_PER_TASK)
+        at_once = min(ranking.USERS_AT_ONCE, len(users[part]))
+        scores = np.empty((at_once, len(model.item_ids)))
+        seen = model.seen.others
         ranking.best_items(
-            users[part],
-            model.user_factors,
-            items.tiles,
-            items.user_weights,
-            items.weights,
-            model.offsets.users,
-            items.base,
-            model.residual,
-            items.usable,
-            start,
-            model.seen.others,
-            np.empty((min(ranking.USERS_AT_ONCE, len(users[part])), n_items)),
-            places[part],
-            tops[part],
+            users[part], items, start, seen, scores, places[part], tops[part]
         )
 
     # Threads take tasks of equal size, and each writes to its own rows.
-    tasks = range(0, len(users), USERS_PER_TASK)
-    if threads == 1 or len(tasks) < 2:
-        for first in tasks:
-            task(first)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            # `list` waits for all tasks and raises the error of a failed one.
-            list(pool.map(task, tasks))
+    with ThreadPoolExecutor(threads) as pool:
+        # `list` waits for all tasks and raises the error of a failed one.
+        list(pool.map(task, range(0, len(users), USERS_PER_TASK)))
     return places, tops
 
 
@@ -126,37 +100,31 @@ def tables(
 
     `users` None means all users of the model.
     """
-    if users is None:
-        indices = np.arange(len(model.user_ids))
-        names = model.user_ids
-    else:
-        asked = id_array(users)
-        require(
-            asked.ndim == 1,
-            f"users must be a flat list of ids, not of shape {asked.shape}.",
-        )
-        indices = model.user_index(asked) if len(asked) else np.empty(0, np.int64)
+    names = model.user_ids if users is None else id_array(users)
+    require(
+        names.ndim == 1,
+        f"users must be a flat list of ids, not of shape {names.shape}.",
+    )
+    indices = np.arange(len(names))
+    if users is not None:
+        indices = model.user_index(names) if len(names) else np.empty(0, np.int64)
         # Known ids keep the type of the model's table; unknown ones are returned as they were given.
-        names = model.user_ids[indices] if (indices >= 0).all() else asked
+        names = model.user_ids[indices] if (indices >= 0).all() else names
     # At least one chunk, so that an empty list of users gives an empty table with its columns.
     for first in range(0, max(1, len(indices)), USERS_PER_CHUNK):
         part = slice(first, first + USERS_PER_CHUNK)
         places, scores = best_items(model, indices[part], n, exclude_seen, threads)
-        found = places >= 0
-        row, column = np.nonzero(found)
+        listed = places >= 0
+        row, column = np.nonzero(listed)
         basis = np.where(known(model, indices[part]), FACTORS, BASELINE)
-        yield (
-            len(indices[part]),
-            Table(
-                {
-                    "user": names[part][row],
-                    "rank": column + 1,
-                    "item": model.item_ids[places[found]],
-                    "score": scores[found],
-                    "basis": basis[row],
-                }
-            ),
-        )
+        columns = {
+            "user": names[part][row],
+            "rank": column + 1,
+            "item": model.item_ids[places[listed]],
+            "score": scores[listed],
+            "basis": basis[row],
+        }
+        yield len(indices[part]), Table(columns)
 
 
 def known(model: FactorModel, users: Rows) -> npt.NDArray[np.bool_]:

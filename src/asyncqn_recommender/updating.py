@@ -21,7 +21,6 @@ from asyncqn_recommender.kernels.als import Grouped, grouped, solve_side
 from asyncqn_recommender.model import (
     DAMPING,
     FactorModel,
-    Floats,
     groups_of,
     measure_offsets,
     measure_popularity,
@@ -140,56 +139,47 @@ def _enlarged(
             item_ids,
         ),
         "last" if model.confidence is None else "sum",
-    ).ratings
+    )[0]
     larger = replace(larger, seen=rated_items(ratings))
     return larger, ratings, np.unique(users), np.unique(items[keep])
 
 
 def _solve_users(model: FactorModel, users: Rows) -> FactorModel:
     """Return the model with the rows of these users solved given the items."""
-    side = groups_of(model.seen, users)
-    owners = np.repeat(users, np.diff(side.start))
-    base = model.offsets.at(owners, side.others)
     factors = model.user_factors.copy()
-    factors[users] = _solved(model, side, base, model.item_factors)
+    side = groups_of(model.seen, users)
+    factors[users] = _solved(model, side, model.item_factors)
     return replace(model, user_factors=factors)
 
 
 def _solve_items(model: FactorModel, by_item: Grouped, items: Rows) -> FactorModel:
     """Return the model with the rows of these items solved given the users."""
-    side = groups_of(by_item, items)
-    owners = np.repeat(items, np.diff(side.start))
-    base = model.offsets.at(side.others, owners)
     factors = model.item_factors.copy()
-    # A ridge that differs by column equals a uniform ridge on rescaled columns.
-    root = np.sqrt(model.columns)
-    # In the dtype of the factors, because a float64 divisor would change the type that kernels receive.
-    root = root.astype(factors.dtype)
-    factors[items] = _solved(model, side, base, model.user_factors / root) / root
+    # A ridge that differs by column equals a uniform ridge on rescaled columns; in the dtype of the factors,
+    # because a float64 divisor would change the type that kernels receive.
+    root = np.sqrt(model.columns).astype(factors.dtype)
+    side = groups_of(by_item, items)
+    factors[items] = _solved(model, side, model.user_factors / root) / root
     return replace(model, item_factors=factors)
 
 
-def _solved(model: FactorModel, side: Grouped, base: Floats, fixed: Array) -> Array:
-    """Return rows of factors given those of the other side; `base` is the baseline of the ratings."""
-    if model.residual:
-        side = side._replace(values=(side.values - base).astype(np.float32))
+def _solved(model: FactorModel, side: Grouped, fixed: Array) -> Array:
+    """Return rows of factors given those of the other side."""
     rank = fixed.shape[1]
-    counts = np.diff(side.start)
+    flat = np.ascontiguousarray(fixed).ravel()
     if model.confidence is not None:
         strengths = side.values.astype(np.float64)
         c = (1.0 + model.confidence * strengths).astype(np.float32)
-        white = whiten(np.ascontiguousarray(fixed).ravel(), np.full(rank, model.prior))
         # w = c - 1, computed from the rounded c, as in `ImplicitFactorization`, so that both agree bit for
         # bit.
         weights = c.astype(fixed.dtype) - 1
-        return solve_white(side._replace(values=c), white, weights, rank).reshape(
-            -1, rank
-        )
+        white = whiten(flat, rank, model.prior)
+        solved = solve_white(side._replace(values=c), white, weights, rank)
+        return solved.reshape(-1, rank)
+    counts = np.diff(side.start)
     rows = np.zeros((len(counts), rank), fixed.dtype)
     ridges = (model.prior + model.alpha * counts).astype(fixed.dtype)
-    solve_side(
-        side, np.ascontiguousarray(fixed).ravel(), ridges, rank, rows.reshape(-1)
-    )
+    solve_side(side, flat, ridges, rank, rows.reshape(-1))
     # Without ratings the minimum is 0.
     rows[counts == 0] = 0.0
     return rows

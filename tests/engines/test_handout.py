@@ -32,7 +32,7 @@ def with_backups(algorithm: ExactLBFGS, after: float) -> ExactLBFGS:
 
 
 PROBLEM = ratings()
-STAGED = StagedLBFGS(batches=6, warmup=9, blocks=4, curvature=10, delay=1)
+STAGED = StagedLBFGS(batches=6, warmup=9, blocks=4, curvature=10)
 ALGORITHMS: dict[str, Any] = {
     "staged": STAGED,
     "no warm-up": StagedLBFGS(batches=1, warmup=0, blocks=3, curvature=10),

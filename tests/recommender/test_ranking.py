@@ -15,7 +15,6 @@ from asyncqn_recommender.kernels import ranking as kernels
 
 EVERY = {
     "plain": {},
-    "residual": {"offsets": True},
     "no trust": {"trust": 0.0},
     "doubles": {"dtype": "float64"},
 }

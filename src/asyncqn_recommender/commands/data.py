@@ -24,18 +24,21 @@ def data(
     ] = None,
 ) -> None:
     """Store a set of ratings under a name: MovieLens, synthetic, or your own; 'list' shows all names."""
-    if name == "list":
-        require(
-            source is None, "'list' shows the names: choose another name for --from."
-        )
-        out.result(data_list(out))
-        return
     how = {key: value for key, value in how.items() if value}
     require(
         source is not None or not set(how) - {"skip_bad"},
         "columns, delimiter and duplicates apply to a file: give it with --from FILE.",
     )
-    out.result(store_set(name, source, out, **how))
+    if name != "list":
+        out.result(store_set(name, source, out, **how))
+        return
+    require(source is None, "'list' shows the names: choose another name for --from.")
+    rows = []
+    for known, stored in known_names().items():
+        out.show(f"{known:<16} {'stored' if stored else 'not stored'}")
+        path = str(stored_path(known)) if stored else None
+        rows.append({"name": known, "stored": stored, "path": path})
+    out.result({"sets": rows})
 
 
 def store_set(
@@ -61,24 +64,6 @@ def store_set(
         "digest": ratings.digest,
         "origin": origin,
     }
-    out.show(
-        f"{name}: {len(ratings):,} ratings of {ratings.n_users:,} users on {ratings.n_items:,} items, "
-        f"mean {summary['mean']:.2f}, bad rows skipped: {summary['skipped']}, repeated ratings dropped: "
-        f"{summary['repeated']}, {'with' if summary['times'] else 'without'} times\nstored in {path}"
-    )
+    out.numbers({key: summary[key] for key in ("mean", "skipped", "repeated", "times")})
+    out.show(f"{name}: {ratings}\nstored in {path}")
     return summary
-
-
-def data_list(out: Output) -> dict[str, Any]:
-    """Print all known names, and whether they are stored."""
-    rows = [
-        {
-            "name": name,
-            "stored": stored,
-            "path": str(stored_path(name)) if stored else None,
-        }
-        for name, stored in known_names().items()
-    ]
-    for row in rows:
-        out.show(f"{row['name']:<16} {'stored' if row['stored'] else 'not stored'}")
-    return {"sets": rows}

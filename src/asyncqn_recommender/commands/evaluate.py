@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from asyncqn.cli import Output
-from asyncqn_recommender.commands._options import How, Source, read
+from asyncqn_recommender.commands._options import How, Model, Source, read
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="Folder of a saved model.")],
+    model: Model,
     data: Source,
     how: How,
     out: Output,
     k: Annotated[
         int | None,
-        typer.Option(
-            "--k", "-k", help="Also judge lists of the k best items.", metavar="K"
-        ),
+        typer.Option("--k", "-k", help="Also judge lists of the k best items."),
     ] = None,
     threshold: Annotated[
         float | None,
@@ -33,8 +30,8 @@ def evaluate(
 
     loaded = Recommender.load(model)
     # A model of clicks is evaluated on clicks, whatever the options say.
-    clicks = how.pop("clicks", False) or loaded.feedback == "implicit"
-    tested = read(data, out, {**how, "clicks": clicks})
+    clicks = bool(how.get("clicks")) or loaded.feedback == "implicit"
+    tested = read(data, out, how, clicks)
     numbers = loaded.evaluate(tested.ratings, k=k, threshold=threshold)
     out.numbers(numbers)
     out.result(numbers | {"skipped": tested.skipped, "repeated": tested.repeated})

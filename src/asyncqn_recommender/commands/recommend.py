@@ -10,6 +10,11 @@ from rich.table import Table as RichTable
 
 from asyncqn.cli import Output
 from asyncqn.errors import require
+from asyncqn_recommender.commands._options import (
+    Model,
+    check_table_place,
+    write_table,
+)
 
 if TYPE_CHECKING:
     from asyncqn_recommender.estimator import Recommender
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def recommend(
-    model: Annotated[Path, typer.Argument(help="Folder of a saved model.")],
+    model: Model,
     output: Output,
     user: Annotated[
         list[str] | None, typer.Option(help="Id of a user; may be repeated.")
@@ -39,91 +44,61 @@ def recommend(
     from asyncqn_recommender.estimator import Recommender
 
     require(
-        all_ or bool(user),
-        "name the users: give --user ID, which may be repeated, or --all.",
+        all_ != bool(user),
+        "name the users: give either --user ID, which may be repeated, or --all.",
     )
-    require(not (all_ and user), "--all and --user exclude each other: leave one out.")
     require(
         not all_ or out is not None,
         "--all needs a file: --out FILE.csv or FILE.parquet.",
     )
     if out is not None:
-        output.result(
-            _write(model, out, None if all_ else user, n, not include_seen, output)
-        )
-        return
+        check_table_place(out)
     loaded = Recommender.load(model)
-    lists = [_one(loaded, name, n, not include_seen, output) for name in user or ()]
-    output.result({"users": lists} | (lists[0] if len(lists) == 1 else {}))
+    if out is None:
+        lists = []
+        for name in user or ():
+            best = loaded.recommend(name, n, exclude_seen=not include_seen)
+            lists.append(show_user(loaded, name, best, output))
+        output.result({"users": lists} | (lists[0] if len(lists) == 1 else {}))
+        return
+    total = len(user or loaded.user_ids_)
+    with output.progress("recommend", total) as advance:
+        table = loaded.recommend_many(
+            user, n, exclude_seen=not include_seen, progress=advance
+        )
+    write_table(out, table)
+    # The first item of each list, so that every user counts once.
+    baseline = int(((table["rank"] == 1) & (table["basis"] == "baseline")).sum())
+    output.show(
+        f"users: {total:,}, rows: {table.rows:,}, in {out}; without ratings, with the "
+        f"baseline: {baseline:,}"
+    )
+    counts = {"users": total, "rows": table.rows, "baseline_users": baseline}
+    output.result({"file": str(out), **counts})
 
 
-def _one(
-    loaded: Recommender, name: str, n: int, exclude_seen: bool, output: Output
+def show_user(
+    loaded: Recommender, name: str, best: list[Recommendation], output: Output
 ) -> dict[str, Any]:
     """Print the list of one user, and return it as plain data."""
-    best = loaded.recommend(name, n, exclude_seen=exclude_seen)
     # The command line gives texts; the model may have integers as ids.
     place = int(loaded.model_.user_index([name])[0])
-    known = name if place < 0 else loaded.user_ids_[place].item()
+    user = name if place < 0 else loaded.user_ids_[place].item()
     basis = best[0].basis if best else "factors"
     if basis == "baseline":
+        mean = "means" if loaded.feedback == "explicit" else "numbers of clicks"
         output.say(
-            f"the model has no rating of user {name}: these are the items with the {_means(loaded)}"
+            f"the model has no rating of user {name}: these are the items with the "
+            f"highest {mean}"
         )
-    output.show(f"user {known}")
-    output.show(table(best))
-    return {"user": known, "basis": basis, "items": [item._asdict() for item in best]}
+    show_items(f"user {user}", best, output)
+    return {"user": user, "basis": basis, "items": [item._asdict() for item in best]}
 
 
-def _write(
-    model: Path,
-    place: Path,
-    users: list[str] | None,
-    n: int,
-    exclude_seen: bool,
-    output: Output,
-) -> dict[str, Any]:
-    """Write the lists of these users, or of all."""
-    from asyncqn.storage import check_output
-    from asyncqn_recommender.data.tables import check_table_name, write_table
-    from asyncqn_recommender.estimator import Recommender
-
-    # Both checks come before the model is loaded and the lists are made.
-    check_table_name(place)
-    check_output(place)
-    loaded = Recommender.load(model)
-    total = len(loaded.user_ids_) if users is None else len(users)
-    with output.progress("recommend", total) as advance:
-        lists = loaded.recommend_many(
-            users, n, exclude_seen=exclude_seen, progress=advance
-        )
-    write_table(place, lists)
-    # The first item of each list, so that every user counts once.
-    unknown = (lists["rank"] == 1) & (lists["basis"] == "baseline")
-    baseline = int(unknown.sum())
-    if baseline:
-        output.say(
-            f"users without ratings, who receive the items with the {_means(loaded)}: {baseline:,}"
-        )
-    output.show(f"users: {total:,}, rows: {lists.rows:,}, in {place}")
-    return {
-        "file": str(place),
-        "users": total,
-        "rows": lists.rows,
-        "baseline_users": baseline,
-    }
-
-
-def _means(loaded: Recommender) -> str:
-    """Return what decides the lists of users without ratings."""
-    return "highest means" if loaded.feedback == "explicit" else "most clicks"
-
-
-def table(items: list[Recommendation]) -> RichTable:
-    """Return recommendations as a table."""
-    titled = any(item.title for item in items)
-    drawn = RichTable("", "score", "item", *(["title"] if titled else []), box=None)
+def show_items(title: str, items: list[Recommendation], output: Output) -> None:
+    """Print recommendations as a table."""
+    output.show(title)
+    table = RichTable("", "score", "item", "title", box=None)
     for place, item in enumerate(items, 1):
-        title = [item.title or ""] if titled else []
-        drawn.add_row(str(place), f"{item.score:.2f}", str(item.id), *title)
-    return drawn
+        table.add_row(str(place), f"{item.score:.2f}", str(item.id), item.title or "")
+    output.show(table)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from asyncqn.cli import Output
-from asyncqn_recommender.commands.recommend import table
+from asyncqn_recommender.commands._options import Model
+from asyncqn_recommender.commands.recommend import show_items
 
 
 def similar(
-    model: Annotated[Path, typer.Argument(help="Folder of a saved model.")],
+    model: Model,
     item: Annotated[list[str], typer.Option(help="Id of an item; may be repeated.")],
     out: Output,
     n: Annotated[int, typer.Option("-n", help="Number of items.")] = 10,
@@ -25,7 +25,6 @@ def similar(
     for name in item:
         best = loaded.similar(name, n)
         known = loaded.item_ids_[loaded.model_.item_index([name])[0]].item()
-        out.show(f"item {known}")
-        out.show(table(best))
-        lists.append({"item": known, "items": [found._asdict() for found in best]})
+        show_items(f"item {known}", best, out)
+        lists.append({"item": known, "items": [other._asdict() for other in best]})
     out.result({"similar": lists} | (lists[0] if len(lists) == 1 else {}))

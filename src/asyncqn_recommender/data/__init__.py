@@ -1,12 +1,11 @@
 """Ratings: readers, the stored form, synthetic sets, and the cache of named sets.
 
-Reading order: `ratings` (the table), `readers` with `sources`, `dialect`, `text` and `scan` (files), `store`
+Reading order: `ratings` (the table), `readers` with `sources` and `arrow` (files), `store`
 (memory maps), `cache` (named sets), `served` (the data server).
 """
 
 from asyncqn_recommender.data.cache import cache_dir, fetch, known_names, load
-from asyncqn_recommender.data.convert import as_ratings
-from asyncqn_recommender.data.ratings import Ratings
+from asyncqn_recommender.data.ratings import Ratings, as_ratings
 from asyncqn_recommender.data.readers import Reading, read_ratings
 from asyncqn_recommender.data.store import open_ratings, save_ratings
 from asyncqn_recommender.data.synthetic import PRESETS, synthetic_ratings

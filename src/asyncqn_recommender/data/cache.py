@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import hashlib
+import http.client
 import os
 import re
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from asyncqn.errors import BadInput, DamagedFile, require
+from asyncqn.storage import open_input
 from asyncqn_recommender.data.columns import Columns
-from asyncqn_recommender.data.download import MD5, downloaded, md5_of
 from asyncqn_recommender.data.duplicates import check_policy
 from asyncqn_recommender.data.ratings import Ratings
 from asyncqn_recommender.data.readers import Reading, read_ratings
 from asyncqn_recommender.data.served import SCHEME, read_served
-from asyncqn_recommender.data.store import (
-    is_store,
-    open_ratings,
-    read_header,
-    save_ratings,
-)
-from asyncqn_recommender.data.synthetic import PRESETS, REVISION, synthetic_ratings
+from asyncqn_recommender.data.store import is_store, open_ratings, save_ratings
+from asyncqn_recommender.data.synthetic import PRESETS, synthetic_ratings
 
+URL = "https://files.grouplens.org/datasets/movielens/{}.zip"
+MD5 = {
+    "ml-100k": "0e33842e24a9c977be4e0107933c0723",
+    "ml-1m": "c4d9eecfca2ab87c1945afe126590906",
+    "ml-10m": "ce571fd55effeba0271552578f2648bd",
+    "ml-20m": "cd245b17a1ae2cc31bb14903e1204af3",
+    "ml-25m": "6b51fb2759a8657d3bfcbfc42b592ada",
+}
+"""The checksums that GroupLens publishes with its archives."""
+_TIMEOUT = 30.0
+_NETWORK = (urllib.error.URLError, http.client.HTTPException, ConnectionError)
 # The pattern also keeps a name from leading out of the cache folder.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -50,7 +62,8 @@ def stored_path(name: str) -> Path:
     """Return the folder of the set `name`, whether or not it is stored."""
     require(
         _NAME.fullmatch(name) is not None,
-        f"{name[:80]!r} is not a name for a set of ratings: use letters, digits, dots and dashes.",
+        f"{name[:80]!r} is not a name for a set of ratings: use letters, digits, dots and "
+        "dashes.",
     )
     return cache_dir() / "ratings" / name
 
@@ -70,14 +83,9 @@ def known_names() -> dict[str, bool]:
     True
     """
     folder = cache_dir() / "ratings"
-    stored = (
-        {p.name for p in folder.iterdir() if is_store(p)} if folder.is_dir() else set()
-    )
-    stored = {name for name in stored if _NAME.fullmatch(name)}
-    return {
-        name: name in stored
-        for name in (*MD5, *PRESETS, *sorted(stored - {*MD5, *PRESETS}))
-    }
+    places = sorted(folder.iterdir()) if folder.is_dir() else []
+    stored = [p.name for p in places if _NAME.fullmatch(p.name) and is_store(p)]
+    return {name: name in stored for name in (*MD5, *PRESETS, *stored)}
 
 
 def fetch(
@@ -115,30 +123,33 @@ def fetch(
     'synthetic-demo'
     """
     target = stored_path(name)
-    given = {key: value for key, value in reading.items() if value}
-    # Presets come first: they can be made again at any time, so that no source is needed.
     if name in PRESETS:
         require(
             source is None, f"{name} is generated: choose another name for {source}."
         )
-        # A stored set of an older revision of the generator is made again.
-        origin = {"generator": name, "seed": 0, "revision": REVISION}
-        if _is_sound(target) and read_header(target).origin == origin:
-            return target
-        say(f"Generating {name}")
-        return save_ratings(synthetic_ratings(*PRESETS[name]), target, origin=origin)
-    if source is not None:
-        return _store_file(target, Path(source), given, say, MD5.get(name))
-    if _is_sound(target):
+        if not _is_sound(target):
+            say(f"Generating {name}")
+            origin = {"generator": name, "seed": 0}
+            save_ratings(synthetic_ratings(*PRESETS[name]), target, origin=origin)
         return target
-    if name in MD5:
+    if source is None and _is_sound(target):
+        return target
+    if source is None:
+        require(
+            name in MD5,
+            f"there is no set named {name!r}: choose one of {', '.join((*MD5, *PRESETS))}, "
+            "or import your own file with --from FILE.",
+        )
         say(f"Downloading {name}")
-        with downloaded(name) as archive:
-            return _store_file(target, archive, given, say, MD5[name])
-    raise BadInput(
-        f"there is no set named {name!r}: choose one of {', '.join((*MD5, *PRESETS))}, or import your own "
-        "file with --from FILE."
+        with tempfile.TemporaryDirectory() as folder:
+            archive = _downloaded(name, Path(folder))
+            return _store_file(target, archive, reading, say)
+    require(
+        os.path.exists(source),
+        f"there is no file {str(source)[:200]}: give an archive or a file of ratings with "
+        "--from.",
     )
+    return _store_file(target, Path(source), reading, say)
 
 
 def load(name_or_path: str | os.PathLike[str], **reading: Any) -> Ratings:
@@ -173,68 +184,87 @@ def load_reading(name_or_path: str | os.PathLike[str], **reading: Any) -> Readin
     given = {key: value for key, value in reading.items() if value}
     check_policy(given.get("duplicates"))
     if word.startswith(SCHEME):
-        names = {name: given.pop(name, None) for name in Columns._fields}
+        names = Columns(*(given.pop(name, None) for name in Columns._fields))
         require(
             not set(given) - {"clicks", "duplicates"},
-            f"{word[:200]} is on a data server, not in a file: leave the options for files out.",
+            f"{word[:200]} is on a data server, not in a file: leave the options for "
+            "files out.",
         )
-        return Reading(read_served(word, Columns(**names), **given))
+        return Reading(read_served(word, names, **given))
     # A name of a stored set wins over a file of the same name, unless a path was given.
     place = Path(word)
     named = isinstance(name_or_path, str) and _NAME.fullmatch(word) is not None
     if named and (is_store(stored_path(word)) or word in PRESETS):
         place = fetch(word)
-    elif not word or not os.path.exists(place):
-        require(
-            not (named and word in MD5),
-            f"the set {word} is not stored yet: run 'asyncqn recommender data {word}' first.",
-        )
-        raise BadInput(
-            f"there is no file {word[:200]!r} and no stored set of that name: see "
-            "'asyncqn recommender data list'."
-        )
+    require(
+        bool(word) and os.path.exists(place),
+        f"there is no file {word[:200]!r} and no stored set of that name: see 'asyncqn "
+        "recommender data list'; 'asyncqn recommender data NAME' stores one.",
+    )
     if not is_store(place):
         return read_ratings(place, **given)
     # A stored set has no bad rows, no columns to choose from and no repeated pairs.
     require(
         not set(given) - {"skip_bad", "duplicates", "clicks"},
-        f"{word[:200]} is a stored set, whose columns are known: leave the column options out.",
+        f"{word[:200]} is a stored set, whose columns are known: leave the column options "
+        "out.",
     )
     return Reading(open_ratings(place))
 
 
 def _is_sound(target: Path) -> bool:
     """Return whether a set is stored and can be opened; a damaged one is made again."""
-    if not is_store(target):
-        return False
     try:
         open_ratings(target)
-    except DamagedFile:
+    except (BadInput, DamagedFile):
         return False
     return True
 
 
+def _downloaded(name: str, folder: Path) -> Path:
+    """Download the official archive `name` into the folder, and verify it."""
+    url = URL.format(name)
+    archive = folder / f"{name}.zip"
+    try:
+        with (
+            urllib.request.urlopen(url, timeout=_TIMEOUT) as answer,
+            archive.open("wb") as file,
+        ):
+            shutil.copyfileobj(answer, file)
+    except (*_NETWORK, ValueError, TimeoutError) as error:
+        raise BadInput(
+            f"cannot download {url}: get the archive another way and import it with "
+            "--from FILE."
+        ) from error
+    if _md5_of(archive) != MD5[name]:
+        raise DamagedFile(
+            f"the download of {url} differs from its published checksum: try again later."
+        )
+    return archive
+
+
+def _md5_of(path: Path) -> str:
+    """Return the MD5 of a file in hexadecimal; it identifies published archives, and is no protection."""
+    with open_input(path) as stream:
+        md5 = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False))
+    return md5.hexdigest()
+
+
 def _store_file(
-    target: Path,
-    source: Path,
-    given: dict[str, Any],
-    say: Callable[[str], None],
-    official: str | None,
+    target: Path, source: Path, reading: dict[str, Any], say: Callable[[str], None]
 ) -> Path:
-    require(
-        os.path.exists(source),
-        f"there is no file {str(source)[:200]}: give an archive or a file of ratings with --from.",
-    )
+    given = {key: value for key, value in reading.items() if value}
     origin: dict[str, Any] = {"file": source.name, "reading": given}
-    if official is not None:
-        origin["official"] = source.is_file() and md5_of(source) == official
+    if target.name in MD5:
+        origin["official"] = source.is_file() and _md5_of(source) == MD5[target.name]
         if not origin["official"]:
             say(
-                f"{source.name} differs from the official archive of {target.name}; it is imported unchanged"
+                f"{source.name} differs from the official archive of {target.name}; it is "
+                "imported unchanged"
             )
     say(f"Reading {source.name}")
-    reading = read_ratings(source, **given)
-    for sentence in reading.remarks():
+    content = read_ratings(source, **given)
+    for sentence in content.remarks():
         say(sentence)
-    origin |= {"skipped": reading.skipped, "repeated": reading.repeated}
-    return save_ratings(reading.ratings, target, origin=origin)
+    origin |= {"skipped": content.skipped, "repeated": content.repeated}
+    return save_ratings(content.ratings, target, origin=origin)

@@ -46,73 +46,68 @@ class Names(NamedTuple):
 
 
 def choose(
-    columns: Sequence[str], where: str, asked: Columns, clicks: bool = False
+    columns: Sequence[str], where: str, given: Columns, clicks: bool = False
 ) -> Names:
     """Return the requested columns, or those with common names; raise `BadInput` where one is missing.
 
     With `clicks` the rating may be missing.
     """
     names: list[str | None] = []
-    for role, name in zip(Columns._fields, asked):
-        if name is None:
-            optional = role == "time" or (clicks and role == "rating")
-            names.append(_common(columns, where, role, optional))
-        elif name in columns:
-            names.append(name)
-        else:
-            raise BadInput(
-                f"{where}: there is no column {name!r} for the {role}, only {_listing(columns)}."
+    for role, name in zip(Columns._fields, given):
+        if name is not None:
+            require(
+                name in columns,
+                f"{where}: there is no column {name!r} for the {role}, only "
+                f"{_listing(columns)}.",
             )
+        else:
+            name = _common(columns, role)
+            optional = role == "time" or (clicks and role == "rating")
+            if name is None and not optional:
+                raise _missing(columns, where, role)
+        names.append(name)
     # A column can have only one role, and the time is the one that can be missing.
-    if names[3] in names[:3] and asked.time is None:
-        names[3] = None
-    present = [name for name in names if name is not None]
+    if given.time is None and names[3] is not None:
+        ambiguous = list(columns).count(names[3]) > 1
+        names[3] = None if ambiguous or names[3] in names[:3] else names[3]
+    chosen = Names(str(names[0]), str(names[1]), names[2], names[3])
     require(
-        len(set(present)) == len(present),
-        f"{where}: user, item, rating and time must be different columns, not {', '.join(present)}.",
+        len(set(chosen.present)) == len(chosen.present),
+        f"{where}: user, item, rating and time must be different columns, not "
+        f"{', '.join(chosen.present)}.",
     )
-    for name in present:
+    for name in chosen.present:
         require(
             list(columns).count(name) == 1,
             f"{where}: more than one column has the name {name!r}: rename them.",
         )
-    return Names(str(names[0]), str(names[1]), names[2], names[3])
+    return chosen
 
 
-def _common(
-    columns: Sequence[str], where: str, role: str, optional: bool
-) -> str | None:
-    """Return the column with a common name for a role, or None where it may be missing."""
+def _common(columns: Sequence[str], role: str) -> str | None:
+    """Return the column with a common name for a role, or None."""
     # In the order of `_COMMON`, so that "user" wins over "uid" wherever the columns stand.
-    fits = [
-        name
-        for common in _COMMON[role].split()
-        for name in columns
-        if _bare(name) == common
-    ]
-    # A repeated name of a time column is no reason to refuse a file whose times are not needed.
-    if fits and (role != "time" or list(columns).count(fits[0]) == 1):
-        return fits[0]
-    if optional:
-        return None
+    bare = ["".join(c for c in name.casefold() if c.isalnum()) for name in columns]
+    common = (name for name in _COMMON[role].split() if name in bare)
+    name = next(common, None)
+    return None if name is None else columns[bare.index(name)]
+
+
+def _missing(columns: Sequence[str], where: str, role: str) -> BadInput:
     if all(name.replace(".", "", 1).isdigit() for name in columns):
-        raise BadInput(
-            f"{where}: the first line must name the columns, not {_listing(columns)}: insert a line such as "
-            "user,item,rating before it."
+        return BadInput(
+            f"{where}: the first line must name the columns, not {_listing(columns)}: "
+            "insert a line such as user,item,rating before it."
         )
-    clicked = (
+    clicks = (
         "; if every row is a click, use clicks=True, --clicks, or --feedback implicit"
     )
-    raise BadInput(
-        f"{where}: no column looks like the {role}; there are {_listing(columns)}: name it with "
-        f"as_ratings(..., {role}=...) or --{role}, or check the delimiter"
-        f"{clicked if role == 'rating' else ''}."
+    return BadInput(
+        f"{where}: no column looks like the {role}; there are {_listing(columns)}: name "
+        f"it with as_ratings(..., {role}=...) or --{role}, or check the delimiter"
+        f"{clicks if role == 'rating' else ''}."
     )
 
 
 def _listing(columns: Sequence[str]) -> str:
     return ", ".join(repr(name[:40]) for name in columns[:30]) or "none"
-
-
-def _bare(name: str) -> str:
-    return "".join(c for c in name.casefold() if c.isalnum())

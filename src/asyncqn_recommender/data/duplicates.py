@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +14,6 @@ if TYPE_CHECKING:
     from asyncqn_recommender.data.ratings import Ratings
 
 POLICIES = ("error", "last", "first", "mean", "sum")
-
-
-class Resolved(NamedTuple):
-    """Ratings with distinct pairs, and the number of rows that were dropped."""
-
-    ratings: Ratings
-    dropped: int
 
 
 def check_policy(duplicates: str | None) -> None:
@@ -43,36 +36,30 @@ def repeated_rows(ratings: Ratings) -> npt.NDArray[np.bool_]:
     return repeated
 
 
+def resolve(ratings: Ratings, policy: str) -> tuple[Ratings, int]:
+    """Keep one rating per pair: the last or first by time, else by position, or the mean or sum of all.
+
+    The row that is kept stays in its position; a mean or sum takes that of the last one.  Also returns the
+    number of rows that were dropped.
+    """
+    if not repeated_rows(ratings).any():
+        return ratings, 0
+    pairs = _pairs(ratings)
+    times = np.zeros(len(pairs)) if ratings.times is None else ratings.times
+    # By pair, then time; the sort is stable, so that position decides between equal times.
+    order = np.lexsort((times, pairs))
+    # Rows of one pair are neighbours now; a group begins where the pair changes.
+    begins = np.flatnonzero(np.diff(pairs[order], prepend=-1))
+    lengths = np.diff(begins, append=len(order))
+    kept = order[begins] if policy == "first" else order[begins + lengths - 1]
+    if policy in ("mean", "sum"):
+        values = ratings.values.copy()
+        sums = np.add.reduceat(ratings.values[order].astype(np.float64), begins)
+        values[kept] = sums / lengths if policy == "mean" else sums
+        ratings = replace(ratings, values=values)
+    return ratings.take(np.sort(kept)), len(order) - len(kept)
+
+
 def _pairs(ratings: Ratings) -> npt.NDArray[np.int64]:
     """Return one number per pair; int32 would not hold 46,341 users times as many items."""
     return ratings.users.astype(np.int64) * ratings.n_items + ratings.items
-
-
-def resolve(ratings: Ratings, policy: str) -> Resolved:
-    """Keep one rating per pair: the last or first by time, else by position, or the mean or sum of all.
-
-    The row that is kept stays in its position; a mean or sum takes that of the last one.
-    """
-    repeated = repeated_rows(ratings)
-    if not repeated.any():
-        return Resolved(ratings, 0)
-    pairs = _pairs(ratings)
-    # Only rows of repeated pairs are sorted, which are usually few.
-    rows = np.flatnonzero(np.isin(pairs, pairs[repeated]))
-    times = np.zeros(len(rows)) if ratings.times is None else ratings.times[rows]
-    # By pair, then time, then position.
-    order = np.lexsort((rows, times, pairs[rows]))
-    rows = rows[order]
-    # Rows of one pair are neighbours now; a group begins where the pair changes.
-    begins = np.flatnonzero(np.diff(pairs[rows], prepend=-1))
-    lengths = np.diff(begins, append=len(rows))
-    kept = rows[begins] if policy == "first" else rows[begins + lengths - 1]
-    if policy in ("mean", "sum"):
-        values = ratings.values.copy()
-        sums = np.add.reduceat(ratings.values[rows].astype(np.float64), begins)
-        values[kept] = sums / lengths if policy == "mean" else sums
-        ratings = replace(ratings, values=values)
-    keep = np.ones(len(ratings), dtype=bool)
-    keep[rows] = False
-    keep[kept] = True
-    return Resolved(ratings.take(keep), len(rows) - len(kept))

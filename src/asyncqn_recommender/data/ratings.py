@@ -1,8 +1,9 @@
-"""`Ratings`: a table of ratings, with dense indices and the ids that they stand for."""
+"""`Ratings`: a table of ratings, with dense indices and the ids that they stand for; `as_ratings` makes it."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,11 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.errors import BadInput, require
-from asyncqn.parameters import Refused, array_like
+from asyncqn.errors import BadInput, require, require_count
+from asyncqn.models.sparse_layout import checked_csr
 from asyncqn_recommender.data.arrow import (
+    Times,
     arrow,
     encode_column,
+    plain_times,
     rating_column,
     time_column,
     usable_rows,
@@ -23,8 +26,9 @@ from asyncqn_recommender.data.arrow import (
 from asyncqn_recommender.data.columns import Columns, Names, choose
 from asyncqn_recommender.data.duplicates import check_policy, repeated_rows, resolve
 from asyncqn_recommender.data.ids import Ids, Index, encode, lookup
-from asyncqn_recommender.data.splits import drawn, last_of_each_user, latest
-from asyncqn_recommender.data.times import Times, plain_times
+
+MAX_TITLE_LENGTH = 1000
+"""Longest title, in characters: the table has a fixed width, so one endless title could fill the memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,28 +72,28 @@ class Ratings:
     times: Times | None = None
 
     def __post_init__(self) -> None:
-        columns = (("users", np.int32), ("items", np.int32), ("values", np.float32))
-        for name, dtype in columns:
+        # Exact types, because compiled loops are specialised for them; a conversion here would copy memory
+        # maps.
+        types: dict[str, Any] = {
+            "users": np.int32,
+            "items": np.int32,
+            "values": np.float32,
+        }
+        if self.times is not None:
+            types["times"] = np.float64
+        for name, dtype in types.items():
             array = getattr(self, name)
             require(
-                # Exact types, because compiled loops are specialised for them; a conversion here would copy
-                # memory maps.
                 isinstance(array, np.ndarray)
                 and array.dtype == dtype
                 and array.shape == (len(self.users),),
-                f"Ratings needs '{name}' as a flat array of {np.dtype(dtype)}, all three of one length: "
-                "Ratings.from_arrays converts other types.",
+                f"Ratings needs '{name}' as a flat array of {np.dtype(dtype)}, one number "
+                "per rating: Ratings.from_arrays converts other types.",
             )
-        if self.times is not None:
-            require(
-                self.times.dtype == np.float64 and self.times.shape == self.users.shape,
-                "Ratings needs 'times' as float64, one per rating: Ratings.from_arrays converts other types.",
-            )
-        if self.titles is not None:
-            require(
-                len(self.titles) == len(self.item_ids),
-                "Ratings needs one title per item.",
-            )
+        require(
+            self.titles is None or len(self.titles) == len(self.item_ids),
+            "Ratings needs one title per item.",
+        )
 
     @classmethod
     def from_arrays(
@@ -112,26 +116,20 @@ class Ratings:
         item_index, item_ids = encode(items, "item")
         try:
             # float32 holds half stars exactly, and halves the memory of large sets.
-            numbers = np.asarray(whole(values), dtype=np.float32)
-        except Refused as refusal:
-            raise BadInput(f"the ratings must be numbers, not {refusal}.") from None
+            numbers = np.asarray(values, dtype=np.float32)
         except (TypeError, ValueError) as error:
             raise BadInput("the ratings must be numbers.") from error
         require(
             numbers.shape == user_index.shape == item_index.shape,
-            f"users, items and ratings differ in length: {len(user_index)}, {len(item_index)} and "
-            f"shape {numbers.shape}.",
+            f"users, items and ratings differ in length: {len(user_index)}, "
+            f"{len(item_index)} and shape {numbers.shape}.",
         )
-        words = (
-            None
-            if titles is None
-            else np.array([titles.get(i, "") for i in item_ids.tolist()], str)
-        )
+        words = None
+        if titles is not None:
+            words = np.array([titles.get(i, "") for i in item_ids.tolist()], str)
         stamps = None if times is None else plain_times(times, len(numbers))
-        return checked(
-            cls(user_index, item_index, numbers, user_ids, item_ids, words, stamps),
-            duplicates,
-        )
+        whole = cls(user_index, item_index, numbers, user_ids, item_ids, words, stamps)
+        return checked(whole, duplicates)
 
     @classmethod
     def from_table(
@@ -149,31 +147,27 @@ class Ratings:
         are recognised."""
         lib = arrow()
         # pyarrow calls its names `column_names`; the labels of pandas need not be texts.
-        labels = {
-            str(label): label for label in getattr(table, "column_names", table.columns)
-        }
+        labels = getattr(table, "column_names", table.columns)
+        by_name = {str(label): label for label in labels}
         names = choose(
-            [*labels], "The table", Columns(user, item, rating, time), clicks
+            [*by_name], "The table", Columns(user, item, rating, time), clicks
         )
-        needed = [labels[name] for name in names.present]
+        wanted = [by_name[name] for name in names.present]
+        part = table.select(wanted) if hasattr(table, "select") else table[wanted]
         try:
-            columns = lib.table(
-                table.select(needed) if hasattr(table, "select") else table[needed]
-            )
+            columns = lib.table(part)
         except (lib.ArrowException, TypeError, ValueError) as error:
             reason = str(error).partition("\n")[0][:200]
             raise BadInput(
-                f"a column mixes types, or has a type that Arrow does not know ({reason})."
+                "a column mixes types, or has a type that Arrow does not know "
+                f"({reason})."
             ) from error
         usable = usable_rows(columns, names, time is not None)
-        if not usable.all():
-            row = int(np.argmin(usable))
-            lacking = (
-                "a user, an item or a finite rating"
-                if time is None
-                else "a user, item, rating or time"
-            )
-            raise BadInput(f"row {row} lacks {lacking}: fill it in or drop the row.")
+        require(
+            bool(usable.all()),
+            f"row {np.argmin(usable) if len(usable) else 0} lacks a user, an item, a "
+            "finite rating or a time that was asked for: fill it in or drop the row.",
+        )
         return checked(from_usable(columns, names), duplicates)
 
     @classmethod
@@ -201,7 +195,10 @@ class Ratings:
         return len(self.values)
 
     def __repr__(self) -> str:
-        return f"Ratings({len(self):,} ratings of {self.n_users:,} users on {self.n_items:,} items)"
+        return (
+            f"Ratings({len(self):,} ratings of {self.n_users:,} users on "
+            f"{self.n_items:,} items)"
+        )
 
     @property
     def n_users(self) -> int:
@@ -223,13 +220,12 @@ class Ratings:
 
     def take(self, rows: Any) -> Ratings:
         """Return the ratings at `rows` (indices or a mask), with the same tables of ids."""
-        times = None if self.times is None else self.times[rows]
         return replace(
             self,
             users=self.users[rows],
             items=self.items[rows],
             values=self.values[rows],
-            times=times,
+            times=None if self.times is None else self.times[rows],
         )
 
     def split(self, test_fraction: float, seed: int) -> tuple[Ratings, Ratings]:
@@ -237,8 +233,12 @@ class Ratings:
 
         Both keep the tables and the order of rows.  Equal seeds give equal splits.
         """
-        test = drawn(self, test_fraction, seed)
-        return self.take(~test), self.take(test)
+        require(seed >= 0, f"the seed must not be negative, but is {seed}.")
+        count = round(_share(test_fraction) * len(self))
+        # `shuffle=False`: a mask has no order, and shuffling would cost a pass.
+        rng = np.random.default_rng(seed)
+        rows = rng.choice(len(self), size=count, replace=False, shuffle=False)
+        return self._divided(rows)
 
     def split_by_time(
         self, test_fraction: float, *, per_user: bool = False
@@ -247,12 +247,52 @@ class Ratings:
 
         Equal times are ordered by row.  Both keep the tables and the order of rows.
         """
-        test = latest(self, test_fraction, per_user)
-        return self.take(~test), self.take(test)
+        share = _share(test_fraction)
+        if per_user:
+            # Users with few ratings may have none in the test.
+            return self._divided(self._last_of_each(np.rint(share * self._counts)))
+        order = np.argsort(self._known_times, kind="stable")
+        return self._divided(order[len(self) - round(share * len(self)) :])
 
     def split_last(self, n: int = 1) -> tuple[Ratings, Ratings]:
         """Return (train, test); the test has the last n ratings of every user with more than n."""
-        test = last_of_each_user(self, n)
+        require_count("n", n)
+        return self._divided(self._last_of_each(np.where(self._counts > n, n, 0)))
+
+    @property
+    def _counts(self) -> npt.NDArray[np.int64]:
+        """The number of ratings of each user."""
+        return np.bincount(self.users, minlength=self.n_users)
+
+    @property
+    def _known_times(self) -> Times:
+        if self.times is None:
+            raise BadInput(
+                "these ratings have no times: name their column with as_ratings(..., "
+                "time=...) or --time; a set stored without times must be imported again "
+                "(asyncqn recommender data NAME --from FILE)."
+            )
+        return self.times
+
+    def _last_of_each(self, shares: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the rows of the last shares[u] ratings of every user u."""
+        # A stable sort keeps the order of equal times.
+        order = np.lexsort((self._known_times, self.users))
+        # In sorted order user u occupies the places up to ends[u].
+        ends = np.cumsum(self._counts)
+        users = self.users[order]
+        rows: npt.NDArray[np.int64] = order[
+            np.arange(len(order)) >= (ends - shares)[users]
+        ]
+        return rows
+
+    def _divided(self, test_rows: npt.NDArray[np.int64]) -> tuple[Ratings, Ratings]:
+        test = np.zeros(len(self), dtype=bool)
+        test[test_rows] = True
+        require(
+            bool(test.any() and not test.all()),
+            f"this leaves one side of {len(test)} ratings empty: choose another share.",
+        )
         return self.take(~test), self.take(test)
 
     @cached_property
@@ -262,23 +302,21 @@ class Ratings:
         Times are excluded: no fit depends on them, and sets stored without times keep their digest.
         """
         total = hashlib.sha256()
-        for array in (
-            self.users,
-            self.items,
-            self.values,
-            self.user_ids,
-            self.item_ids,
-            self.titles,
-        ):
-            if array is None:
-                continue
-            # Type and shape separate the columns: bytes moved from one to the next change the digest.
-            total.update(f"{array.dtype.str}{array.shape}".encode())
-            # An empty memoryview cannot be cast to bytes.
-            total.update(
-                np.ascontiguousarray(array).data.cast("B") if array.size else b""
-            )
+        names = ("users", "items", "values", "user_ids", "item_ids", "titles")
+        for array in (getattr(self, name) for name in names):
+            if array is not None:
+                # Type and shape separate the columns: bytes moved from one to the next change the digest.
+                total.update(f"{array.dtype.str}{array.shape}".encode())
+                total.update(np.ascontiguousarray(array).view(np.uint8).data)
         return total.hexdigest()
+
+
+def _share(test_fraction: float) -> float:
+    require(
+        0.0 < test_fraction < 1.0,
+        f"test_fraction must lie between 0 and 1, not {test_fraction}.",
+    )
+    return test_fraction
 
 
 def from_usable(table: Any, names: Names, spelled: bool = False) -> Ratings:
@@ -296,12 +334,19 @@ def from_usable(table: Any, names: Names, spelled: bool = False) -> Ratings:
     return Ratings(user_index, item_index, values, user_ids, item_ids, None, times)
 
 
-def whole(values: Any) -> Any:
-    """Return the values; raise `Refused` for complex numbers and masks, of which a part would be lost."""
-    # Other objects, such as columns of pandas, convert themselves.
-    if isinstance(values, (np.ndarray, list, tuple)):
-        array_like(values)
-    return values
+def with_titles(ratings: Ratings, titles: dict[Any, str]) -> Ratings:
+    """Return the ratings with titles by id; an item with a title and no rating is added to the table of items.
+
+    The shapes are then the published ones: 3,883 movies in 1M, of which 3,706 are rated.
+    """
+    # The tables of ids are sorted, and stay so.
+    new_ids = np.array(list(titles), ratings.item_ids.dtype)
+    item_ids = np.union1d(ratings.item_ids, new_ids)
+    place = np.searchsorted(item_ids, ratings.item_ids).astype(np.int32)
+    # NumPy drops trailing null characters, so none are kept at all.
+    words = [titles.get(i, "").replace("\0", "").strip() for i in item_ids.tolist()]
+    short = np.array([word[:MAX_TITLE_LENGTH] for word in words], np.str_)
+    return replace(ratings, items=place[ratings.items], item_ids=item_ids, titles=short)
 
 
 def checked(ratings: Ratings, duplicates: str = "error") -> Ratings:
@@ -309,22 +354,106 @@ def checked(ratings: Ratings, duplicates: str = "error") -> Ratings:
     check_policy(duplicates)
     require(len(ratings) > 0, "there are no ratings: give at least one.")
     finite = np.isfinite(ratings.values)
-    if not finite.all():
-        # `argmin` of booleans is the first False.
-        row = int(np.argmin(finite))
-        raise BadInput(
-            f"row {row} has the rating {ratings.values[row]}, which is not a finite number: correct it or "
-            "drop the row."
-        )
+    row = int(np.argmin(finite))
+    require(
+        bool(finite.all()),
+        f"row {row} has the rating {ratings.values[row]}, which is not a finite number: "
+        "correct it or drop the row.",
+    )
     if duplicates != "error":
-        return resolve(ratings, duplicates).ratings
+        return resolve(ratings, duplicates)[0]
     repeated = repeated_rows(ratings)
-    if repeated.any():
-        row = int(np.argmax(repeated))
-        user = ratings.user_ids[ratings.users[row]]
-        item = ratings.item_ids[ratings.items[row]]
-        raise BadInput(
-            f"row {row} rates item {item} by user {user} a second time: choose which one counts, for example "
-            "with duplicates='last'."
-        )
+    row = int(np.argmax(repeated))
+    user = ratings.user_ids[ratings.users[row]]
+    item = ratings.item_ids[ratings.items[row]]
+    require(
+        not repeated.any(),
+        f"row {row} rates item {item} by user {user} a second time: choose which one "
+        "counts, for example with duplicates='last'.",
+    )
     return ratings
+
+
+def as_ratings(
+    obj: Any,
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    rating: str | None = None,
+    time: str | None = None,
+    duplicates: str | None = None,
+    clicks: bool = False,
+) -> Ratings:
+    """Make `Ratings` from a name or path, a table, a sparse matrix, or (users, items, values).
+
+    Parameters
+    ----------
+    obj : Ratings, str, path, table, sparse matrix or tuple of arrays
+        The ratings. A table is one of pandas, polars or pyarrow. A tuple may have the times as its fourth
+        column.
+    user : str, optional
+        Name of the column with the user; by default it is recognised.
+    item : str, optional
+        Name of the column with the item; by default it is recognised.
+    rating : str, optional
+        Name of the column with the rating; by default it is recognised.
+    time : str, optional
+        Name of the column with the time; by default it is recognised.
+    duplicates : "error", "last", "first", "mean" or "sum", optional
+        How several ratings of one item by one user are resolved; by default "error", and "sum" for clicks.
+    clicks : bool, default False
+        Whether rows are clicks: a table may lack ratings and a tuple may be (users, items); each row then
+        counts 1.
+
+    Returns
+    -------
+    Ratings
+        The ratings, with sorted tables of ids.
+
+    Examples
+    --------
+    >>> from asyncqn_recommender import as_ratings
+    >>> as_ratings(([1, 1, 2], [10, 20, 20], [5.0, 3.0, 4.0]))
+    Ratings(3 ratings of 2 users on 2 items)
+    """
+    names = {"user": user, "item": item, "rating": rating, "time": time}
+    policy = duplicates or ("sum" if clicks else "error")
+    check_policy(policy)
+    if isinstance(obj, str | os.PathLike):
+        from asyncqn_recommender.data.cache import load
+
+        return load(obj, **names, duplicates=duplicates, clicks=clicks)
+    if hasattr(obj, "columns"):
+        return Ratings.from_table(obj, **names, duplicates=policy, clicks=clicks)
+    require(
+        not any(names.values()),
+        f"{type(obj).__name__} has no named columns: leave user= and so on out.",
+    )
+    if isinstance(obj, Ratings):
+        return obj
+    if hasattr(obj, "tocsr"):
+        return _from_sparse(obj)
+    if clicks and isinstance(obj, tuple | list) and len(obj) == 2:
+        obj = (*obj, [1.0] * len(obj[0]))
+    if isinstance(obj, tuple | list) and len(obj) in (3, 4):
+        return Ratings.from_arrays(*obj, duplicates=policy)
+    raise BadInput(
+        f"Ratings cannot be made from {type(obj).__name__}: give a data frame, an Arrow "
+        "table, a sparse matrix, (users, items, ratings), or the name or path of a set."
+    )
+
+
+def _from_sparse(matrix: Any) -> Ratings:
+    """Make ratings from a sparse matrix, users x items; ids are row and column numbers.
+
+    Stored entries are ratings, including stored zeros; entries stored twice are added, as SciPy defines it.
+    """
+    entries = checked_csr(matrix, "the sparse matrix").tocoo()
+    require(
+        entries.dtype.kind in "fiub",
+        f"the sparse matrix holds {entries.dtype}, not real numbers: convert its entries.",
+    )
+    rows = entries.row.astype(np.int32)
+    columns = entries.col.astype(np.int32)
+    ids = (np.arange(size) for size in entries.shape)
+    return checked(Ratings(rows, columns, entries.data.astype(np.float32), *ids), "sum")

@@ -1,31 +1,37 @@
-"""`read_ratings`: MovieLens of every size, and CSV, TSV or Parquet with named columns, also compressed."""
+"""`read_ratings`: MovieLens of every size, and CSV, TSV or Parquet with named columns, also compressed.
+
+Arrow parses the files.  A row is named by its number: the header is row 1, and blank lines do not count.
+"""
 
 from __future__ import annotations
 
+import csv
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import NamedTuple, TypeAlias
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
+from asyncqn.errors import BadInput, DamagedFile, require
 from asyncqn_recommender.data.arrow import arrow, usable_rows
-from asyncqn_recommender.data.columns import Columns, choose
+from asyncqn_recommender.data.columns import Columns, Names, choose
 from asyncqn_recommender.data.duplicates import check_policy, repeated_rows, resolve
-from asyncqn_recommender.data.ratings import Ratings, from_usable
+from asyncqn_recommender.data.ids import whole_number
+from asyncqn_recommender.data.ratings import Ratings, from_usable, with_titles
 from asyncqn_recommender.data.sources import Source, find
-from asyncqn_recommender.data.text import (
-    BadRows,
-    Faults,
-    checked_table,
-    header_layout,
-    movielens_layout,
-    sound_table,
-    without_mark,
-)
-from asyncqn_recommender.data.titles import read_titles, with_titles
+
+_DELIMITERS = (",", "\t", ";")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Enough for the header and the first row.
+_FIRST_BYTES = 1 << 16
+_ROW_OF_100K = re.compile(r"\d+\t\d+\t\d+(\.\d+)?(\t\d+)?")
+_MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
+_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+# Bad rows that are shown in full; the others are only counted.
+_MAX_SENTENCES = 10
 
 
 class Reading(NamedTuple):
@@ -65,6 +71,49 @@ class Reading(NamedTuple):
         if self.repeated:
             sentences.append(f"rows that repeat a user and an item: {self.repeated:,}")
         return sentences
+
+
+@dataclass
+class BadRows:
+    """The bad rows of a file: the first one raises an error, or all are counted and skipped."""
+
+    label: str
+    skip: bool
+    count: int = 0
+    shown: list[str] = field(default_factory=list)
+
+    def add(self, faults: dict[int, str], advice: str = "fix the file") -> None:
+        """Raise `BadInput` for the first of these rows, by number, or count them."""
+        for number in sorted(faults):
+            sentence = f"{self.label}, row {number}: {faults[number]}"
+            require(
+                self.skip,
+                f"{sentence}; {advice}, or skip bad rows with --skip-bad (skip_bad=True).",
+            )
+            if len(self.shown) == _MAX_SENTENCES:
+                break
+            self.shown.append(sentence)
+        self.count += len(faults)
+
+
+class Layout(NamedTuple):
+    """The layout of a text file: all columns in their order, and those that are read."""
+
+    columns: list[str]
+    names: Names
+    delimiter: str
+    header: bool
+    """Whether the first row names the columns; such files may have quoted fields."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a file as an Arrow table, with the number of each."""
+
+    table: Any
+    numbers: npt.NDArray[np.int64]
+    faults: dict[int, str] = field(default_factory=dict)
+    """What is wrong with rows that are not in the table, by their numbers."""
 
 
 def read_ratings(
@@ -124,115 +173,256 @@ def read_ratings(
     """
     check_policy(duplicates)
     duplicates = duplicates or ("sum" if clicks else None)
-    asked = Columns(user, item, rating, time)
+    given = Columns(user, item, rating, time)
     source, title_source = find(path)
     bad = BadRows(source.label, skip_bad)
-    # By the name without the suffix of a compression, so that ratings.parquet.gz is Parquet.
-    if source.name.lower().endswith((".parquet", ".pq")):
-        ratings, numbers = _read_parquet(source, bad, asked, clicks)
+    parquet = source.name.lower().endswith((".parquet", ".pq"))
+    if parquet:
+        rows, names = _parquet_rows(source, given, clicks)
     else:
-        ratings, numbers = _read_text(
-            source, bad, title_source is not None, asked, delimiter, clicks
-        )
-    ratings, repeated = _without_repeats(ratings, bad, numbers, duplicates)
+        data = source.read().removeprefix(_BYTE_ORDER_MARK).lstrip(b"\r\n")
+        require(bool(data), f"{source.label} is empty: give a file of ratings.")
+        layout = None
+        # Formats without a header are recognised only if the user says nothing else about the file.
+        if given == Columns() and delimiter is None:
+            layout = _movielens_layout(data, source.name)
+        if layout is None:
+            layout = _header_layout(data, source.label, given, delimiter, clicks)
+        names = layout.names
+        rows = _text_rows(data, layout, bad.label)
+    usable = usable_rows(rows.table, names, time is not None)
+    lacking = "a user, an item or a finite rating"
+    if time is not None:
+        lacking = "a user, an item, a finite rating or a time"
+    lacks = f"{lacking} is missing or not valid"
+    bad.add(rows.faults | dict.fromkeys(rows.numbers[~usable].tolist(), lacks))
+    if not usable.any():
+        raise BadInput(f"{source.label}: the file has no usable row of ratings.")
+    sound = rows.table.filter(arrow().array(usable))
+    ratings = from_usable(sound, names, spelled=not parquet)
+    ratings, repeated = _distinct(ratings, bad, rows.numbers[usable], duplicates)
     # Titles of MovieLens have integer ids; with texts as ids the file beside it is not about these items.
     if title_source is not None and ratings.item_ids.dtype.kind == "i":
-        bad_titles = BadRows(title_source.label, skip_bad)
-        ratings = with_titles(
-            ratings, read_titles(title_source.read(), title_source.name, bad_titles)
-        )
-        bad.count += bad_titles.count
+        ratings = with_titles(ratings, _read_titles(title_source, bad))
     return Reading(ratings, bad.count, tuple(bad.shown), repeated)
 
 
-Numbers: TypeAlias = range | npt.NDArray[np.int64]
-"""The number of each rating's row in its file."""
+def _movielens_layout(data: bytes, name: str) -> Layout | None:
+    """Return the layout of a MovieLens file without a header, or None."""
+    first = _first_line(data)
+    colons = name.endswith(".dat") or first.count("::") >= 2
+    if not colons and name != "u.data" and _ROW_OF_100K.fullmatch(first) is None:
+        return None
+    delimiter = "::" if colons else "\t"
+    # Some files in this form have no times.
+    time = None if first.count(delimiter) == 2 else "time"
+    names = Names("user", "item", "rating", time)
+    return Layout(names.present, names, delimiter, header=False)
 
 
-def _read_text(
-    source: Source,
-    bad: BadRows,
-    titled: bool,
-    asked: Columns,
-    delimiter: str | None,
-    clicks: bool,
-) -> tuple[Ratings, Numbers]:
-    data = without_mark(source.read())
-    if not data:
-        raise BadInput(f"{source.label} is empty: give a file of ratings.")
-    layout = None
-    # Formats without a header are recognised only if the user says nothing else about the file.
-    if asked == Columns() and delimiter is None:
-        layout = movielens_layout(data, source.name)
-    if layout is None:
-        layout = header_layout(data, source.label, asked, delimiter, clicks)
-        # In MovieLens files an id that is not an integer is a fault of the file, and not a text.
-        layout = layout._replace(
-            whole_ids=titled and layout.columns[:3] == ["userId", "movieId", "rating"]
+def _header_layout(
+    data: bytes, label: str, given: Columns, delimiter: str | None, clicks: bool
+) -> Layout:
+    """Return the layout of a file whose first row names the columns."""
+    if delimiter is not None:
+        plain = len(delimiter) == 1 and delimiter.isascii()
+        require(
+            plain and delimiter not in '"\r\n\0',
+            "the delimiter must be one ASCII character other than a quote, not "
+            f"{delimiter!r}.",
         )
-    table = sound_table(data, layout, asked.time is not None)
-    if table is not None:
-        numbers: Numbers = range(1 + layout.header, 1 + layout.header + len(table))
-    else:
-        table, numbers, faults = checked_table(
-            data, layout, source.label, asked.time is not None
-        )
-        bad.add_all(faults)
-    if len(table) == 0:
-        raise BadInput(f"{source.label}: the file has no usable row of ratings.")
-    return from_usable(table, layout.names, spelled=True), numbers
+    first = _first_line(data)
+    headers = {
+        mark: _fields(first, mark)
+        for mark in (delimiter and [delimiter]) or _DELIMITERS
+    }
+    # The delimiter that gives the most fields in the first line wins.
+    best = max(headers, key=lambda mark: len(headers[mark]))
+    names = choose(headers[best], f"{label}, row 1", given, clicks)
+    return Layout(headers[best], names, best, header=True)
 
 
-def _read_parquet(
-    source: Source, bad: BadRows, asked: Columns, clicks: bool
-) -> tuple[Ratings, Numbers]:
-    lib = arrow()
-    parquet = arrow("pyarrow.parquet")
-    with _whole_parquet(source):
-        file = parquet.ParquetFile(lib.BufferReader(source.read()))
-    names = choose(file.schema_arrow.names, source.label, asked, clicks)
-    with _whole_parquet(source):
-        table = file.read(columns=names.present)
-    usable = usable_rows(table, names, asked.time is not None)
-    lacking = "a user, an item or a finite rating is missing"
-    if asked.time is not None:
-        lacking = "a user, an item, a finite rating or a time is missing"
-    bad.add_all(dict.fromkeys((np.flatnonzero(~usable) + 1).tolist(), lacking))
-    if not usable.any():
-        raise BadInput(f"{source.label}: the file has no usable row of ratings.")
-    return from_usable(table.filter(lib.array(usable)), names), np.flatnonzero(
-        usable
-    ) + 1
+def _first_line(data: bytes) -> str:
+    # Not `splitlines`, which also splits at characters that may be part of a name.
+    return re.split("[\r\n]", data[:_FIRST_BYTES].decode("utf-8", "replace"))[0]
 
 
-@contextmanager
-def _whole_parquet(source: Source) -> Iterator[None]:
+def _fields(line: str, delimiter: str) -> list[str]:
     try:
-        yield
-    except AsyncqnError:
-        raise
-    except (arrow().ArrowException, OSError, ValueError, RuntimeError) as error:
-        raise DamagedFile(
-            f"{source.label} is not a complete Parquet file: write it again."
+        fields = next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:
+        return []
+    return [name.strip() for name in fields]
+
+
+def _text_rows(data: bytes, layout: Layout, label: str) -> Rows:
+    """Return the rows of a text file, with nulls in place of values that are not valid."""
+    lib = arrow()
+    user, item, rating, time = layout.names
+    types = {user: lib.int64(), item: lib.int64()}
+    if rating is not None:
+        types[rating] = lib.float32()
+    first = 1 + layout.header
+    try:
+        # At full speed if all ids are integers and every row is sound.
+        table = _parse(data, layout, types)
+        return Rows(table, np.arange(first, first + len(table)))
+    except lib.ArrowException:
+        types = dict.fromkeys(types, lib.string())
+    rows = _words(data, layout, types, label)
+    compute = arrow("pyarrow.compute")
+    table = rows.table
+
+    def only(name: str, pattern: str) -> Any:
+        words = table[name]
+        fits = compute.match_substring_regex(words, pattern=pattern)
+        return compute.if_else(fits, words, None)
+
+    for place, name in enumerate(table.column_names):
+        if name == rating:
+            column = compute.utf8_trim_whitespace(only(name, _NUMBER)).cast(
+                lib.float32(), safe=False
+            )
+        elif name == time:
+            continue
+        # Files without a header are MovieLens files, in which an id is a number.
+        else:
+            column = only(name, r"\S" if layout.header else r"^\s*\d{1,18}\s*$")
+        table = table.set_column(place, name, column)
+    return replace(rows, table=table)
+
+
+def _words(data: bytes, layout: Layout, types: dict[str, Any], label: str) -> Rows:
+    """Return the rows with the right number of fields; the others are faults."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        raise BadInput(f"{label} is not UTF-8 text: convert it.") from None
+    lib = arrow()
+    faults: dict[int, str] = {}
+
+    def skip(row: Any) -> str:
+        faults[row.number] = (
+            f"{row.actual_columns} fields where {row.expected_columns} separated by "
+            f"{layout.delimiter!r} are expected"
+        )
+        return "skip"
+
+    try:
+        table = _parse(data, layout, types, skip)
+    except lib.ArrowException as error:
+        reason = str(error).partition("\n")[0][:200]
+        raise BadInput(
+            f"{label} cannot be read as a table of text ({reason})."
         ) from error
+    first = 1 + layout.header
+    every = np.arange(first, first + len(table) + len(faults))
+    numbers = np.setdiff1d(every, list(faults), assume_unique=True)
+    return Rows(table, numbers, faults)
 
 
-def _without_repeats(
-    ratings: Ratings, bad: BadRows, numbers: Numbers, duplicates: str | None
+def _parse(
+    data: bytes, layout: Layout, types: dict[str, Any], on_invalid: Any = None
+) -> Any:
+    lib = arrow()
+    reader = arrow("pyarrow.csv")
+    # Arrow takes delimiters of one byte.
+    colons = layout.delimiter == "::"
+    return reader.read_csv(
+        lib.BufferReader(data.replace(b"::", b"\t") if colons else data),
+        read_options=reader.ReadOptions(
+            # Arrow knows the numbers of rows only if it reads them in order.
+            use_threads=on_invalid is None,
+            column_names=layout.columns,
+            skip_rows=int(layout.header),
+        ),
+        parse_options=reader.ParseOptions(
+            delimiter="\t" if colons else layout.delimiter,
+            # Formats without a header have no quoted fields, and a stray quote would swallow rows.
+            quote_char='"' if layout.header else False,
+            newlines_in_values=layout.header,
+            invalid_row_handler=on_invalid,
+        ),
+        convert_options=reader.ConvertOptions(
+            column_types=types,
+            include_columns=layout.names.present,
+            null_values=_MISSING,
+            strings_can_be_null=True,
+        ),
+    )
+
+
+def _parquet_rows(source: Source, given: Columns, clicks: bool) -> tuple[Rows, Names]:
+    lib = arrow()
+    data = lib.BufferReader(source.read())
+    damaged = DamagedFile(
+        f"{source.label} is not a complete Parquet file: write it again."
+    )
+    errors = (lib.ArrowException, OSError, ValueError, RuntimeError)
+    try:
+        file = arrow("pyarrow.parquet").ParquetFile(data)
+    except errors as error:
+        raise damaged from error
+    names = choose(file.schema_arrow.names, source.label, given, clicks)
+    try:
+        table = file.read(columns=names.present)
+    except errors as error:
+        raise damaged from error
+    return Rows(table, np.arange(1, 1 + len(table))), names
+
+
+def _distinct(
+    ratings: Ratings,
+    bad: BadRows,
+    numbers: npt.NDArray[np.int64],
+    duplicates: str | None,
 ) -> tuple[Ratings, int]:
-    """Return ratings with distinct pairs and the number of rows dropped; without a policy those are bad
-    rows."""
+    """Return ratings with distinct pairs and how many rows were dropped; without a policy those are bad."""
     if duplicates not in (None, "error"):
         return resolve(ratings, str(duplicates))
-    repeats: Faults = {}
+    faults = {}
     for row in np.flatnonzero(repeated_rows(ratings)).tolist():
         user = ratings.user_ids[ratings.users[row]]
         item = ratings.item_ids[ratings.items[row]]
-        repeats[int(numbers[row])] = f"user {user} rates item {item} a second time"
-    if duplicates == "error" and repeats:
-        number = min(repeats)
+        faults[int(numbers[row])] = f"user {user} rates item {item} a second time"
+    if duplicates == "error" and faults:
+        number = min(faults)
         raise BadInput(
-            f"{bad.label}, row {number}: {repeats[number]}; keep one with duplicates='last'."
+            f"{bad.label}, row {number}: {faults[number]}; keep one with "
+            "duplicates='last'."
         )
-    bad.add_all(repeats, "keep the newest with --duplicates last (duplicates='last')")
-    return resolve(ratings, "last").ratings if repeats else ratings, 0
+    bad.add(faults, "keep the newest with --duplicates last (duplicates='last')")
+    return resolve(ratings, "last")[0], 0
+
+
+def _read_titles(source: Source, bad: BadRows) -> dict[int, str]:
+    """Return titles by movie id from movies.dat, movies.csv or u.item.
+
+    The 1M and 100K files are Latin-1 and the later ones UTF-8; a file that is not UTF-8 is read as Latin-1.
+    """
+    data = source.read()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    kind = PurePosixPath(source.name).suffix
+    delimiter = {".csv": ",", ".dat": "::"}.get(kind, "|")
+    width = 1 + text.partition("\n")[0].count(delimiter)
+    columns = ["movie", "title", *map(str, range(2, width))]
+    names = Names("movie", "title", None)
+    layout = Layout(columns, names, delimiter, header=kind == ".csv")
+    words = dict.fromkeys(names.present, arrow().string())
+    rows = _words(text.encode(), layout, words, source.label)
+    titles: dict[int, str] = {}
+    for number, (word, title) in zip(
+        rows.numbers.tolist(), zip(*(c.to_pylist() for c in rows.table.columns))
+    ):
+        movie = whole_number(word)
+        if movie is None or movie < 0:
+            rows.faults[number] = f"the movie id {word!r:.40} is not a positive integer"
+        else:
+            titles[movie] = str(title or "")
+    faulty = BadRows(source.label, bad.skip)
+    faulty.add(rows.faults)
+    bad.count += faulty.count
+    return titles

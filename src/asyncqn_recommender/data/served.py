@@ -16,8 +16,7 @@ from asyncqn.errors import DamagedFile
 from asyncqn.models.remote import ServedTable
 from asyncqn_recommender.data.arrow import arrow, encode_column
 from asyncqn_recommender.data.columns import Columns, choose
-from asyncqn_recommender.data.ratings import Ratings
-from asyncqn_recommender.data.titles import MAX_TITLE_LENGTH
+from asyncqn_recommender.data.ratings import Ratings, with_titles
 
 SCHEME = "flight://"
 TITLE = "title"
@@ -36,24 +35,19 @@ def table_of(ratings: Ratings | str | os.PathLike[str]) -> Any:
     idle_users = np.setdiff1d(np.arange(ratings.n_users), ratings.users)
     idle_items = np.setdiff1d(np.arange(ratings.n_items), ratings.items)
     more = len(idle_users) + len(idle_items)
+    users = np.append(ratings.users, [*idle_users, *[-1] * len(idle_items)])
+    items = np.append(ratings.items, [*[-1] * len(idle_users), *idle_items])
 
     def spelled(places: Any, words: Any) -> Any:
         # Of a dictionary: texts of NumPy would all be as wide as the longest.
-        words = lib.array(words.tolist())
-        absent = places < 0
-        codes = np.where(absent, 0, places).astype(np.int32)
-        column = lib.DictionaryArray.from_arrays(lib.array(codes, mask=absent), words)
-        return column.cast(words.type)
+        codes = lib.array(places.astype(np.int32), mask=places < 0)
+        texts = lib.array(words.tolist())
+        return lib.DictionaryArray.from_arrays(codes, texts).cast(texts.type)
 
     def numbers(values: Any) -> Any:
-        column = np.concatenate([values, np.zeros(more, values.dtype)])
-        absent = np.arange(len(column)) >= len(values)
-        return lib.array(column, mask=absent)
+        nulls = lib.nulls(more, lib.array(values[:0]).type)
+        return lib.chunked_array([lib.array(values), nulls])
 
-    no_items = np.full(len(idle_users), -1)
-    no_users = np.full(len(idle_items), -1)
-    users = np.concatenate([ratings.users, idle_users, no_users])
-    items = np.concatenate([ratings.items, no_items, idle_items])
     columns = {
         "user": spelled(users, ratings.user_ids),
         "item": spelled(items, ratings.item_ids),
@@ -76,8 +70,7 @@ def read_served(
     names = choose(list(about.columns), url, columns, clicks)
     titled = [TITLE] if TITLE in about.columns else []
     wanted = list(dict.fromkeys([*names.present, *titled]))
-    rows = table.rows(about, wanted, 0, about.rows)
-    batches = [batch for _, batch in rows]
+    batches = [batch for _, batch in table.rows(about, wanted, 0, about.rows)]
     types = lib.schema([(name, about.columns[name]) for name in wanted])
     whole = lib.Table.from_batches(batches, types)
     for column in whole.columns:
@@ -107,9 +100,7 @@ def read_served(
     if not titled:
         return ratings
     pairs = zip(item.to_pylist(), whole[TITLE].to_pylist())
-    titles = {each: word for each, word in pairs if word}
-    words = [titles.get(each, "")[:MAX_TITLE_LENGTH] for each in item_ids.tolist()]
-    return replace(ratings, titles=np.array(words, str))
+    return with_titles(ratings, {id_: word for id_, word in pairs if word})
 
 
 def _require_narrow(column: Any, url: str) -> None:
@@ -117,7 +108,6 @@ def _require_narrow(column: Any, url: str) -> None:
     if column.type != "string":
         return
     distinct = column.unique()
-    lengths = [len(word or "") for word in distinct.to_pylist()]
-    size = 4 * max(lengths, default=0) * len(lengths)
-    if size > max(SMALL, MAX_EXPANSION * column.nbytes):
+    longest = max((len(word or "") for word in distinct.to_pylist()), default=0)
+    if 4 * longest * len(distinct) > max(SMALL, MAX_EXPANSION * column.nbytes):
         raise DamagedFile(f"{url} has a column that is far wider than its texts.")

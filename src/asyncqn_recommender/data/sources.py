@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import lzma
 import os
-import struct
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,19 +12,6 @@ from pathlib import Path, PurePosixPath
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
 from asyncqn.storage import open_input
 from asyncqn_recommender.data.arrow import arrow
-
-_UNREADABLE = (
-    *(
-        zipfile.BadZipFile,
-        zlib.error,
-        lzma.LZMAError,
-        struct.error,
-        EOFError,
-        NotImplementedError,
-    ),
-    *(RuntimeError, ValueError, KeyError, IndexError, OverflowError, OSError),
-)
-"""The errors of `zipfile` on archives that are cut, altered, encrypted or compressed in an unknown way."""
 
 _RATINGS = ("ratings.dat", "ratings.csv", "u.data")
 _TITLES = {"ratings.dat": "movies.dat", "ratings.csv": "movies.csv", "u.data": "u.item"}
@@ -50,9 +34,8 @@ class Source:
     @property
     def compression(self) -> str | None:
         """Arrow's name for the compression, by the suffix."""
-        return _COMPRESSIONS.get(
-            PurePosixPath(self.member or self.path.name).suffix.lower()
-        )
+        path = PurePosixPath(self.member or self.path.name)
+        return _COMPRESSIONS.get(path.suffix.lower())
 
     @property
     def name(self) -> str:
@@ -63,16 +46,14 @@ class Source:
     def read(self) -> bytes:
         """Return the content, uncompressed."""
         with _readable(self.path), open_input(self.path) as file:
-            data = (
-                file.read()
-                if self.member is None
-                else zipfile.ZipFile(file).read(self.member)
-            )
+            if self.member is None:
+                data: bytes = file.read()
+            else:
+                data = zipfile.ZipFile(file).read(self.member)
             if self.compression is None:
                 return data
-            stream = arrow().input_stream(
-                arrow().BufferReader(data), compression=self.compression
-            )
+            lib = arrow()
+            stream = lib.input_stream(lib.BufferReader(data), self.compression)
             return bytes(stream.read())
 
 
@@ -83,7 +64,8 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except AsyncqnError:
         raise
-    except _UNREADABLE as error:
+    # Archives that are cut, altered or encrypted make the decompressors raise errors of many types.
+    except Exception as error:
         # With an errno the system refused the file; without one the content is damaged.
         if isinstance(error, OSError) and error.errno is not None:
             raise BadInput(f"cannot read {path}: {error.strerror}.") from error
@@ -106,9 +88,7 @@ def find(path: str | os.PathLike[str]) -> tuple[Source, Source | None]:
     source = Source(place)
     # MovieLens stores titles beside the ratings.
     titles = place.with_name(_TITLES.get(source.name, source.name))
-    return source, Source(
-        titles
-    ) if source.name in _TITLES and titles.is_file() else None
+    return source, Source(titles) if titles != place and titles.is_file() else None
 
 
 def _in_directory(place: Path) -> tuple[Source, Source | None]:
@@ -116,11 +96,10 @@ def _in_directory(place: Path) -> tuple[Source, Source | None]:
         below = sorted(path for path in place.iterdir() if path.is_dir())
     # An unpacked archive is often a folder in a folder.
     for folder in (place, *below):
-        for name in (
-            name + suffix for name in _RATINGS for suffix in ("", *_COMPRESSIONS)
-        ):
-            if (folder / name).is_file():
-                return find(folder / name)
+        for name in _RATINGS:
+            for suffix in ("", *_COMPRESSIONS):
+                if (folder / f"{name}{suffix}").is_file():
+                    return find(folder / f"{name}{suffix}")
     raise BadInput(
         f"{place} contains none of {', '.join(_RATINGS)}: give the file of ratings itself."
     )
@@ -128,23 +107,16 @@ def _in_directory(place: Path) -> tuple[Source, Source | None]:
 
 def _in_zip(place: Path) -> tuple[Source, Source | None]:
     with _readable(place), open_input(place) as file:
-        # macOS adds a hidden copy of every name under __MACOSX.
-        members = [
-            m
-            for m in zipfile.ZipFile(file).namelist()
-            if m[-1:] != "/" and "__MACOSX" not in m
-        ]
-    # Reversed, so that the first of several members of one name wins.
-    by_name = {PurePosixPath(member).name: member for member in reversed(members)}
+        names = zipfile.ZipFile(file).namelist()
+    # macOS adds a hidden copy of every name under __MACOSX.
+    members = [m for m in names if m[-1:] != "/" and "__MACOSX" not in m]
+    by_name = {PurePosixPath(member).name: member for member in members}
     for name in _RATINGS:
         if name in by_name:
             titles = by_name.get(_TITLES[name])
-            return Source(place, by_name[name]), Source(
-                place, titles
-            ) if titles else None
-    tables = [
-        member for member in members if PurePosixPath(member).suffix.lower() in _TABLES
-    ]
+            source = Source(place, by_name[name])
+            return source, Source(place, titles) if titles else None
+    tables = [m for m in members if PurePosixPath(m).suffix.lower() in _TABLES]
     if len(tables) == 1:
         return Source(place, tables[0]), None
     shown = ", ".join(members[:10]) or "nothing"

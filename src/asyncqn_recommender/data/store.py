@@ -14,7 +14,6 @@ from typing import Annotated, Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.storage import Document, Kind, Spec, read_folder, write_folder
@@ -53,20 +52,6 @@ class Header(msgspec.Struct):
     items: Count
     origin: dict[str, Any]
 
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The dimensions by the names in `SCHEMA`."""
-        return {"ratings": self.ratings, "users": self.users, "items": self.items}
-
-
-def columns_of(ratings: Ratings) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns that exist, by name."""
-    return {
-        name: getattr(ratings, name)
-        for name in SCHEMA
-        if getattr(ratings, name) is not None
-    }
-
 
 def save_ratings(
     ratings: Ratings,
@@ -97,14 +82,11 @@ def save_ratings(
     >>> open_ratings(folder)
     Ratings(3 ratings of 2 users on 2 items)
     """
-    counts = {
-        "ratings": len(ratings),
-        "users": ratings.n_users,
-        "items": ratings.n_items,
-    }
-    header = {"digest": ratings.digest, **counts, "origin": origin or {}}
-    files = {f"{name}.npy": column for name, column in columns_of(ratings).items()}
-    return write_folder(Path(path), RATINGS, header, files)
+    counts = len(ratings), ratings.n_users, ratings.n_items
+    header = Header(ratings.digest, *counts, origin or {})
+    columns = {f"{name}.npy": getattr(ratings, name) for name in SCHEMA}
+    files = {name: column for name, column in columns.items() if column is not None}
+    return write_folder(Path(path), RATINGS, msgspec.structs.asdict(header), files)
 
 
 def open_ratings(path: str | os.PathLike[str], *, verify: bool = True) -> Ratings:
@@ -129,25 +111,22 @@ def open_ratings(path: str | os.PathLike[str], *, verify: bool = True) -> Rating
     >>> open_ratings(folder, verify=False)
     Ratings(3 ratings of 2 users on 2 items)
     """
-    folder = Path(path)
-    _require_header(folder)
-    return read_folder(
-        folder, RATINGS, lambda document: _read_columns(document, verify)
-    )
+    folder = _stored(Path(path))
+    return read_folder(folder, RATINGS, lambda document: _columns(document, verify))
 
 
-def _read_columns(document: Document, verify: bool) -> Ratings:
+def _columns(document: Document, verify: bool) -> Ratings:
     header = document.typed(Header)
-    sizes = header.sizes
-    arrays: dict[str, npt.NDArray[Any]] = {}
-    for name, spec in SCHEMA.items():
-        if spec.optional and f"{name}.npy" not in document.files:
-            continue
-        arrays[name] = document.mapped(f"{name}.npy", SCHEMA, sizes, verify)
+    sizes = {name: getattr(header, name) for name in ("ratings", "users", "items")}
+    arrays: dict[str, Any] = {
+        name: document.mapped(f"{name}.npy", SCHEMA, sizes, verify)
+        for name, spec in SCHEMA.items()
+        if not spec.optional or f"{name}.npy" in document.files
+    }
     ratings = Ratings(**arrays)
     # Checksums protect against accidents; this protects kernels against indices of a forged file.
     if verify:
-        check_columns(document.folder, ratings, RATINGS.advice)
+        _check_columns(document.folder, ratings)
     # The digest was computed when the columns were written: fill the cached property.
     ratings.__dict__["digest"] = header.digest
     return ratings
@@ -160,18 +139,16 @@ def is_store(path: str | Path) -> bool:
     except (OSError, ValueError):
         return False
     # The header alone could belong to another kind of folder, so that a column must be there as well.
-    return RATINGS.document in names and any(
-        RATINGS.plain_name(name) == "users.npy" for name in names
-    )
+    columns = map(RATINGS.plain_name, names)
+    return RATINGS.document in names and "users.npy" in columns
 
 
 def read_header(folder: Path) -> Header:
     """Return the header of a stored set."""
-    _require_header(folder)
-    return read_folder(folder, RATINGS, lambda document: document.typed(Header))
+    return read_folder(_stored(folder), RATINGS, lambda about: about.typed(Header))
 
 
-def _require_header(folder: Path) -> None:
+def _stored(folder: Path) -> Path:
     if not os.path.isdir(folder):
         raise BadInput(
             f"there is no stored set of ratings at {folder}: check the path."
@@ -180,22 +157,23 @@ def _require_header(folder: Path) -> None:
         raise DamagedFile(
             f"{folder} is not a stored set of ratings: it has no {RATINGS.document}."
         )
+    return folder
 
 
-def check_columns(place: str | Path, ratings: Ratings, advice: str) -> None:
-    """Raise `DamagedFile` for columns that do not fit together, from a folder or from a data server.
-
-    `place` and `advice` are for the message.  Kernels rely on indices within their tables.
-    """
+def _check_columns(place: str | Path, ratings: Ratings) -> None:
+    """Raise `DamagedFile` for columns that do not fit together: kernels rely on indices within their tables."""
+    wrong = None
     # Minimum and maximum need no temporary array, however large the columns are.
     for indices, size in (
         (ratings.users, ratings.n_users),
         (ratings.items, ratings.n_items),
     ):
         if len(indices) and not (indices.min() >= 0 and indices.max() < size):
-            raise DamagedFile(f"{place} has indices outside its tables{advice}.")
+            wrong = "indices outside its tables"
     # The sum is finite only if every rating is; a mask of all ratings would take memory.
     if not np.isfinite(ratings.values.sum(dtype=np.float64)):
-        raise DamagedFile(f"{place} has ratings that are not finite{advice}.")
+        wrong = "ratings that are not finite"
     if ratings.times is not None and not np.isfinite(ratings.times).all():
-        raise DamagedFile(f"{place} has times that are not finite{advice}.")
+        wrong = "times that are not finite"
+    if wrong is not None:
+        raise DamagedFile(f"{place} has {wrong}{RATINGS.advice}.")

@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from asyncqn.errors import require
 from asyncqn_recommender.data.ratings import Ratings
-from asyncqn_recommender.data.titles import invent_titles
-from asyncqn_recommender.kernels.ratings import draw_items, rate
+from asyncqn_recommender.kernels.ratings import draw_items
 
 _MEAN = 3.6
 _USER_SD = 0.42
@@ -33,9 +32,15 @@ _MAX_ITEM_SHARE = 0.6
 _MIN_RATINGS = 20
 _BLOCK = 1 << 20
 
-REVISION = 1
-"""Increased when the same arguments give other ratings, so that stored presets are made again."""
-
+_ADJECTIVES = (
+    "Amber Borrowed Crimson Distant Electric Forgotten Golden Hidden Hungry Last Lonely "
+    "Midnight Northern Patient Quiet Reluctant Salty Secret Silver Stolen Velvet Winter"
+)
+_NOUNS = (
+    "Accordion Anchor Astronomer Balcony Bicycle Carousel Compass Diplomat Echo Ferry "
+    "Gardener Harbour Labyrinth Lantern Lighthouse Meridian Orchard Parade Pendulum "
+    "Quarry River Satellite Suitcase Telegram Tightrope Vineyard Watchmaker Windmill"
+)
 
 PRESETS = {
     "synthetic-demo": (300, 200, 12_000),
@@ -109,15 +114,20 @@ def synthetic_ratings(
     )
     users = np.repeat(np.arange(n_users, dtype=np.int32), counts)
     values = _values(users, items, fame, n_users, rank, noise, rng)
-    titles = invent_titles(n_items, rng)
-    return Ratings(
-        users,
-        items,
-        values,
-        np.arange(1, n_users + 1),
-        np.arange(1, n_items + 1),
-        titles,
-    )
+    ids = np.arange(1, n_users + 1), np.arange(1, n_items + 1)
+    return Ratings(users, items, values, *ids, _invent_titles(n_items, rng))
+
+
+def _invent_titles(count: int, rng: np.random.Generator) -> npt.NDArray[np.str_]:
+    """Return titles composed from small lists of words, with a number and a year."""
+    adjectives = rng.choice(_ADJECTIVES.split(), count)
+    nouns = rng.choice(_NOUNS.split(), count)
+    years = 1930 + (95 * rng.beta(4.0, 1.2, size=count)).astype(np.int64)
+    parts = enumerate(zip(adjectives, nouns, years), 1)
+    titles = [
+        f"The {first} {second} {k} ({year})" for k, (first, second, year) in parts
+    ]
+    return np.array(titles, dtype=np.str_)
 
 
 def _counts(
@@ -222,16 +232,12 @@ def _values(
     values = np.empty(len(users), dtype=np.float32)
     # Block by block, so that the noise of 20 million ratings is never in memory at once.
     for at in range(0, len(users), _BLOCK):
-        part = slice(at, at + _BLOCK)
-        scatter = noise * rng.standard_normal(len(values[part]))
-        rate(
-            users[part],
-            items[part],
-            user_offset,
-            item_offset,
-            taste,
-            trait,
-            scatter,
-            values[part],
-        )
+        u = users[at : at + _BLOCK]
+        m = items[at : at + _BLOCK]
+        stars = user_offset[u] + item_offset[m] + noise * rng.standard_normal(len(u))
+        for k in range(rank):
+            stars += taste[u, k] * trait[m, k]
+        # floor(2x + 1/2) / 2 rounds to the nearest half; `round` would send ties to even halves.
+        halves = 0.5 * np.floor(2.0 * stars + 0.5)
+        values[at : at + _BLOCK] = np.clip(halves, 0.5, 5.0)
     return values

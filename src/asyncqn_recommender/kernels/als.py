@@ -64,18 +64,6 @@ def _group(keys, others, values, place, grouped, sorted_values):
         place[keys[row]] = goal + 1
 
 
-@kernel
-def repeats(start, others, stamp):
-    """Return whether a group start[r]:start[r + 1] contains one of `others` twice; `stamp` must be -1."""
-    for r in range(start.size - 1):
-        for place in range(start[r], start[r + 1]):
-            # The stamp of an item is the last group that had it, so that it needs no reset between groups.
-            if stamp[others[place]] == r:
-                return True
-            stamp[others[place]] = r
-    return False
-
-
 def _usable(column: Any, dtype: Any) -> Any:
     """Return the column itself if kernels are compiled for such an array, else a copy."""
     return np.require(column, dtype, ("C_CONTIGUOUS", "WRITEABLE"))
@@ -105,23 +93,15 @@ def solve_side(
     # Padded once for all threads, which only read them.
     rows = profiled.padded_rows(fixed, rank)
     order = np.arange(n_rows)
-    # Empty sums: a half-sweep needs the solved rows alone, and no gradient.
-    none = np.empty(0, out.dtype)
+    # A half-sweep needs the solved rows alone, and no gradient.
+    none = profiled.nothing(out)
+    results = profiled.Results(none.ravel(), none, out.reshape(n_rows, rank))
 
     def share(part: int) -> None:
-        profiled.solve_rows(
-            *side,
-            weights,
-            order,
-            order[cuts[part] : cuts[part + 1]],
-            rows,
-            ridges,
-            out.dtype.type(0.0),
-            none,
-            np.empty((0, 0), out.dtype),
-            profiled.workspace(rank, out.dtype),
-            out.reshape(n_rows, rank),
-        )
+        visit = profiled.Visit(order, order[cuts[part] : cuts[part + 1]], ridges)
+        work = profiled.workspace(rank, out.dtype)
+        scale = out.dtype.type(0.0)
+        profiled.solve_rows(side, weights, visit, rows, scale, results, work)
 
     if threads == 1:
         share(0)

@@ -19,7 +19,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from asyncqn.kernels import REDUCTION_FLAGS, kernel, reducing_kernel
+from asyncqn.kernels import REDUCTION_FLAGS, reducing_kernel
 
 RATING = np.dtype([("user", np.int32), ("item", np.int32), ("value", np.float32)])
 MAX_VECTOR_RANK = 32
@@ -271,15 +271,15 @@ row_cross: Any = intrinsic(_cross)
 
 
 @reducing_kernel
-def gradient_range(ratings, start, stop, theta, first_user, scale, out, width):
-    """Add scale * d/dtheta of sum (f.g - y)^2 / 2 over ratings[start:stop] to `out`; return sum (f.g - y)^2.
+def gradient(ratings, theta, first_user, scale, out, width):
+    """Add scale * d/dtheta of sum (f.g - y)^2 / 2 over the ratings to `out`; return sum (f.g - y)^2.
 
     theta holds the item rows and, from `first_user` on, the user rows.
     """
     rank = np.uintp(len(width))
     users = np.uintp(first_user)
     squares = 0.0
-    for row in range(np.uintp(start), np.uintp(stop)):
+    for row in range(np.uintp(len(ratings))):
         rating = ratings[row]
         item = np.uintp(np.uint32(rating.item)) * rank
         user = users + np.uintp(np.uint32(rating.user)) * rank
@@ -289,48 +289,6 @@ def gradient_range(ratings, start, stop, theta, first_user, scale, out, width):
         row_cross(out, item, user, scale * error, theta, width)
         squares += float(error) * float(error)
     return squares
-
-
-@kernel
-def deal(ratings, piles, end, out):
-    """Put every rating on its pile; `end` holds the starts of the piles in `out`, and afterwards their
-    ends."""
-    for row in range(len(ratings)):
-        pile = piles[row]
-        out[end[pile]] = ratings[row]
-        end[pile] += 1
-
-
-@kernel
-def gather(ratings, rows, start, stop, buffer):
-    """Copy ratings[rows[start:stop]] to the beginning of `buffer`; return False if a row does not exist.
-
-    A loop of loads alone keeps many cache misses in flight, which the dependences in the gradient would
-    prevent; this makes random rows affordable.
-    """
-    n_data = np.uint64(len(ratings))
-    valid = True
-    for place in range(np.uintp(stop - start)):
-        # Unsigned, so that one comparison finds negative rows, too.
-        row = np.uint64(rows[np.uintp(start) + place])
-        if row >= n_data:
-            valid = False
-            row = np.uint64(0)
-        buffer[place] = ratings[row]
-    return valid
-
-
-@kernel
-def gradient_rows(ratings, rows, theta, first_user, scale, out, buffer, width):
-    """Do `gradient_range` over any rows, through `buffer`; return False if a row does not exist."""
-    valid = True
-    block = len(buffer)
-    for start in range(0, len(rows), block):
-        stop = min(start + block, len(rows))
-        # All blocks are processed even after a wrong row; the caller raises and discards the result.
-        valid &= gather(ratings, rows, start, stop, buffer)
-        gradient_range(buffer, 0, stop - start, theta, first_user, scale, out, width)
-    return valid
 
 
 @reducing_kernel
@@ -360,14 +318,3 @@ def square_norms(theta, rank, weights):
             square += float(theta[k]) * float(theta[k])
         total += float(weights[row]) * square
     return total
-
-
-@kernel
-def add_curvature(ratings, theta, first_user, rank, out):
-    """Add the diagonal of the Gauss-Newton matrix: sum over ratings of g_k^2 for items, f_k^2 for users."""
-    for rating in ratings:
-        item = rating.item * rank
-        user = first_user + rating.user * rank
-        for k in range(rank):
-            out[item + k] += theta[user + k] * theta[user + k]
-            out[user + k] += theta[item + k] * theta[item + k]

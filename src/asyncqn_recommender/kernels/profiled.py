@@ -25,10 +25,10 @@ from asyncqn_recommender.kernels.factorization import row_add, row_dot
 from asyncqn_recommender.kernels.tiles import (
     EIGHT,
     FOUR,
+    ONE,
     SIDE,
-    SIXTEEN,
     add_panel,
-    add_sum,
+    add_rows,
     add_tile,
     four_dots,
     padded,
@@ -75,36 +75,68 @@ def padded_rows(rows: Any, rank: int) -> Any:
     return out.reshape(-1)
 
 
+def padded_matrix(matrix: Any, dtype: Any) -> Any:
+    """Return a square matrix with its rows padded, flat."""
+    return padded_rows(np.ascontiguousarray(matrix, dtype).ravel(), len(matrix))
+
+
+class Visit(NamedTuple):
+    """The rows of the solved side that are solved: order[i] for every i of `rows`, with their ridges."""
+
+    order: Any
+    rows: Any
+    ridges: Any
+    """Lambda of every row of that side."""
+
+
+class Results(NamedTuple):
+    """The arrays that `solve_rows` adds to; empty ones are left alone."""
+
+    sums: Any
+    """Shaped like the fixed side: scale * sum_{m in r} e g for row m."""
+    second: Any
+    """K x K: sum_r n_r g g', with weights sum_r g g'."""
+    out: Any
+    """The solved rows."""
+
+
+def nothing(like: Any) -> Any:
+    """Return an empty matrix, for a result that is not wanted."""
+    return np.empty((0, 0), like.dtype)
+
+
 @reducing_piece
-def _set_across(others, values, weights, begin, count, n, fixed, size, work):
+def _set_across(side, weights, begin, count, n, fixed, work):
     """Write the rows f of `count` ratings to columns of `across`, and their y to the goal; n includes
     padding.
 
     With weights they are f sqrt(w) and y / sqrt(w).
     """
     real = fixed.dtype.type
-    nothing = fixed.dtype.type(0.0)
+    size = np.uintp(len(work.goal))
     lead = n - count
     for i in range(lead):
         for k in range(size):
-            work.across[k * n + i] = nothing
-        work.goal[i] = nothing
+            work.across[k * n + i] = real(0.0)
+        work.goal[i] = real(0.0)
     for i in range(count):
-        row = np.uintp(np.uint32(others[begin + i])) * size
+        row = np.uintp(np.uint32(side.others[begin + i])) * size
         root = real(1.0)
         if weights is not None:
             root = real(np.sqrt(weights[begin + i]))
         for k in range(size):
             work.across[k * n + lead + i] = root * fixed[row + k]
-        work.goal[lead + i] = real(values[begin + i]) / root
+        work.goal[lead + i] = real(side.values[begin + i]) / root
 
 
 @reducing_piece
-def fit_row(others, values, weights, begin, end, fixed, size, ridge, work):
+def fit_row(side, weights, begin, end, fixed, ridge, work):
     """Solve the ridge problem of the ratings begin:end; the solution is work.goal, padding included."""
+    size = np.uintp(len(work.goal))
     eights = np.uintp(SIDE)
     zero = np.uintp(0)
     real = work.matrix.dtype.type
+    unit = real(1.0)
     count = end - begin
     # With few ratings the system of n unknowns is smaller than that of K unknowns.
     few = count + eights <= size
@@ -115,8 +147,8 @@ def fit_row(others, values, weights, begin, end, fixed, size, ridge, work):
     for k in range(size):
         work.goal[k] = real(0.0)
     if few:
-        _set_across(others, values, weights, begin, count, n, fixed, size, work)
-    rows, index = (work.across, work.identity) if few else (fixed, others)
+        _set_across(side, weights, begin, count, n, fixed, work)
+    rows, index = (work.across, work.identity) if few else (fixed, side.others)
     place, last = (zero, size) if few else (begin, end)
     # Several panels use the same rows, so a chunk of them must stay in the cache.
     chunk = np.uintp(IN_CACHE) // n + np.uintp(1) if n > zero else size
@@ -124,54 +156,19 @@ def fit_row(others, values, weights, begin, end, fixed, size, ridge, work):
         here = min(chunk, last - place)
         for top in range(zero, n, eights):
             if weights is None:
-                add_panel(
-                    work.matrix, top, lead, n, rows, index, place, here, real(1.0), None
-                )
+                source = (rows, index, place, here, None)
+                add_panel(work.matrix, top, lead, n, source, unit)
             else:
                 heavy = work.ones if few else weights
-                add_panel(
-                    work.matrix,
-                    top,
-                    lead,
-                    n,
-                    rows,
-                    index,
-                    place,
-                    here,
-                    real(1.0),
-                    heavy,
-                )
+                weighted = (rows, index, place, here, heavy)
+                add_panel(work.matrix, top, lead, n, weighted, unit)
         if not few:
-            side = zero
-            while side + eights + eights <= size:
-                add_sum(
-                    work.goal,
-                    side,
-                    fixed,
-                    side,
-                    size,
-                    others,
-                    place,
-                    here,
-                    values,
-                    SIXTEEN,
-                )
-                side += eights + eights
-            if side < size:
-                add_sum(
-                    work.goal,
-                    side,
-                    fixed,
-                    side,
-                    size,
-                    others,
-                    place,
-                    here,
-                    values,
-                    EIGHT,
-                )
+            # y takes the place of the weights, and the factors on the left are 1.
+            targets = (fixed, side.others, place, here, side.values)
+            left = (work.ones, zero, zero)
+            add_rows(work.goal, zero, zero, size, left, targets, unit, ONE)
         place += here
-    solve(work.matrix, lead, n, ridge, work.goal, work.pivots, work.identity)
+    solve(work, lead, n, ridge)
     if few:
         for k in range(n):
             work.pivots[k] = work.goal[k]
@@ -193,14 +190,14 @@ def _term(dot, value, weights, place):
 
 
 @reducing_piece
-def _add_errors(others, values, weights, begin, end, fixed, size, scale, goal, sums):
+def _add_errors(side, weights, begin, end, fixed, scale, sums, work):
     """Add scale * e * g to sums[row] for every rating, with g = goal; return twice their objective.
 
     e = f.g - y, and e^2 is summed.  With weights, where y = 1 + w, e = w f.g - y and the term is y (1 -
     f.g)^2 - (f.g)^2.
     """
+    size = np.uintp(len(work.goal))
     zero = np.uintp(0)
-    one = np.uintp(1)
     four = np.uintp(4)
     eights = np.uintp(SIDE)
     real = fixed.dtype.type
@@ -210,75 +207,54 @@ def _add_errors(others, values, weights, begin, end, fixed, size, scale, goal, s
     shares = stack_array(4, real(0.0))
     place = begin
     # Four ratings at a time share each load of g.
-    while place + four <= end:
+    while place < end:
+        here = min(four, end - place)
         for i in range(four):
-            rows[i] = np.uintp(np.uint32(others[place + i])) * size
-        four_dots(fixed, rows, goal, size, dots)
+            # The last group is filled up with its first rating, of which the results are not used.
+            rating = place + i if i < here else place
+            rows[i] = np.uintp(np.uint32(side.others[rating])) * size
+        four_dots(fixed, rows, work.goal, size, dots)
         terms = real(0.0)
-        for i in range(four):
-            error, term = _term(dots[i], real(values[place + i]), weights, place + i)
+        for i in range(here):
+            value = real(side.values[place + i])
+            error, term = _term(dots[i], value, weights, place + i)
             shares[i] = scale * error
             terms += term
         for part in range(zero, size, eights):
-            for i in range(four):
-                row_add(sums, rows[i] + part, shares[i], goal, part, EIGHT)
+            for i in range(here):
+                row_add(sums, rows[i] + part, shares[i], work.goal, part, EIGHT)
         # Four terms in the precision of theta, then float64: adding millions in float32 would lose digits.
         squares += float(terms)
         place += four
-    while place < end:
-        row = np.uintp(np.uint32(others[place])) * size
-        dot = real(0.0)
-        for part in range(zero, size, eights):
-            dot += row_dot(fixed, row + part, goal, part, EIGHT)
-        error, term = _term(dot, real(values[place]), weights, place)
-        for part in range(zero, size, eights):
-            row_add(sums, row + part, scale * error, goal, part, EIGHT)
-        squares += float(term)
-        place += one
     return squares
 
 
 @reducing_kernel
-def solve_rows(
-    start,
-    others,
-    values,
-    weights,
-    order,
-    rows,
-    fixed,
-    ridges,
-    scale,
-    sums,
-    second,
-    work,
-    out,
-):
-    """Solve row r = order[i] for every i of `rows`, given the padded other side `fixed`; write it to out[r].
+def solve_rows(side, weights, visit, fixed, scale, results, work):
+    """Solve the rows of a visit, given the padded other side `fixed`.
 
-    By the envelope theorem the solution g counts as a constant: scale * sum_{m in r} e g is added to row m of
-    `sums`, which is shaped like `fixed`.  sum_r n_r g g' is added to `second` (K x K); with weights, sum_r g
-    g'. `sums` and `out` may be empty; their results are then not computed.  Returns whether all rows exist,
+    By the envelope theorem the solution g counts as a constant in `results`.  Returns whether all rows exist,
     the sum of `_add_errors`, sum_r lambda_r |g|^2, and sum_r n_r (with weights, the number of rows).
     """
     size = np.uintp(len(work.goal))
-    n_rows = np.uint64(len(start) - 1)
+    n_rows = np.uint64(len(side.start) - 1)
     zero = np.uintp(0)
     eights = np.uintp(SIDE)
     real = work.goal.dtype.type
+    sums, second, out = results
     valid = True
     squares = 0.0
     penalty = 0.0
     counted = 0
-    for position in range(len(rows)):
-        place = np.uint64(rows[position])
+    for position in range(len(visit.rows)):
+        place = np.uint64(visit.rows[position])
         if place >= n_rows:
             valid = False
             continue
-        row = np.uint64(order[place])
-        begin = np.uintp(start[row])
-        end = np.uintp(start[row + np.uint64(1)])
-        fit_row(others, values, weights, begin, end, fixed, size, ridges[row], work)
+        row = np.uint64(visit.order[place])
+        begin = np.uintp(side.start[row])
+        end = np.uintp(side.start[row + np.uint64(1)])
+        fit_row(side, weights, begin, end, fixed, visit.ridges[row], work)
         if len(out):
             for k in range(out.shape[1]):
                 out[row, k] = work.goal[work.lead + np.uintp(k)]
@@ -288,7 +264,7 @@ def solve_rows(
         norm = real(0.0)
         for part in range(zero, size, eights):
             norm += row_dot(work.goal, part, work.goal, part, EIGHT)
-        penalty += float(ridges[row] * norm)
+        penalty += float(visit.ridges[row] * norm)
         count = int(end - begin) if weights is None else 1
         counted += count
         for k in range(second.shape[0]):
@@ -296,9 +272,7 @@ def solve_rows(
             share = real(count) * work.goal[work.lead + np.uintp(k)]
             for l in range(second.shape[1]):
                 second[k, l] += share * work.goal[work.lead + np.uintp(l)]
-        squares += _add_errors(
-            others, values, weights, begin, end, fixed, size, scale, work.goal, sums
-        )
+        squares += _add_errors(side, weights, begin, end, fixed, scale, sums, work)
     return valid, squares, penalty, counted
 
 
@@ -339,26 +313,13 @@ def add_turned(columns, matrix, work, out):
     size = np.uintp(len(work.goal))
     zero = np.uintp(0)
     eights = np.uintp(SIDE)
-    four = np.uintp(4)
-    for top in range(zero, size, four):
-        add_tile(
-            out,
-            top * eights,
-            eights,
-            matrix,
-            top,
-            size,
-            columns,
-            work.lead * eights,
-            eights,
-            work.identity,
-            zero,
-            size - work.lead,
-            columns.dtype.type(1.0),
-            None,
-            FOUR,
-            EIGHT,
-        )
+    right = (columns, work.lead * eights, eights)
+    over = (work.identity, zero, size - work.lead, None)
+    for top in range(zero, size, np.uintp(4)):
+        target = (out, top * eights, eights)
+        left = (matrix, top, size)
+        unit = columns.dtype.type(1.0)
+        add_tile(target, left, right, over, unit, FOUR, EIGHT)
 
 
 @reducing_kernel

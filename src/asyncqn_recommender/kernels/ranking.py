@@ -4,6 +4,8 @@ Arithmetic is strict and goes item by item in the order of the factors, so that 
 same bits alone, in any batch and on any number of threads.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from asyncqn.kernels import kernel, strict_piece
@@ -12,6 +14,24 @@ USERS_AT_ONCE = 8
 """Users whose scores are computed from one tile of items while it is in the cache."""
 TILE = 512
 """Items of a tile, whose factors are contiguous in memory, rank x items."""
+
+
+class Catalogue(NamedTuple):
+    """The items and users of a model in the form that `best_items` needs.
+
+    With w_x = n_x / (n_x + trust), the weight of a pair, n / (n + trust) with n = min(n_u, n_m), equals
+    min(w_u, w_m).
+    """
+
+    tiles: Any
+    """The items' factors, tiles x rank x TILE."""
+    item_weights: Any
+    item_base: Any
+    usable: Any
+    """Mask of the items that may be in a list."""
+    user_factors: Any
+    user_weights: Any
+    user_base: Any
 
 
 @strict_piece
@@ -54,12 +74,20 @@ def _products(g, h, tile, of_g, of_h):
 
 
 @strict_piece
-def _blend(products, w_user, b_user, w_items, b_items, add, row):
-    """row = w p + (1 - w) b, with w the smaller weight, b the sum of bases, p the product plus add b."""
+def _blend(products, items, user, first, row):
+    """row = w p + (1 - w) b, with w the smaller weight, b the sum of bases, and p the product.
+
+    `items` is the catalogue; a `user` of -1 is unknown, with weight and base 0.  The row has the items from
+    `first` on.
+    """
+    w_user = items.user_weights[user] if user >= 0 else 0.0
+    b_user = items.user_base[user] if user >= 0 else 0.0
+    w_items = items.item_weights[first : first + row.size]
+    b_items = items.item_base[first : first + row.size]
     for m in range(row.size):
         w = min(w_user, w_items[m])
         b = b_user + b_items[m]
-        row[m] = w * (products[m] + add * b) + (1.0 - w) * b
+        row[m] = w * products[m] + (1.0 - w) * b
 
 
 @strict_piece
@@ -121,68 +149,37 @@ def select(row, places, tops):
 
 
 @kernel
-def best_items(
-    users,
-    user_factors,
-    tiles,
-    user_weights,
-    item_weights,
-    user_base,
-    item_base,
-    residual,
-    usable,
-    start,
-    seen,
-    scores,
-    places,
-    tops,
-):
-    """Write to places[j] and tops[j] the best items of users[j] and their scores w p + (1 - w) b, best first.
+def best_items(users, items, start, seen, scores, places, tops):
+    """Write to places[j] and tops[j] the best items of users[j] and their scores, best first.
 
-    p is the product of factors (plus b if `residual`), b = user_base + item_base, and w the smaller of the
-    two weights.  users[j] = -1 is an unknown user, with weight and base 0.  Items that are not `usable`, and
-    those of seen[start[u]:start[u + 1]], are left out; with an empty `start`, seen items are included.
-    `tiles` holds the items' factors, tiles x rank x TILE; `scores` is scratch space for `USERS_AT_ONCE` rows
-    of items.
+    `items` is the catalogue, and users[j] = -1 an unknown user.  Items that are not usable, and those of
+    seen[start[u]:start[u + 1]], are left out; with an empty `start`, seen items are included.  `scores` is
+    scratch space for `USERS_AT_ONCE` rows of items.
     """
-    n_items = item_base.size
-    add = 1.0 if residual else 0.0
-    nobody = np.zeros(tiles.shape[1], user_factors.dtype)
-    products = np.empty((2, TILE), user_factors.dtype)
+    n_items = items.item_base.size
+    factors = items.user_factors
+    nobody = np.zeros(factors.shape[1], factors.dtype)
+    products = np.empty((2, TILE), factors.dtype)
     for first in range(0, users.size, scores.shape[0]):
         block = users[first : first + scores.shape[0]]
-        for t in range(tiles.shape[0]):
+        for t in range(items.tiles.shape[0]):
             left = t * TILE
-            right = min(t * TILE + TILE, n_items)
+            right = min(left + TILE, n_items)
             for j in range(0, block.size, 2):
                 # Users in pairs; an odd last one is paired with nobody.
                 u = block[j]
                 v = block[j + 1] if j + 1 < block.size else -1
-                g = user_factors[u] if u >= 0 else nobody
-                h = user_factors[v] if v >= 0 else nobody
-                _products(g, h, tiles[t], products[0], products[1])
+                g = factors[u] if u >= 0 else nobody
+                h = factors[v] if v >= 0 else nobody
+                _products(g, h, items.tiles[t], products[0], products[1])
                 for side in range(min(2, block.size - j)):
-                    u = block[j + side]
-                    w_user, b_user = (
-                        (user_weights[u], user_base[u]) if u >= 0 else (0.0, 0.0)
-                    )
-                    row = scores[j + side]
-                    w_items = item_weights[left:right]
-                    b_items = item_base[left:right]
-                    _blend(
-                        products[side],
-                        w_user,
-                        b_user,
-                        w_items,
-                        b_items,
-                        add,
-                        row[left:right],
-                    )
+                    row = scores[j + side, left:right]
+                    _blend(products[side], items, block[j + side], left, row)
         for j in range(block.size):
             row = scores[j]
             u = block[j]
             for m in range(n_items):
-                if not usable[m]:
+                if not items.usable[m]:
                     row[m] = -np.inf
             if u >= 0 and start.size > 0:
                 for s in range(start[u], start[u + 1]):

@@ -48,17 +48,3 @@ def draw_items(start, light, accept, alias, state, stamp, items):
                 stamp[item] = user
                 items[place] = item
                 place += 1
-
-
-@kernel
-def rate(users, items, user_offset, item_offset, taste, trait, noise, values):
-    """Compute user offset + item offset + taste . trait + noise, rounded to half stars in 0.5 ... 5."""
-    rank = taste.shape[1]
-    for row in range(len(users)):
-        u = users[row]
-        m = items[row]
-        x = user_offset[u] + item_offset[m] + noise[row]
-        for k in range(rank):
-            x += taste[u, k] * trait[m, k]
-        # floor(2x + 1/2) / 2 rounds to the nearest half; `round` would send ties to even halves.
-        values[row] = min(max(0.5 * np.floor(2.0 * x + 0.5), 0.5), 5.0)

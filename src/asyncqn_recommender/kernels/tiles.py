@@ -47,137 +47,64 @@ def padded(rank: int) -> int:
     return -(-rank // SIDE) * SIDE
 
 
-def _add_tile(
-    _,
-    out,
-    at,
-    step,
-    a,
-    left,
-    a_step,
-    b,
-    right,
-    b_step,
-    index,
-    begin,
-    count,
-    scale,
-    weights,
-    height,
-    columns,
-):
+def _add_tile(_, target, left, right, over, scale, height, columns):
     """out[at + r step + c] += scale * sum over j = index[i], i in begin:begin + count, of
-    weights[i] a[left + j a_step + r] b[right + j b_step + c],
+    weights[i] a[first_a + j a_step + r] b[first_b + j b_step + c],
     for r over the tuple `height` and c over `columns`.
 
-    `weights` may be None, which means that all are 1.
+    The tuples are target (out, at, step), left (a, first_a, a_step), right (b, first_b, b_step), and over
+    (index, begin, count, weights), in which `weights` may be None: then all are 1.
     """
-    signature = types.void(
-        out,
-        at,
-        step,
-        a,
-        left,
-        a_step,
-        b,
-        right,
-        b_step,
-        index,
-        begin,
-        count,
-        scale,
-        weights,
-        height,
-        columns,
-    )
+    signature = types.void(target, left, right, over, scale, height, columns)
 
     def generate(context, builder, sig, args):
-        at, step, left, a_step, right, b_step, begin, count = (
-            args[i] for i in (1, 2, 4, 5, 7, 8, 10, 11)
-        )
+        unpacked = [cgutils.unpack_tuple(builder, group) for group in args[:4]]
+        (_out, at, step), (_a, left, a_step), (_b, right, b_step), over = unpacked
+        _index, begin, count, _weights = over
+        index_type, _, _, weight_type = sig.args[3]
         word = at.type
-        lanes = len(sig.args[15])
-        numbers = context.make_array(sig.args[9])(context, builder, args[9]).data
+        lanes = len(sig.args[6])
 
-        def row(place: int, start: Any, length: int = lanes) -> VectorRow:
-            return VectorRow(
-                context, builder, sig.args[place], args[place], start, length
-            )
+        def pointer(place: int, kind: Any) -> Any:
+            return context.make_array(kind)(context, builder, over[place]).data
+
+        def row(group: int, start: Any) -> VectorRow:
+            kind, array = sig.args[group][0], unpacked[group][0]
+            return VectorRow(context, builder, kind, array, start, lanes)
+
+        def number_at(place: int, kind: Any, position: Any) -> Any:
+            return builder.load(builder.gep(pointer(place, kind), [position]))
 
         first = row(0, at)
         # Sums of 64 float32 or 32 float64 numbers fill half the registers.
-        tall = len(sig.args[14])
-        rows = min(tall, SIDE * SIDE * 32 // sig.args[0].dtype.bitwidth // lanes)
+        tall = len(sig.args[5])
+        bits = sig.args[0][0].dtype.bitwidth
+        rows = min(tall, SIDE * SIDE * 32 // bits // lanes)
         for top in range(0, tall, rows):
             totals = [
                 cgutils.alloca_once_value(builder, first.zero) for _ in range(rows)
             ]
             with cgutils.for_range(builder, count, intp=word) as loop:
                 place = builder.add(begin, loop.index)
+                j = number_at(0, index_type, place)
                 # Zero extension of an int32: indices are never negative.
-                j = builder.zext(builder.load(builder.gep(numbers, [place])), word)
-                of_a = row(3, builder.add(left, builder.mul(j, a_step)))
-                vector = row(6, builder.add(right, builder.mul(j, b_step))).load()
-                if sig.args[13] != types.none:
-                    weight = context.make_array(sig.args[13])(
-                        context, builder, args[13]
-                    ).data
-                    vector = first.scaled(
-                        builder.load(builder.gep(weight, [place])), vector
-                    )
+                j = builder.zext(j, word) if j.type != word else j
+                of_a = row(1, builder.add(left, builder.mul(j, a_step)))
+                vector = row(2, builder.add(right, builder.mul(j, b_step))).load()
+                if weight_type != types.none:
+                    weight = number_at(3, weight_type, place)
+                    # Ratings are float32, and theta may be float64.
+                    if weight.type != first.type.element:
+                        weight = builder.fpext(weight, first.type.element)
+                    vector = first.scaled(weight, vector)
                 for r, total in enumerate(totals):
                     product = first.scaled(of_a.number(top + r), vector)
                     builder.store(first.plus(builder.load(total), product), total)
             for r, total in enumerate(totals):
                 shift = builder.mul(step, ir.Constant(word, top + r))
-                target = row(0, builder.add(at, shift))
-                target.store(
-                    target.plus(
-                        target.load(), target.scaled(args[12], builder.load(total))
-                    )
-                )
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-def _add_sum(_, out, at, b, right, b_step, index, begin, count, weights, columns):
-    """out[at + c] += sum over j = index[i], for `count` values of i from begin, of
-    weights[i] b[right + j b_step + c], for c over `columns`.
-    """
-    signature = types.void(
-        out, at, b, right, b_step, index, begin, count, weights, columns
-    )
-
-    def generate(context, builder, sig, args):
-        at, right, b_step, begin, count = (args[i] for i in (1, 3, 4, 6, 7))
-        word = at.type
-        lanes = len(sig.args[9])
-        target = VectorRow(context, builder, sig.args[0], args[0], at, lanes)
-        index, weights = (
-            context.make_array(sig.args[i])(context, builder, args[i]).data
-            for i in (5, 8)
-        )
-        total = cgutils.alloca_once_value(builder, target.zero)
-        with cgutils.for_range(builder, count, intp=word) as loop:
-            place = builder.add(begin, loop.index)
-            j = builder.load(builder.gep(index, [place]))
-            j = builder.zext(j, word) if j.type != word else j
-            start = builder.add(right, builder.mul(j, b_step))
-            vector = VectorRow(
-                context, builder, sig.args[2], args[2], start, lanes
-            ).load()
-            weight = builder.load(builder.gep(weights, [place]))
-            # Ratings are float32, and theta may be float64.
-            weight = (
-                builder.fpext(weight, target.type.element)
-                if weight.type != target.type.element
-                else weight
-            )
-            builder.store(
-                target.plus(builder.load(total), target.scaled(weight, vector)), total
-            )
-        target.store(target.plus(target.load(), builder.load(total)))
+                to = row(0, builder.add(at, shift))
+                share = to.scaled(args[4], builder.load(total))
+                to.store(to.plus(to.load(), share))
         return context.get_dummy_value()
 
     return signature, generate
@@ -236,125 +163,95 @@ def _scale(_, out, i, scale, width):
 
 add_tile: Any = intrinsic(_add_tile)
 row_scale: Any = intrinsic(_scale)
-add_sum: Any = intrinsic(_add_sum)
 four_dots: Any = intrinsic(_four_dots)
 
 
 @reducing_piece
-def _add_rows(out, size, rows, row, left, index, begin, count, scale, weights, height):
-    """Add to the rows from `row` of a `size` x `size` matrix, from column `left` on: see `add_panel`."""
-    side = left
+def add_rows(out, at, first, size, left, source, scale, height):
+    """Add scale * sum of w a b' to rows of a matrix that begin at `at`, from column `first` on.
+
+    The b are rows of `size` numbers, and the a, of the tuple `height`, stand in `left`: see `add_panel` and
+    `_add_tile`.
+    """
+    rows, index, begin, count, weights = source
+    over = (index, begin, count, weights)
+    side = first
     while side + np.uintp(2 * SIDE) <= size:
-        add_tile(
-            out,
-            row * size + side,
-            size,
-            rows,
-            row,
-            size,
-            rows,
-            side,
-            size,
-            index,
-            begin,
-            count,
-            scale,
-            weights,
-            height,
-            SIXTEEN,
-        )
+        target = (out, at + side, size)
+        add_tile(target, left, (rows, side, size), over, scale, height, SIXTEEN)
         side += np.uintp(2 * SIDE)
     if side < size:
-        add_tile(
-            out,
-            row * size + side,
-            size,
-            rows,
-            row,
-            size,
-            rows,
-            side,
-            size,
-            index,
-            begin,
-            count,
-            scale,
-            weights,
-            height,
-            EIGHT,
-        )
+        target = (out, at + side, size)
+        add_tile(target, left, (rows, side, size), over, scale, height, EIGHT)
 
 
 @reducing_call
-def add_panel(out, top, lead, size, rows, index, begin, count, scale, weights):
+def add_panel(out, top, lead, size, source, scale):
     """Add scale * sum of w f f' to eight rows of a `size` x `size` matrix.
 
-    The rows begin at `top`, but not before `lead`; columns begin with their diagonal tile.  The f are the
-    rows index[begin:begin + count], of length `size`; w comes from `weights` at the same positions, or is 1.
+    The rows begin at `top`, but not before `lead`; columns begin with their diagonal tile.  `source` is the
+    tuple (rows, index, begin, count, weights): the f are rows index[begin:begin + count], of length `size`,
+    and w comes from `weights` at the same positions, or is 1 where that is None.
     """
     zero = np.uintp(0)
     two = np.uintp(2)
     four = np.uintp(4)
+    rows = source[0]
     row = max(top, lead)
     end = top + np.uintp(SIDE)
     # One row, then two, then fours: together any number from 1 to 8, without a masked tile.
     if (end - row) % two > zero:
-        _add_rows(out, size, rows, row, top, index, begin, count, scale, weights, ONE)
+        add_rows(out, row * size, top, size, (rows, row, size), source, scale, ONE)
         row += np.uintp(1)
     if (end - row) % four > zero:
-        _add_rows(out, size, rows, row, top, index, begin, count, scale, weights, TWO)
+        add_rows(out, row * size, top, size, (rows, row, size), source, scale, TWO)
         row += two
     while row < end:
-        _add_rows(out, size, rows, row, top, index, begin, count, scale, weights, FOUR)
+        add_rows(out, row * size, top, size, (rows, row, size), source, scale, FOUR)
         row += four
 
 
 @reducing_piece
-def solve(matrix, lead, size, ridge, goal, pivots, identity):
-    """goal <- (matrix + ridge I)^-1 goal, by Cholesky; the upper tiles of the matrix are read and
+def solve(work, lead, size, ridge):
+    """goal <- (matrix + ridge I)^-1 goal, by Cholesky; the upper tiles of work.matrix are read and
     overwritten.
 
     Eight rows of the factor are computed at a time; the contribution of the rows above is a sum of tiles.
-    The first `lead` rows and columns are padding, zeros.  `pivots` has room for `size` numbers; `identity` is
-    0, 1, 2, ..., of at least that length.
+    The first `lead` rows and columns are padding, zeros.
     """
     zero = np.uintp(0)
     one = np.uintp(1)
     eights = np.uintp(SIDE)
+    matrix = work.matrix
+    goal = work.goal
     unit = matrix.dtype.type(1.0)
-    nothing = matrix.dtype.type(0.0)
     for top in range(zero, size, eights):
         # The rows above this panel are final: their contribution, a sum of outer products, is subtracted at
         # once.
         if top > zero:
-            add_panel(
-                matrix, top, lead, size, matrix, identity, lead, top - lead, -unit, None
-            )
+            source = (matrix, work.identity, lead, top - lead, None)
+            add_panel(matrix, top, lead, size, source, -unit)
         for k in range(max(top, lead), top + eights):
             row = k * size
             # The ridge is added here, so that one matrix serves rows with different ridges.
             pivot = unit / np.sqrt(matrix[row + k] + ridge)
-            pivots[k] = pivot
+            work.pivots[k] = pivot
             for p in range(top, k + one):
-                matrix[row + p] = nothing  # zeros, so that whole pieces can be summed
+                # Zeros, so that whole pieces can be summed.
+                matrix[row + p] = matrix.dtype.type(0.0)
             known = goal[k] * pivot
             goal[k] = known
             for part in range(top, size, eights):
                 row_scale(matrix, row + part, pivot, EIGHT)
                 row_add(goal, part, -known, matrix, row + part, EIGHT)
                 for below in range(k + one, top + eights):
-                    row_add(
-                        matrix,
-                        below * size + part,
-                        -matrix[row + below],
-                        matrix,
-                        row + part,
-                        EIGHT,
-                    )
+                    share = -matrix[row + below]
+                    at = below * size + part
+                    row_add(matrix, at, share, matrix, row + part, EIGHT)
     # Back substitution; padding rows have no unknowns.
     for back in range(size - lead):
         k = size - one - back
         total = goal[k]
         for part in range(k // eights * eights, size, eights):
             total -= row_dot(matrix, k * size + part, goal, part, EIGHT)
-        goal[k] = total * pivots[k]
+        goal[k] = total * work.pivots[k]

@@ -45,11 +45,11 @@ def turned_rows(rows, rank, matrix, out, work):
 
 
 @reducing_kernel
-def finish(theta, ridges, columns, white, second, inverse, sums, out, work):
-    """out[m] = ridges[m] columns theta[m] + L^-T (S~ white[m] + sums[m]); all but theta and out padded."""
-    rank = np.uintp(len(columns))
+def add_gradient(white, second, inverse, sums, out, work):
+    """out[m] += L^-T (S~ white[m] + sums[m]); all but `out` are padded."""
     size = np.uintp(len(work.goal))
-    n = np.uintp(len(ridges))
+    rank = size - work.lead
+    n = np.uintp(len(white)) // size
     zero = np.uintp(0)
     eights = np.uintp(SIDE)
     before = work.across
@@ -64,7 +64,6 @@ def finish(theta, ridges, columns, white, second, inverse, sums, out, work):
             before[k] = before.dtype.type(0.0)
         add_turned(after, inverse, work, before)
         for i in range(here):
-            m = first + i
             for k in range(rank):
-                own = ridges[m] * columns[k] * theta[m * rank + k]
-                out[m * rank + k] = own + before[(work.lead + k) * eights + i]
+                share = before[(work.lead + k) * eights + i]
+                out[(first + i) * rank + k] += share

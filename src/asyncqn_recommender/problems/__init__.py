@@ -2,4 +2,5 @@
 
 `matrix_factorization` has users and items in theta, as in the paper; `profiled_factorization` and
 `implicit_factorization` eliminate the users (`eliminated_users`), which is what the recommender fits.
+`stored` has what all of them share.
 """

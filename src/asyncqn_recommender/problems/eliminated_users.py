@@ -25,16 +25,18 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import require
-from asyncqn.parameters import Precision, RealArray, check_seed
+from asyncqn.kernels import sum_of_squares
+from asyncqn.parameters import check_seed
 from asyncqn.types import Array, Rows
 from asyncqn_recommender.kernels import als as sides
 from asyncqn_recommender.kernels import profiled
-from asyncqn_recommender.problems import matrix_factorization as joint
-from asyncqn_recommender.staged import StagedLBFGS, asynchronous_algorithm
+from asyncqn_recommender.problems.stored import Stored, Triples, check_vectors
+from asyncqn_recommender.staged import StagedLBFGS, staged_algorithm
 
 
-class Metric(NamedTuple):
-    """The inverse curvature of item row m, about Q diag[1 / (lambda_m + n_m Lambda)] Q'.
+@dataclass(frozen=True, eq=False)
+class InverseMetric:
+    """H0 = Q diag[1 / (lambda_m + delta + n_m Lambda)] Q' for every item row m.
 
     Q is orthogonal if all columns have the same ridge.
     """
@@ -42,113 +44,74 @@ class Metric(NamedTuple):
     Q: Array
     Lambda: Array
     counts: Array
-
-
-def metric_of(sums: Array, counts: Array, columns: Array) -> Metric:
-    """Return the metric from sum_u n_u g_u g_u' (K x K, flat) followed by sum_u n_u, in the dtype of
-    `counts`.
-
-    With D = diag(columns), lambda D + n C = D^1/2 (lambda I + n D^-1/2 C D^-1/2) D^1/2.
-    """
-    rank = len(columns)
-    C = sums[:-1].reshape(rank, rank).astype(np.float64) / max(float(sums[-1]), 1.0)
-    root = np.sqrt(columns.astype(np.float64))
-    # K x K, so the cost is negligible beside a pass.
-    Lambda, Q = np.linalg.eigh(C / np.multiply.outer(root, root))
-    # Q absorbs D^-1/2, so that `apply_metric` needs no further factor.
-    Q /= root[:, None]
-    # C is positive semidefinite; eigenvalues below 0 are rounding.
-    return Metric(Q.astype(counts.dtype), Lambda.clip(0.0).astype(counts.dtype), counts)
-
-
-@dataclass(frozen=True, eq=False)
-class InverseMetric:
-    """H0 = Q diag[1 / (lambda_m + delta + n_m Lambda)] Q' for every item row m."""
-
-    metric: Metric
+    """n_m."""
     base: Array
     """lambda_m + delta, for every item."""
 
     def apply(self, v: Array, out: Array) -> None:
         """Write H0 v to `out`, which must not be `v`."""
-        rank = len(self.metric.Lambda)
-        for array in (v, out):
-            if (
-                array.shape != (rank * len(self.base),)
-                or array.dtype != self.base.dtype
-            ):
-                require(
-                    False,
-                    f"apply needs {self.base.dtype} vectors of length {rank * len(self.base)}.",
-                )
+        rank = len(self.Lambda)
+        check_vectors(rank * len(self.base), self.base.dtype, v, out)
         require(
             not np.may_share_memory(v, out),
             "apply needs a separate array for its result.",
         )
-        basis, transposed = (
-            profiled.padded_rows(np.ascontiguousarray(Q).ravel(), rank)
-            for Q in (self.metric.Q, self.metric.Q.T)
-        )
         profiled.apply_metric(
             v,
-            basis,
-            transposed,
-            self.metric.Lambda,
-            self.metric.counts,
+            profiled.padded_matrix(self.Q, v.dtype),
+            profiled.padded_matrix(self.Q.T, v.dtype),
+            self.Lambda,
+            self.counts,
             self.base,
             out,
             profiled.workspace(rank, v.dtype),
         )
 
 
-class EliminatedUsers(ABC):
+class Prepared(NamedTuple):
+    """What the blocks of a pass share: quantities of a theta that do not depend on the rows."""
+
+    theta: Array
+    prior: float
+    """Twice the prior of the items."""
+    items: Any
+    """The item rows in the form that the gradient needs."""
+
+
+class Solution(NamedTuple):
+    """Sums over users of a gradient's rows."""
+
+    errors: float
+    """Squared errors of ratings, or for clicks what takes their place."""
+    penalty: float
+    weight: float
+    """The weight of their curvature in a mean."""
+
+
+class EliminatedUsers(Stored, ABC):
     """The base of factorizations without users: a problem with a structured metric."""
 
-    user_ridges: Array
     metric_counts: Array
     """n_m of the metric: the curvature of item row m is about lambda_m I + n_m C."""
-    user_weights: npt.NDArray[np.int64]
-    """Weights of g_u g_u' in C."""
     noise = 1.0
     """A typical weight of one rating, against which a batch's step is damped."""
+    columns: Array
+    alpha = 0.0
+    computed_on_demand = ("_last",)
+    _last: Prepared | None = None
 
-    def __init__(
-        self,
-        triples: joint.Triples,
-        n_users: int,
-        n_items: int,
-        rank: int,
-        prior: float,
-        alpha: float,
-        dtype: Precision,
-        seed: int | None,
-        source: Any,
-        columns: RealArray | None,
-    ) -> None:
-        self.dtype: np.dtype[Any] = np.dtype(dtype)
-        self.columns = _check_columns(columns, int(rank)).astype(self.dtype)
-        self.n_users = int(n_users)
-        self.n_items = int(n_items)
-        self.rank = int(rank)
-        self.prior = float(prior)
-        self.alpha = float(alpha)
-        self.seed = seed
-        self.source = source
-        self.mean = float(np.add.reduce(triples.values, dtype=np.float64)) / len(
-            triples.values
-        )
-        self.order = _order(self.n_users, seed)
+    def _group(self, triples: Triples, columns: Any) -> None:
+        """Set what all such problems have."""
+        self.columns = _check_columns(columns, self.rank).astype(self.dtype)
+        self.mean = float(triples.values.mean(dtype=np.float64))
+        self.order = _order(self.n_users, self.seed)
         # Grouped once: every pass reads the ratings user by user.
-        self.by_user = sides.grouped(
-            triples.users, triples.items, triples.values, self.n_users
-        )
+        self.by_user = sides.grouped(*triples, self.n_users)
         self.user_counts = np.diff(self.by_user.start)
-        self.item_counts = np.bincount(triples.items, minlength=self.n_items).astype(
-            self.dtype
-        )
-        self.item_ridges = (self.prior + self.alpha * self.item_counts).astype(
-            self.dtype
-        )
+        counts = np.bincount(triples.items, minlength=self.n_items)
+        self.item_counts = counts.astype(self.dtype)
+        ridges = self.prior + self.alpha * self.item_counts
+        self.item_ridges = ridges.astype(self.dtype)
         # The ridge of every number of theta, for the prior and its gradient.
         self._weights = np.multiply.outer(self.item_ridges, self.columns).ravel()
 
@@ -160,19 +123,28 @@ class EliminatedUsers(ABC):
     def n_data(self) -> int:
         return self.n_users
 
+    def _prepared(self, theta: Array) -> Prepared:
+        # Threads may race here: they compute the same, and one assignment replaces the other.
+        known = self._last
+        if known is None or not np.array_equal(known.theta, theta):
+            check_vectors(self.dim, self.dtype, theta)
+            squares = np.square(theta, dtype=np.float64)
+            prior = float(np.add.reduce(squares * self._weights))
+            known = Prepared(theta.copy(), prior, self._items(theta))
+            self._last = known
+        return known
+
+    @abstractmethod
+    def _items(self, theta: Array) -> Any:
+        """Return the item rows in the form that the gradient needs."""
+
     @abstractmethod
     def _gradient(
-        self,
-        theta: Array,
-        rows: Rows,
-        scale: float,
-        out: Array,
-        second: Array | None = None,
-    ) -> tuple[float, float, int]:
+        self, theta: Array, rows: Rows, scale: float, out: Array, second: Array
+    ) -> Solution:
         """Write the gradient to `out`, with the part of the rows times `scale`.
 
-        Returns two sums over the rows, half of which is their value, and the weight of their curvature in a
-        mean. The weighted sum of g_u g_u' over the rows is added to `second`.
+        The weighted sum of g_u g_u' over the rows is added to `second`.
         """
 
     @abstractmethod
@@ -184,20 +156,13 @@ class EliminatedUsers(ABC):
 
     def value_rows(self, theta: Array, rows: Rows) -> float:
         """Return the estimate of V(theta) from the users `rows`; the items' prior counts once."""
-        require(len(rows) > 0, "a value needs at least one row.")
         # The kernel of the gradient computes the value as well; the gradient itself is discarded.
-        squares, penalty, _ = self._gradient(theta, rows, 0.0, np.empty_like(theta))
-        return 0.5 * (
-            self.n_data / len(rows) * (squares + penalty) + self._prior(theta)
-        )
-
-    def _prior(self, theta: Array) -> float:
-        """Return twice the prior of the items."""
-        return float(np.add.reduce(np.square(theta, dtype=np.float64) * self._weights))
+        unused = np.empty(self.curvature_size, self.dtype)
+        return self.grad_with_curvature(theta, rows, np.empty_like(theta), unused)
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
-        require(len(rows) > 0, "a gradient needs at least one row.")
-        self._gradient(theta, rows, self.n_data / len(rows), out)
+        unused = np.empty(self.curvature_size, self.dtype)
+        self.grad_with_curvature(theta, rows, out, unused)
 
     def user_factors(self, theta: Array, threads: int = 1) -> Array:
         """Return G = argmin U(F, .), n_users x K, by user index."""
@@ -206,32 +171,13 @@ class EliminatedUsers(ABC):
     def _check_rows(self, valid: bool) -> None:
         require(valid, f"rows must lie in 0..{self.n_data - 1}, and some do not.")
 
+    def metrics(self, theta: Array) -> dict[str, float]:
+        """Return `grad_norm` of the gradient of V."""
+        out = np.empty_like(theta)
+        self.grad(theta, np.arange(self.n_users), out)
+        return {"grad_norm": float(np.sqrt(sum_of_squares(out)))}
+
     # -- the structured metric
-
-    def metric(self, theta: Array, threads: int = 1) -> Metric:
-        """Return the curvature shared by all items, from the solved rows of all users."""
-        G = self.user_factors(theta, threads).astype(np.float64)
-        weights = self.user_weights
-        # einsum without optimisation does not call BLAS, whose bits change with its threads.
-        sums = np.einsum("uk,ul->kl", G * weights[:, None], G)
-        return metric_of(
-            np.append(sums, weights.sum()), self.metric_counts, self.columns
-        )
-
-    def inverse_metric(
-        self, theta: Array, step: float, batch: int | None = None
-    ) -> InverseMetric:
-        """Return H0 for steps of size `step` on gradients of `batch` users; None: all of them.
-
-        delta = step * (n_data / batch) * noise * tr C damps rows with few ratings, where a subsample's
-        gradient is mostly noise; 0 for exact gradients.
-        """
-        return self._damped(self.metric(theta), step, batch)
-
-    def _damped(self, metric: Metric, step: float, batch: int | None) -> InverseMetric:
-        spread = self.noise * float(metric.Lambda.sum())
-        delta = 0.0 if batch is None else step * self.n_data / batch * spread
-        return InverseMetric(metric, self.item_ridges + self.dtype.type(delta))
 
     @property
     def curvature_size(self) -> int:
@@ -247,49 +193,51 @@ class EliminatedUsers(ABC):
         `curvature` becomes (n_data / len(rows)) times the weighted sum over the rows of g_u g_u', and of 1.
         """
         require(len(rows) > 0, "a gradient needs at least one row.")
+        check_vectors(self.dim, self.dtype, theta, out)
         scale = self.n_data / len(rows)
         curvature[...] = 0.0
-        squares, penalty, curvature[-1] = self._gradient(
-            theta, rows, scale, out, curvature[:-1]
-        )
+        sums = self._gradient(theta, rows, scale, out, curvature[:-1])
+        curvature[-1] = sums.weight
         curvature *= curvature.dtype.type(scale)
-        return 0.5 * (scale * (squares + penalty) + self._prior(theta))
+        prior = self._prepared(theta).prior
+        return 0.5 * (scale * (sums.errors + sums.penalty) + prior)
 
     def inverse_metric_from(
-        self, curvature: Array, step: float = 0.0, batch: int | None = None
+        self, curvature: Array, damping: float = 0.0
     ) -> InverseMetric:
-        """Return `inverse_metric` from a summary of `grad_with_curvature`, or from a mean of such
-        summaries."""
-        return self._damped(
-            metric_of(curvature, self.metric_counts, self.columns), step, batch
-        )
+        """Return H0 from a summary of `grad_with_curvature`, or from a mean of such summaries.
+
+        delta = damping * noise * tr C; for a step h on the gradient of a share b of the data damping is h / b,
+        because in rows with few ratings such a gradient is mostly noise.
+
+        With D = diag(columns), lambda D + n C = D^1/2 (lambda I + n D^-1/2 C D^-1/2) D^1/2.
+        """
+        sums = curvature[:-1].reshape(self.rank, self.rank).astype(np.float64)
+        C = sums / max(float(curvature[-1]), 1.0)
+        root = np.sqrt(self.columns.astype(np.float64))
+        # K x K, so the cost is negligible beside a pass.
+        Lambda, Q = np.linalg.eigh(C / np.multiply.outer(root, root))
+        # C is positive semidefinite; eigenvalues below 0 are rounding.
+        Lambda = Lambda.clip(0.0).astype(self.dtype)
+        delta = damping * self.noise * float(Lambda.sum())
+        # Q absorbs D^-1/2, so that `apply_metric` needs no further factor.
+        Q = (Q / root[:, None]).astype(self.dtype)
+        base = self.item_ridges + self.dtype.type(delta)
+        return InverseMetric(Q, Lambda, self.metric_counts, base)
 
     def default_algorithm(self, workers: int) -> StagedLBFGS:
         """Return the algorithm that `minimize` uses when it is given none."""
-        return asynchronous_algorithm(self, workers)
-
-    def curvature_diagonal(self, theta: Array) -> Array:
-        """Return lambda_m + n_m C_kk: the diagonal in the shared metric, not that of the Hessian itself."""
-        metric = self.metric(theta)
-        # Q was divided by sqrt(columns), so that Q Lambda Q' is D^-1 C D^-1, and the factor D^2 restores
-        # C_kk.
-        shared = (np.square(metric.Q) * metric.Lambda).sum(axis=1) * np.square(
-            self.columns
-        )
-        diagonal: Array = (
-            self._weights + np.multiply.outer(self.metric_counts, shared).ravel()
-        )
-        return diagonal
+        return staged_algorithm(self, workers)
 
 
-def _check_columns(columns: RealArray | None, rank: int) -> npt.NDArray[np.float64]:
-    found = np.ones(rank) if columns is None else np.asarray(columns, np.float64)
+def _check_columns(columns: Any, rank: int) -> npt.NDArray[np.float64]:
+    ridges = np.ones(rank) if columns is None else np.asarray(columns, np.float64)
+    positive = ridges.shape == (rank,) and bool((ridges > 0.0).all())
     require(
-        found.shape == (rank,)
-        and bool((found > 0.0).all() and np.isfinite(found).all()),
+        positive and bool(np.isfinite(ridges).all()),
         f"columns must be {rank} positive numbers.",
     )
-    return found
+    return ridges
 
 
 def _order(n_users: int, seed: int | None) -> npt.NDArray[np.int64]:

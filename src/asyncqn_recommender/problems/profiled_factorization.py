@@ -9,8 +9,6 @@ with the solved g_u: see `eliminated_users`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from asyncqn.errors import require
@@ -18,8 +16,11 @@ from asyncqn.parameters import Precision, checked
 from asyncqn.types import Array, Rows
 from asyncqn_recommender.kernels import als as sides
 from asyncqn_recommender.kernels import profiled
-from asyncqn_recommender.problems import matrix_factorization as joint
-from asyncqn_recommender.problems.eliminated_users import EliminatedUsers
+from asyncqn_recommender.problems.eliminated_users import EliminatedUsers, Solution
+from asyncqn_recommender.problems.matrix_factorization import (
+    MatrixFactorization,
+    starting_rows,
+)
 from asyncqn_recommender.problems.parameters import (
     Alpha,
     Columns,
@@ -33,16 +34,12 @@ from asyncqn_recommender.problems.parameters import (
     Users,
     Values,
 )
-from asyncqn_recommender.problems.stored import OfRatings
-
-
-class Prepared(NamedTuple):
-    """Quantities of a theta that do not depend on the rows; the blocks of a pass share them."""
-
-    source: Array
-    rows: Array
-    """The item rows, padded."""
-    prior: float
+from asyncqn_recommender.problems.stored import (
+    OfRatings,
+    check_ratings,
+    check_vectors,
+    packed_test,
+)
 
 
 class ProfiledFactorization(EliminatedUsers, OfRatings):
@@ -71,7 +68,6 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
     """
 
     kind = "profiled-factorization"
-    computed_on_demand = ("_prepared",)
 
     @checked
     def __init__(
@@ -91,85 +87,51 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
         source: Source = None,
         columns: Columns = None,
     ) -> None:
-        triples = joint.check_ratings(users, items, values, n_users, n_items, "ratings")
-        super().__init__(
-            triples, n_users, n_items, rank, prior, alpha, dtype, seed, source, columns
-        )
-        self.user_ridges = (self.prior + self.alpha * self.user_counts).astype(
-            self.dtype
-        )
+        self._describe(n_users, n_items, rank, prior, dtype, seed, source)
+        self.alpha = float(alpha)
+        triples = check_ratings(users, items, values, n_users, n_items, "ratings")
+        self._group(triples, columns)
+        ridges = self.prior + self.alpha * self.user_counts
+        self.user_ridges = ridges.astype(self.dtype)
         self.metric_counts = self.item_counts
-        self.user_weights = self.user_counts
-        self._prepared: Prepared | None = None
-        self.test = (
-            None
-            if test is None
-            else joint.pack(joint.check_test(test, self.n_users, self.n_items))
-        )
+        self.test = packed_test(test, self.n_users, self.n_items)
 
-    def _prepare(self, theta: Array) -> Prepared:
-        known = self._prepared
-        # Comparing is far cheaper than padding all rows again.
-        if known is None or not np.array_equal(known.source, theta):
-            known = Prepared(
-                theta.copy(),
-                profiled.padded_rows(theta, self.rank),
-                super()._prior(theta),
-            )
-            self._prepared = known
-        return known
-
-    def _prior(self, theta: Array) -> float:
-        return self._prepare(theta).prior
+    def _items(self, theta: Array) -> Array:
+        padded: Array = profiled.padded_rows(theta, self.rank)
+        return padded
 
     def _gradient(
-        self,
-        theta: Array,
-        rows: Rows,
-        scale: float,
-        out: Array,
-        second: Array | None = None,
-    ) -> tuple[float, float, int]:
-        """Return sums over the rows: squared errors, lambda_u |g_u|^2, and ratings, the weights n_u of g_u
-        g_u'."""
-        joint.check_vectors(self.dim, self.dtype, theta, out)
+        self, theta: Array, rows: Rows, scale: float, out: Array, second: Array
+    ) -> Solution:
         rank = self.rank
-        fixed = self._prepare(theta).rows
+        fixed = self._prepared(theta).items
         sums = np.zeros_like(fixed)
-        if second is None:
-            second = np.zeros(rank * rank, self.dtype)
-        valid, squares, penalty, ratings = profiled.solve_rows(
-            *self.by_user,
+        valid, *totals = profiled.solve_rows(
+            self.by_user,
             None,
-            self.order,
-            rows,
+            profiled.Visit(self.order, rows, self.user_ridges),
             fixed,
-            self.user_ridges,
             self.dtype.type(scale),
-            sums,
-            second.reshape(rank, rank),
+            profiled.Results(sums, second.reshape(rank, rank), profiled.nothing(sums)),
             profiled.workspace(rank, self.dtype),
-            np.empty((0, 0), self.dtype),
         )
         self._check_rows(valid)
         np.multiply(self._weights, theta, out=out)
         # Padding is in front of each row.
         out += sums.reshape(self.n_items, -1)[:, -rank:].ravel()
-        return squares, penalty, ratings
+        return Solution(*totals)
 
     def initial(self, rng: np.random.Generator) -> Array:
         """Return item rows near sqrt(|mean| / K) with noise 0.1 Z, scaled down in columns with more ridge."""
-        rows = joint.starting_rows(rng, self.mean, self.rank, self.n_items).reshape(
-            -1, self.rank
-        )
+        rows = starting_rows(rng, self.mean, self.rank, self.n_items)
         shares = 1.0 / np.sqrt(self.columns.astype(np.float64))
         # Rescaled, so that f.g of a constant row keeps its value.
-        rows = rows * shares * np.sqrt(self.rank / np.square(shares).sum())
-        start: Array = rows.ravel().astype(self.dtype)
+        shares *= np.sqrt(self.rank / np.square(shares).sum())
+        start: Array = (rows.reshape(-1, self.rank) * shares).ravel().astype(self.dtype)
         return start
 
     def _factors(self, theta: Array, threads: int) -> Array:
-        joint.check_vectors(self.dim, self.dtype, theta)
+        check_vectors(self.dim, self.dtype, theta)
         rows = np.empty(self.n_users * self.rank, self.dtype)
         sides.solve_side(
             self.by_user, theta, self.user_ridges, self.rank, rows, threads
@@ -182,68 +144,47 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
 
     def metrics(self, theta: Array) -> dict[str, float]:
         """Return `rmse`, `grad_norm` of the gradient of V, and `test_rmse` if there is a test set."""
+        rows = np.arange(self.n_users)
         out = np.empty_like(theta)
-        squares, _, _ = self._gradient(theta, np.arange(self.n_users), 1.0, out)
-        n = len(self.by_user.values)
+        second = np.zeros(self.rank**2, self.dtype)
+        squares = self._gradient(theta, rows, 1.0, out, second).errors
         norm = np.sqrt(np.square(out, dtype=np.float64).sum())
-        found = {"rmse": float(np.sqrt(squares / n)), "grad_norm": float(norm)}
+        rmse = float(np.sqrt(squares / len(self.by_user.values)))
+        numbers = {"rmse": rmse, "grad_norm": float(norm)}
         if self.test is not None:
-            found["test_rmse"] = self.test_rmse(theta)
-        return found
+            numbers["test_rmse"] = self.test_rmse(theta)
+        return numbers
 
     def test_rmse(self, theta: Array, threads: int = 1) -> float:
         """Return the RMSE on the test set, with the users solved."""
         assert self.test is not None
         F = theta.reshape(self.n_items, self.rank)
-        squares = profiled.squared_error(
-            self.test, F, self.user_factors(theta, threads)
-        )
+        G = self.user_factors(theta, threads)
+        squares = profiled.squared_error(self.test, F, G)
         return float(np.sqrt(squares / len(self.test)))
 
 
-class AlsResult(NamedTuple):
-    """`theta` after the last sweep; `values` has U before the first half-sweep and after each one."""
-
-    theta: Array
-    values: list[float]
-
-
 def als(
-    problem: joint.MatrixFactorization,
-    theta: Array,
-    *,
-    sweeps: int = 10,
-    threads: int = 1,
-    track: bool = False,
-) -> AlsResult:
+    problem: MatrixFactorization, theta: Array, *, sweeps: int = 10, threads: int = 1
+) -> Array:
     """Run alternating least squares on U from `theta`: users given items, then items given users, `sweeps`
     times.
 
-    It is a reference for the objective and for speed.  `track` records U, at the cost of one pass each.
+    It is a reference for the objective and for speed.
     """
     require(sweeps >= 0, f"sweeps must be at least 0, not {sweeps!r}.")
     require(threads >= 1, f"threads must be at least 1, not {threads!r}.")
-    joint.check_vectors(problem.dim, problem.dtype, theta)
-    users, items, values = (
-        problem.ratings[name].copy() for name in ("user", "item", "value")
-    )
+    check_vectors(problem.dim, problem.dtype, theta)
+    names = ("user", "item", "value")
+    users, items, values = (problem.ratings[name].copy() for name in names)
     by_user = sides.grouped(users, items, values, problem.n_users)
     by_item = sides.grouped(items, users, values, problem.n_items)
-    # F and G are views of it, which the sweeps fill in turn.
     theta = theta.copy()
-    cut = problem.n_items * problem.rank
     rank = problem.rank
-    F = theta[:cut]
-    G = theta[cut:]
-    item_ridges = problem.ridges[: problem.n_items]
-    user_ridges = problem.ridges[problem.n_items :]
-    history = [problem.value(theta)] if track else []
+    # F and G are views of theta, which the sweeps fill in turn.
+    F, G = np.split(theta, [problem.n_items * rank])
+    of_items, of_users = np.split(problem.ridges, [problem.n_items])
     for _ in range(sweeps):
-        for side, fixed, ridges, out in (
-            (by_user, F, user_ridges, G),
-            (by_item, G, item_ridges, F),
-        ):
-            sides.solve_side(side, fixed, ridges, rank, out, threads)
-            if track:
-                history.append(problem.value(theta))
-    return AlsResult(theta, history)
+        sides.solve_side(by_user, F, of_users, rank, G, threads)
+        sides.solve_side(by_item, G, of_items, rank, F, threads)
+    return theta

@@ -3,11 +3,91 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
-from asyncqn.errors import BadInput
+from asyncqn.errors import BadInput, require
+from asyncqn.types import Array
+from asyncqn_recommender.kernels.factorization import RATING
+
+
+class Triples(NamedTuple):
+    """Checked ratings: user users[i] gave item items[i] the rating values[i]."""
+
+    users: npt.NDArray[np.int32]
+    items: npt.NDArray[np.int32]
+    values: npt.NDArray[np.float32]
+
+
+def check_ratings(
+    users: Any, items: Any, values: Any, n_users: int, n_items: int, what: str
+) -> Triples:
+    """Return the columns as int32, int32 and float32; raise `BadInput` for anything wrong with `what`."""
+    columns = []
+    for name, column, count in (("users", users, n_users), ("items", items, n_items)):
+        ids = np.asarray(column)
+        require(ids.size > 0, f"{what}: there are none; give at least one.")
+        require(
+            ids.ndim == 1 and ids.dtype.kind in "iu",
+            f"{what}: {name} must be a vector of integers, not {ids.dtype} of shape "
+            f"{ids.shape}.",
+        )
+        low, high = int(ids.min()), int(ids.max())
+        require(
+            low >= 0 and high < count,
+            f"{what}: {name} must lie in 0..{count - 1}, but they span {low}..{high}.",
+        )
+        columns.append(ids.astype(np.int32, copy=False))
+    ratings = np.asarray(values)
+    require(
+        ratings.dtype.kind in "fiu" and ratings.shape == columns[0].shape,
+        f"{what}: values must be a vector of {len(columns[0])} numbers, not "
+        f"{ratings.dtype} of shape {ratings.shape}.",
+    )
+    require(
+        len(columns[0]) == len(columns[1]),
+        f"{what}: users, items and values must be equally long, but their lengths are "
+        f"{len(columns[0])}, {len(columns[1])}, {len(ratings)}.",
+    )
+    ratings = ratings.astype(np.float32, copy=False)
+    # One pass without a mask: the sum is finite exactly if every rating is.
+    if not np.isfinite(np.add.reduce(ratings, dtype=np.float64)):
+        bad = np.flatnonzero(~np.isfinite(ratings))
+        raise BadInput(
+            f"{what}: values are NaN or infinite in {bad.size} rows, first in row "
+            f"{bad[0]}: remove them."
+        )
+    return Triples(columns[0], columns[1], ratings)
+
+
+def pack(triples: Triples) -> npt.NDArray[np.void]:
+    """Return the ratings as records, so that one rating is one memory access."""
+    packed = np.empty(len(triples.values), RATING)
+    packed["user"], packed["item"], packed["value"] = triples
+    return packed
+
+
+def packed_test(test: Any, n_users: int, n_items: int) -> npt.NDArray[np.void] | None:
+    """Return the test ratings, given as three arrays or as an object with these attributes."""
+    if test is None:
+        return None
+    whole = hasattr(test, "users")
+    users, items, values = (test.users, test.items, test.values) if whole else test
+    return pack(check_ratings(users, items, values, n_users, n_items, "test ratings"))
+
+
+def check_vectors(dim: int, dtype: np.dtype[Any], *vectors: Array) -> None:
+    """Raise `BadInput` unless theta and out have the right shape, on which compiled loops rely."""
+    for v in vectors:
+        # The sentence is formatted only when needed: formatting costs as much as a thousand ratings.
+        # The kernels have no bounds checks and are compiled for contiguous arrays.
+        if v.shape != (dim,) or v.dtype != dtype or not v.flags.c_contiguous:
+            raise BadInput(
+                f"theta and out must be contiguous {dtype} vectors of length {dim}, not "
+                f"{v.dtype} {v.shape}."
+            )
 
 
 class Stored:
@@ -43,27 +123,40 @@ class Stored:
     """The name in `models.PROBLEMS`."""
     stored: ClassVar[tuple[str, ...]]
     """The arguments from which it can be rebuilt, besides `columns`."""
-    source: Any
-    dtype: np.dtype[Any]
-    n_users: int
-    n_items: int
-    rank: int
+
+    def _describe(
+        self,
+        n_users: int,
+        n_items: int,
+        rank: int,
+        prior: float,
+        dtype: Any,
+        seed: int | None,
+        source: Any,
+    ) -> None:
+        """Set the parameters that all factorizations have."""
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.n_users = int(n_users)
+        self.n_items = int(n_items)
+        self.rank = int(rank)
+        self.prior = float(prior)
+        self.seed = seed
+        self.source = source
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.n_users:,} users, {self.n_items:,} items, rank {self.rank})"
+        return (
+            f"{type(self).__name__}({self.n_users:,} users, {self.n_items:,} items, rank "
+            f"{self.rank})"
+        )
 
     def reference(self) -> dict[str, Any] | None:
         if self.source is None:
             return None
-        said = {
-            "kind": self.kind,
-            **{name: getattr(self, name) for name in self.stored},
-        }
-        # Stored only if they differ from 1, so that older versions can read the reference.
+        known = {name: getattr(self, name) for name in self.stored}
         columns = getattr(self, "columns", None)
         if columns is not None and (columns != 1).any():
-            said["columns"] = columns.tolist()
-        return {**said, "dtype": self.dtype.name}
+            known["columns"] = columns.tolist()
+        return {"kind": self.kind, **known, "dtype": self.dtype.name}
 
     @classmethod
     def example(cls, dtype: str = "float64") -> Self:
@@ -87,25 +180,22 @@ class Stored:
         The mapping has `ratings`, that name, and for a held-out part `test_fraction` and `seed` of
         `Ratings.split`.
         """
-        from asyncqn_recommender.data import (
-            load,  # here, because a run that only computes needs no readers
-        )
+        # Imported here, because a run that only computes needs no readers.
+        from asyncqn_recommender.data import load
 
         origin = {"ratings": source} if isinstance(source, str) else source
-        if not isinstance(origin, Mapping) or not isinstance(
-            origin.get("ratings"), str
-        ):
+        name = origin.get("ratings") if isinstance(origin, Mapping) else None
+        if not isinstance(name, str):
             raise BadInput(
                 f"the run does not name its ratings ({source!r}): pass the problem itself."
             )
-        # The split is a function of fraction and seed, so that a saved run finds the same test ratings.
-        ratings = load(origin["ratings"])
-        test = None
+        ratings = load(name)
         if origin.get("test_fraction"):
-            ratings, test = ratings.split(
-                float(origin["test_fraction"]), int(origin["seed"])
-            )
-        return cls.from_ratings(ratings, **arguments, test=test, source=source)
+            # The split is a function of fraction and seed, so that a saved run finds the same test ratings.
+            split = float(origin["test_fraction"]), int(origin["seed"])
+            ratings, test = ratings.split(*split)
+            arguments = {**arguments, "test": test}
+        return cls.from_ratings(ratings, **arguments, source=source)
 
 
 class OfRatings(Stored):

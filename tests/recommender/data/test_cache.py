@@ -15,18 +15,17 @@ from asyncqn.errors import BadInput, DamagedFile
 from asyncqn_recommender.commands.data import store_set
 from asyncqn_recommender.data import (
     as_ratings,
-    download,
     fetch,
     load,
-    read_ratings,
     synthetic_ratings,
 )
+from asyncqn_recommender.data import cache as sets
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("ASYNCQN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(download, "URL", "http://127.0.0.1:9/{}.zip")
+    monkeypatch.setattr(sets, "URL", "http://127.0.0.1:9/{}.zip")
     return tmp_path / "cache"
 
 
@@ -63,9 +62,9 @@ def server(archive, monkeypatch):
         )
         thread.start()
         monkeypatch.setattr(
-            download, "URL", f"http://127.0.0.1:{site.server_port}/{{}}.zip"
+            sets, "URL", f"http://127.0.0.1:{site.server_port}/{{}}.zip"
         )
-        monkeypatch.setitem(download.MD5, "ml-1m", hashlib.md5(content).hexdigest())
+        monkeypatch.setitem(sets.MD5, "ml-1m", hashlib.md5(content).hexdigest())
         yield asked
         site.shutdown()
         thread.join()
@@ -85,22 +84,11 @@ def test_a_cache_that_is_a_file_is_told_in_a_sentence(cache, name):
     assert cache.read_text() == "in the way"
 
 
-def test_an_endless_title_does_not_make_every_other_as_long(tmp_path):
-    movies = "".join(
-        f"{i}::{'x' * (300_000 if i == 1 else 5)}::Drama\n" for i in range(1, 50)
-    )
-    (tmp_path / "movies.dat").write_text(movies)
-    (tmp_path / "ratings.dat").write_text("1::1::3::9\n2::2::4::9\n")
-    titles = read_ratings(tmp_path / "ratings.dat").ratings.titles
-    assert titles.nbytes < 1_000_000
-    assert titles[1] == "xxxxx"
-
-
 def test_a_download_with_another_checksum_is_refused(server, cache, monkeypatch):
-    monkeypatch.setitem(download.MD5, "ml-1m", "0" * 32)
+    monkeypatch.setitem(sets.MD5, "ml-1m", "0" * 32)
     with pytest.raises(DamagedFile, match="published checksum"):
         fetch("ml-1m")
-    with pytest.raises(BadInput, match="not stored yet"):
+    with pytest.raises(BadInput, match="no stored set of that name"):
         load("ml-1m")
 
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pandas as pd
 import polars
 import pyarrow as pa
@@ -10,9 +11,11 @@ import pytest
 import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
+from recommender_cases import rows_of
 
 from asyncqn.errors import BadInput
-from asyncqn_recommender.data import Ratings, as_ratings
+from asyncqn_recommender.data import Ratings, as_ratings, read_ratings
+from asyncqn_recommender.data.duplicates import POLICIES, resolve
 from asyncqn_recommender.data.ids import MAX_ID_LENGTH
 
 texts = st.text(
@@ -31,13 +34,6 @@ def rated_pairs(draw, ids=numbers):
         st.lists(st.floats(-9, 9, width=32), min_size=len(pairs), max_size=len(pairs))
     )
     return [u for u, _ in pairs], [i for _, i in pairs], values
-
-
-def rows_of(ratings):
-    """The ratings as the user wrote them, in the order of rows."""
-    users = ratings.user_ids[ratings.users].tolist()
-    items = ratings.item_ids[ratings.items].tolist()
-    return list(zip(users, items, ratings.values.tolist(), strict=True))
 
 
 @given(rated_pairs() | rated_pairs(ids=texts))
@@ -118,7 +114,7 @@ def test_text_ids_come_from_pandas_and_arrow_dictionaries():
         ([1], [2], [float("inf")], "not a finite number"),
         ([1, 2], [2], [3], "differ in length"),
         ([], [], [], "no ratings"),
-        ([1.5], [2], [3], "row 0 has the user id 1.5"),
+        ([1.5], [2], [3], r"row 0 has the user id \[1.5\]"),
         ([None], [2], [3], "row 0 has no user id"),
         (["a", 1, None], [1, 2, 3], [1, 2, 3], "row 2 has no user id"),
         (["a", 1], [1, 2], [1, 2], "mix types"),
@@ -148,6 +144,12 @@ def test_bad_tables_are_refused_with_their_row():
         as_ratings(3.5)
     with pytest.raises(BadInput, match="must be different columns"):
         Ratings.from_table(nulls, user="item")
+    frame = pd.DataFrame({"who": [1], "what": [2], "how": [3.0]})
+    with pytest.raises(BadInput, match=r"as_ratings\(\.\.\., user=\.\.\.\)"):
+        as_ratings(frame)
+    assert len(as_ratings(frame, user="who", item="what", rating="how")) == 1
+    with pytest.raises(BadInput, match="no named columns"):
+        as_ratings(([1], [2], [3]), user="who")
 
 
 def test_without_pyarrow_arrays_work_and_files_name_the_extra(tmp_path):
@@ -168,3 +170,105 @@ except MissingExtra as error:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert "pip install 'asyncqn[data]'" in done.stdout
+
+
+ROWS = [("a", "x", 1, 30), ("b", "x", 2, 1), ("a", "x", 4, 10), ("a", "x", 4, 20)]
+KEPT = {"last": (1.0, 4.0), "first": (4.0, 1.0), "mean": (3.0, 3.0)}
+"""By time, and by position where there are no times."""
+
+
+@pytest.mark.parametrize("policy", KEPT)
+def test_a_policy_keeps_one_rating_of_a_pair_and_a_file_counts_the_others(
+    tmp_path, policy
+):
+    frame = pd.DataFrame(ROWS, columns=["user", "item", "rating", "time"])
+    for part, expected in zip((frame, frame.drop(columns="time")), KEPT[policy]):
+        file = tmp_path / "r.csv"
+        part.to_csv(file, index=False)
+        reading = read_ratings(file, duplicates=policy)
+        assert (len(reading.ratings), reading.repeated, reading.skipped) == (2, 2, 0)
+        for ratings in (reading.ratings, as_ratings(part, duplicates=policy)):
+            (row,) = np.flatnonzero(ratings.users == 0)
+            assert ratings.values[row] == expected
+    with pytest.raises(BadInput, match=r"row 4: .*; keep one with duplicates='last'"):
+        read_ratings(file, duplicates="error")
+    with pytest.raises(BadInput, match="one of error, last, first, mean, sum"):
+        read_ratings(file, duplicates="newest")
+
+
+triples = st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3))
+
+
+@given(
+    st.lists(triples, min_size=1, max_size=30),
+    st.sampled_from([policy for policy in POLICIES if policy != "error"]),
+    st.booleans(),
+)
+def test_every_pair_is_kept_once_as_a_plain_loop_would(rows, policy, timed):
+    users, items, times = np.array(rows, np.int32).T
+    values = np.arange(len(rows), dtype=np.float32)
+    stamps = times.astype(np.float64) if timed else None
+    ratings = Ratings(users, items, values, np.arange(3), np.arange(3), None, stamps)
+    resolved, dropped = resolve(ratings, policy)
+    groups = {}
+    for k, (user, item, _) in enumerate(rows):
+        groups.setdefault((user, item), []).append(k)
+    pick = {
+        "first": lambda group: values[group[0]],
+        "last": lambda group: values[group[-1]],
+        "mean": lambda group: values[group].mean(),
+        "sum": lambda group: values[group].sum(),
+    }
+    for group in groups.values():
+        group.sort(key=lambda k: (times[k] if timed else 0, k))
+    assert dropped == len(rows) - len(groups)
+    got = {(u, i): value for u, i, value in rows_of(resolved)}
+    assert got == pytest.approx({pair: pick[policy](g) for pair, g in groups.items()})
+
+
+def test_times_are_numbers_or_iso_dates_in_utc_unless_they_say_otherwise():
+    moments = ["1970-01-02", "1970-01-02T02:00:00+02:00", pd.Timestamp(86400, unit="s")]
+    for times in (
+        moments,
+        np.array(["1970-01-02"] * 3, "datetime64[D]"),
+        [86400.0] * 3,
+    ):
+        ratings = Ratings.from_arrays([1, 2, 3], [1, 1, 1], [1, 2, 3], times)
+        assert ratings.times.tolist() == [86400.0] * 3
+    for wrong in (["yesterday"] * 3, [1.0, np.nan, 2.0], [1.0]):
+        with pytest.raises(BadInput, match="there must be a time for each of 3"):
+            Ratings.from_arrays([1, 2, 3], [1, 1, 1], [1, 2, 3], wrong)
+
+
+ratings_with_times = st.lists(
+    st.tuples(st.integers(0, 4), st.integers(0, 30), st.integers(0, 6)),
+    min_size=3,
+    max_size=40,
+    unique_by=lambda row: row[:2],
+).map(lambda rows: Ratings.from_arrays(*zip(*((u, i, 1.0, t) for u, i, t in rows))))
+
+
+@given(ratings_with_times, st.floats(0.05, 0.9))
+def test_a_time_split_tests_on_the_latest_and_leaves_nothing_out(ratings, share):
+    n_test = round(share * len(ratings))
+    if n_test in (0, len(ratings)):
+        with pytest.raises(BadInput, match="empty"):
+            ratings.split_by_time(share)
+        return
+    train, test = ratings.split_by_time(share)
+    assert (len(train), len(test)) == (len(ratings) - n_test, n_test)
+    assert train.times.max() <= test.times.min()
+
+
+@given(ratings_with_times, st.integers(1, 3))
+def test_the_last_of_each_user_go_to_the_test_and_short_users_stay(ratings, n):
+    counts = np.bincount(ratings.users, minlength=ratings.n_users)
+    if (counts <= n).all():
+        with pytest.raises(BadInput, match="empty"):
+            ratings.split_last(n)
+        return
+    train, test = ratings.split_last(n)
+    for u in range(ratings.n_users):
+        held, kept = test.times[test.users == u], train.times[train.users == u]
+        assert len(held) == (n if counts[u] > n else 0)
+        assert len(held) == 0 or kept.max() <= held.min()

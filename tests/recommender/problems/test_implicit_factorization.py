@@ -8,7 +8,7 @@ import pytest
 import asyncqn as aq
 from asyncqn.errors import BadInput
 from asyncqn_recommender import ImplicitFactorization
-from asyncqn_recommender.staged import in_step_algorithm
+from asyncqn_recommender.staged import staged_algorithm
 
 N_USERS, N_ITEMS, CONFIDENCE, PRIOR = 24, 19, 2.0, 0.7
 
@@ -109,7 +109,7 @@ def test_runs_end_at_the_same_bits_on_one_and_two_threads_and_replay(
     dtype: type,
 ) -> None:
     problem = made(3, dtype)
-    algorithm = in_step_algorithm(problem)
+    algorithm = staged_algorithm(problem, 8)
     one, two = (
         aq.minimize(problem, algorithm, engine=aq.Threads(w), seed=1) for w in (1, 2)
     )

@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 
 from asyncqn.errors import BadInput
 from asyncqn.types import Problem
-from asyncqn_recommender.problems.matrix_factorization import (
-    MatrixFactorization,
-    Triples,
-    pack,
-    shuffled,
-)
+from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
 
 RANKS = [1, 2, 5, 8, 33]
 """Below, at and between powers of two, and one rank beyond the vectorised ones."""
@@ -107,26 +102,6 @@ def test_consecutive_rows_give_the_same_gradient_as_scattered_ones(
     )  # fmt: skip
 
 
-def test_shuffling_keeps_every_rating_and_spreads_it_evenly() -> None:
-    n = 50_000
-    ratings = pack(
-        Triples(
-            np.arange(n, dtype=np.int32), np.zeros(n, np.int32), np.ones(n, np.float32)
-        )
-    )
-    orders = [
-        shuffled(ratings, np.random.default_rng(seed))["user"] for seed in (0, 0, 1)
-    ]
-    assert np.array_equal(orders[0], orders[1])
-    assert not np.array_equal(orders[0], orders[2])
-    assert np.array_equal(np.sort(orders[0]), np.arange(n))
-    # Any 1000 consecutive rows: the mean of their indices is n/2 with deviation n / sqrt(12 * 1000).
-    means = orders[0].reshape(50, 1000).mean(axis=1)
-    assert np.abs(means - n / 2).max() < 5 * n / np.sqrt(12_000)
-    # Place and index are uncorrelated, up to 1 / sqrt(n).
-    assert abs(np.corrcoef(orders[0], np.arange(n))[0, 1]) < 5 / np.sqrt(n)
-
-
 @pytest.mark.parametrize("dtype", REAL)
 def test_dtype_is_kept_and_equal_read_only_arguments_give_equal_bits(
     dtype: type,
@@ -135,7 +110,6 @@ def test_dtype_is_kept_and_equal_read_only_arguments_give_equal_bits(
     theta = problem.initial(np.random.default_rng(0))
     assert isinstance(problem, Problem)
     assert theta.dtype == dtype
-    assert problem.curvature_diagonal(theta).dtype == dtype
     rows = np.random.default_rng(1).integers(0, 300, 1000)
     theta.flags.writeable = rows.flags.writeable = False
     with ThreadPoolExecutor(2) as pool:
@@ -157,21 +131,6 @@ def test_metrics_are_the_root_mean_squares_and_the_exact_gradient_norm() -> None
     exact = oracle.gradient(p, theta, 5, 1.0, 0.0, np.arange(300))
     assert metrics["grad_norm"] == pytest.approx(np.linalg.norm(exact), rel=1e-12)
     assert "test_rmse" not in model(p).metrics(theta)
-
-
-def test_curvature_diagonal_is_the_second_derivative() -> None:
-    p = oracle.make_problem(9, n=60, n_users=6, n_items=5)
-    problem = model(p, 3, alpha=0.1)
-    theta = problem.initial(np.random.default_rng(0))
-    everything = np.arange(60)
-    # U is quadratic in one coordinate, so differences of the gradient are exact up to rounding / h.
-    h = 0.5
-    for k, expected in enumerate(problem.curvature_diagonal(theta)):
-        step = h * np.eye(problem.dim)[k]
-        up, down = (
-            gradient(problem, theta + sign * step, everything)[k] for sign in (1, -1)
-        )
-        assert (up - down) / (2 * h) == pytest.approx(expected, rel=1e-11)
 
 
 @pytest.mark.parametrize("mean", [3.5, -2.0, 0.0])
