@@ -5,6 +5,7 @@ A table of ids is sorted, so the same ids give the same indices in any order of 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -64,11 +65,15 @@ def plain_ids(ids: Any, what: str) -> Ids:
 def id_array(ids: Any) -> npt.NDArray[Any]:
     """Return ids as an array of any shape."""
     try:
-        return np.asarray(ids)
+        array = np.asarray(ids)
     except ValueError:
         raise BadInput(
             "ids must be a flat list of integers or texts, not a ragged list."
         ) from None
+    kinds = (Mapping, Set, complex, type)
+    wrong = array.dtype.kind in "Oc" and any(isinstance(x, kinds) for x in array.flat)
+    require(not wrong, f"an id must be an integer or a text, not {ids!r:.80}.")
+    return array
 
 
 def lookup(table: Ids, ids: Any) -> npt.NDArray[np.int64]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require, require_count
 from asyncqn.models.sparse_layout import checked_csr
+from asyncqn.parameters import Refused, array_like
 from asyncqn_recommender.data.arrow import (
     Times,
     arrow,
@@ -115,9 +116,11 @@ class Ratings:
         user_index, user_ids = encode(users, "user")
         item_index, item_ids = encode(items, "item")
         try:
+            # Complex numbers and masks, of which a part would be lost, are refused.
+            array = array_like(np.asanyarray(values))
             # float32 holds half stars exactly, and halves the memory of large sets.
-            numbers = np.asarray(values, dtype=np.float32)
-        except (TypeError, ValueError) as error:
+            numbers = np.asarray(array, dtype=np.float32)
+        except (Refused, TypeError, ValueError) as error:
             raise BadInput("the ratings must be numbers.") from error
         require(
             numbers.shape == user_index.shape == item_index.shape,

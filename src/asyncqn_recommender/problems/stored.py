@@ -42,14 +42,15 @@ def check_ratings(
         columns.append(ids.astype(np.int32, copy=False))
     ratings = np.asarray(values)
     require(
-        ratings.dtype.kind in "fiu" and ratings.shape == columns[0].shape,
-        f"{what}: values must be a vector of {len(columns[0])} numbers, not "
-        f"{ratings.dtype} of shape {ratings.shape}.",
+        ratings.dtype.kind in "fiu" and ratings.ndim == 1,
+        f"{what}: values must be a vector of numbers, not {ratings.dtype} of shape "
+        f"{ratings.shape}.",
     )
+    sizes = [len(column) for column in (*columns, ratings)]
     require(
-        len(columns[0]) == len(columns[1]),
+        len(set(sizes)) == 1,
         f"{what}: users, items and values must be equally long, but their lengths are "
-        f"{len(columns[0])}, {len(columns[1])}, {len(ratings)}.",
+        f"{', '.join(map(str, sizes))}.",
     )
     ratings = ratings.astype(np.float32, copy=False)
     # One pass without a mask: the sum is finite exactly if every rating is.
