@@ -135,7 +135,8 @@ class Watch:
 
     def note_start(self, progress: Progress) -> None:
         """Record the start, which is all that the run evaluates; the end is known from the last pass."""
-        self._note(progress, 0)
+        known = {name: progress.metrics[name] for name in ("fun", "grad_norm")}
+        self._note(progress._replace(metrics=known), 0)
 
     def after_pass(self, standing: Standing) -> str | None:
         """Record a pass; return why the run ends, or None to continue."""

@@ -33,7 +33,7 @@ def test_a_saved_model_is_the_same_model(model: Recommender, tmp_path: Path) -> 
         model.status_,
         model.fun_,
     )
-    assert (again.history_["rmse"] == model.history_["rmse"]).all()
+    assert (again.history_["loss"] == model.history_["loss"]).all()
     again.save(tmp_path / "m")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m"], (
         "an older model is replaced, nothing else remains"
