@@ -28,13 +28,7 @@ def make_problem(
 
 
 def arguments(p: Problem) -> dict[str, Any]:
-    return {
-        "users": p.users,
-        "items": p.items,
-        "values": p.values,
-        "n_users": p.n_users,
-        "n_items": p.n_items,
-    }
+    return p._asdict()
 
 
 def split(p: Problem, theta: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
@@ -107,11 +101,3 @@ def profiled_gradient(
             m = p.items[row]
             out[m] += p.n_users / len(users) * (F[m] @ G[u] - p.values[row]) * G[u]
     return out.ravel()
-
-
-def slopes(function: Any, theta: np.ndarray, h: float = 1e-5) -> np.ndarray:
-    """Central differences of `function` in every coordinate."""
-    steps = h * np.eye(len(theta))
-    return np.array(
-        [(function(theta + step) - function(theta - step)) / (2 * h) for step in steps]
-    )

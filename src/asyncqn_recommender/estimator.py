@@ -7,11 +7,11 @@ experiment in docs/results/recommender.md.
 
 from __future__ import annotations
 
-import inspect
 import sys
 import time
 from collections.abc import Callable
 from copy import copy
+from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -48,6 +48,7 @@ from asyncqn_recommender.updating import fold_in, partial_fit
 Self = TypeVar("Self", bound="Recommender")
 
 
+@dataclass(eq=False, repr=False)
 class Recommender:
     """Predict ratings and recommend items, by matrix factorization.
 
@@ -131,55 +132,31 @@ class Recommender:
     3
     """
 
-    def __init__(
-        self,
-        rank: Rank = 10,
-        *,
-        feedback: Literal["explicit", "implicit"] = "explicit",
-        workers: Workers = 2,
-        seed: Seed = 0,
-        prior: Ridge | None = None,
-        alpha: Alpha | None = None,
-        confidence: Confidence = 1.5,
-        plain_columns: Annotated[int | None, parameter(ge=1)] = 5,
-        trust: Annotated[float, parameter(ge=0.0)] = 5.0,
-        clip: bool = True,
-        passes: Annotated[int, parameter(ge=1)] = 15,
-        tol: Annotated[float | None, parameter(ge=0.0)] = None,
-        early_stopping: bool = False,
-        validation_fraction: Annotated[float, parameter(gt=0.0, lt=1.0)] = 0.1,
-        patience: Annotated[int, parameter(ge=1)] = 2,
-        warm_start: bool = False,
-        dtype: Precision = "float32",
-        verbose: bool = False,
-    ) -> None:
-        self.rank = rank
-        self.feedback = feedback
-        self.workers = workers
-        self.seed = seed
-        self.prior = prior
-        self.alpha = alpha
-        self.confidence = confidence
-        self.plain_columns = plain_columns
-        self.trust = trust
-        self.clip = clip
-        self.passes = passes
-        self.tol = tol
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.warm_start = warm_start
-        self.dtype = dtype
-        self.verbose = verbose
+    rank: Rank = 10
+    _: KW_ONLY
+    feedback: Literal["explicit", "implicit"] = "explicit"
+    workers: Workers = 2
+    seed: Seed = 0
+    prior: Ridge | None = None
+    alpha: Alpha | None = None
+    confidence: Confidence = 1.5
+    plain_columns: Annotated[int | None, parameter(ge=1)] = 5
+    trust: Annotated[float, parameter(ge=0.0)] = 5.0
+    clip: bool = True
+    passes: Annotated[int, parameter(ge=1)] = 15
+    tol: Annotated[float | None, parameter(ge=0.0)] = None
+    early_stopping: bool = False
+    validation_fraction: Annotated[float, parameter(gt=0.0, lt=1.0)] = 0.1
+    patience: Annotated[int, parameter(ge=1)] = 2
+    warm_start: bool = False
+    dtype: Precision = "float32"
+    verbose: bool = False
 
     # -- parameters
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name."""
-        return {
-            name: getattr(self, name)
-            for name in inspect.signature(type(self)).parameters
-        }
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def set_params(self: Self, **parameters: Any) -> Self:
         """Set parameters by name."""
@@ -193,12 +170,9 @@ class Recommender:
         return self
 
     def __repr__(self) -> str:
-        default = inspect.signature(type(self)).parameters
-        own = (
-            f"{k}={v!r}"
-            for k, v in self.get_params().items()
-            if k == "rank" or v != default[k].default
-        )
+        values = self.get_params()
+        default = {field.name: field.default for field in fields(self)} | {"rank": None}
+        own = (f"{k}={v!r}" for k, v in values.items() if v != default[k])
         return f"Recommender({', '.join(own)})"
 
     def __sklearn_tags__(self) -> Any:

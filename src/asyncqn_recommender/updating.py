@@ -101,21 +101,19 @@ def _enlarged(
 
     Returns the model, all its ratings, and the users and items with new ones.
     """
-    coming = np.unique(new.users)
-    known = model.user_index(new.user_ids[coming]) >= 0
-    user_ids, old_users = _merged(model.user_ids, new.user_ids[coming[~known]], "user")
+    coming = new.user_ids[np.unique(new.users)]
+    user_ids, old_users = _union(model.user_ids, coming, "user")
     item_ids, old_items = model.item_ids, np.arange(len(model.item_ids))
     if item_row is not None:
-        fresh = np.unique(new.items)
-        fresh = fresh[model.item_index(new.item_ids[fresh]) < 0]
-        item_ids, old_items = _merged(model.item_ids, new.item_ids[fresh], "item")
+        coming = new.item_ids[np.unique(new.items)]
+        item_ids, old_items = _union(model.item_ids, coming, "item")
     larger = replace(
         model,
         user_ids=user_ids,
         item_ids=item_ids,
         user_factors=_spread(model.user_factors, old_users, len(user_ids), 0.0),
         item_factors=_spread(model.item_factors, old_items, len(item_ids), item_row),
-        titles=_titles(model, item_ids, old_items, new),
+        titles=_titles(model, item_ids, new),
         offsets=model.offsets._replace(
             users=_spread(model.offsets.users, old_users, len(user_ids), 0.0),
             items=_spread(model.offsets.items, old_items, len(item_ids), 0.0),
@@ -128,18 +126,15 @@ def _enlarged(
     # The user of every stored rating, by its index in the larger table.
     before = np.repeat(old_users, np.diff(model.seen.start))
     # The newer rating of a pair comes after the older one, so that it is the last; clicks add up.
-    ratings = resolve(
-        Ratings(
-            np.concatenate([before, users[keep]]).astype(np.int32),
-            np.concatenate([old_items[model.seen.others], items[keep]]).astype(
-                np.int32
-            ),
-            np.concatenate([model.seen.values, new.values[keep]]),
-            user_ids,
-            item_ids,
-        ),
-        "last" if model.confidence is None else "sum",
-    )[0]
+    policy = "last" if model.confidence is None else "sum"
+    both = Ratings(
+        np.append(before, users[keep]).astype(np.int32),
+        np.append(old_items[model.seen.others], items[keep]).astype(np.int32),
+        np.append(model.seen.values, new.values[keep]),
+        user_ids,
+        item_ids,
+    )
+    ratings = resolve(both, policy)[0]
     larger = replace(larger, seen=rated_items(ratings))
     return larger, ratings, np.unique(users), np.unique(items[keep])
 
@@ -185,7 +180,7 @@ def _solved(model: FactorModel, side: Grouped, fixed: Array) -> Array:
     return rows
 
 
-def _merged(old: Ids, new: Ids, what: str) -> tuple[Ids, Rows]:
+def _union(old: Ids, new: Ids, what: str) -> tuple[Ids, Rows]:
     """Return the sorted table of old and new ids, and the positions of the old ones in it."""
     try:
         new = new.astype(np.str_ if old.dtype.kind == "U" else np.int64)
@@ -193,10 +188,8 @@ def _merged(old: Ids, new: Ids, what: str) -> tuple[Ids, Rows]:
         raise BadInput(
             f"the model's {what}s have integers as ids: give such ids."
         ) from None
-    table = np.concatenate([old, new])
-    order = np.argsort(table, kind="stable")
-    # `order` is a permutation, and its argsort is the inverse: where each old id went.
-    return table[order], np.argsort(order, kind="stable")[: len(old)]
+    table = np.union1d(old, new)
+    return table, np.searchsorted(table, old)
 
 
 def _spread(
@@ -212,14 +205,10 @@ def _spread(
 
 
 def _titles(
-    model: FactorModel, item_ids: Ids, old: Rows, new: Ratings
+    model: FactorModel, item_ids: Ids, new: Ratings
 ) -> npt.NDArray[np.str_] | None:
     if model.titles is None or len(item_ids) == len(model.item_ids):
         return model.titles
-    # As objects first: an array of texts has a fixed length and would cut longer titles.
-    words = np.full(len(item_ids), "", object)
-    if new.titles is not None:
-        place = new.item_index(item_ids)
-        words[place >= 0] = new.titles[place[place >= 0]]
-    words[old] = model.titles
-    return words.astype(np.str_)
+    words = {} if new.titles is None else dict(zip(new.item_ids, new.titles))
+    words |= zip(model.item_ids, model.titles)
+    return np.array([words.get(id_, "") for id_ in item_ids], np.str_)

@@ -12,15 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.kernels import kernel
 from asyncqn_recommender.kernels import profiled
 
 if TYPE_CHECKING:
     from asyncqn.types import Array
-
-
-COMPILE_FROM = 200_000
-"""Number of ratings from which a compiled loop pays for its compilation; fewer are sorted by NumPy."""
 
 
 class Grouped(NamedTuple):
@@ -32,7 +27,7 @@ class Grouped(NamedTuple):
 
 
 def grouped(keys: Any, others: Any, values: Any, n_rows: int) -> Grouped:
-    """Group ratings by `keys`, in linear time; each group keeps the given order.
+    """Group ratings by `keys`; each group keeps the given order.
 
     Columns that are already sorted by key, as those of MovieLens are by user, are not copied if kernels can
     use them: the result then holds `others` and `values` themselves.
@@ -42,26 +37,11 @@ def grouped(keys: Any, others: Any, values: Any, n_rows: int) -> Grouped:
     # Sorted already, as MovieLens is by user.
     if not (keys[1:] < keys[:-1]).any():
         return Grouped(start, _usable(others, np.int32), _usable(values, np.float32))
-    if len(keys) <= COMPILE_FROM:
-        order = np.argsort(keys, kind="stable")
-        return Grouped(
-            start, _usable(others[order], np.int32), _usable(values[order], np.float32)
-        )
-    result = Grouped(
-        start, np.empty(len(keys), np.int32), np.empty(len(keys), np.float32)
-    )
-    _group(keys, others, values, start[:-1].copy(), result.others, result.values)
-    return result
-
-
-@kernel
-def _group(keys, others, values, place, grouped, sorted_values):
-    """Do a stable counting sort: the next row of key r goes to place[r], which is then increased."""
-    for row in range(len(keys)):
-        goal = place[keys[row]]
-        grouped[goal] = others[row]
-        sorted_values[goal] = values[row]
-        place[keys[row]] = goal + 1
+    # NumPy's stable sort is linear for integers of 16 bits alone.
+    short = keys.astype(np.uint16) if n_rows <= 1 << 16 else keys
+    order = np.argsort(short, kind="stable")
+    sorted_others = _usable(others[order], np.int32)
+    return Grouped(start, sorted_others, _usable(values[order], np.float32))
 
 
 def _usable(column: Any, dtype: Any) -> Any:

@@ -26,19 +26,8 @@ from asyncqn_recommender.kernels import als as sides
 from asyncqn_recommender.kernels import profiled, whitened
 from asyncqn_recommender.kernels.profiled import padded_matrix
 from asyncqn_recommender.kernels.tiles import padded
+from asyncqn_recommender.problems import parameters as given
 from asyncqn_recommender.problems.eliminated_users import EliminatedUsers, Solution
-from asyncqn_recommender.problems.parameters import (
-    Columns,
-    Confidence,
-    Count,
-    Items,
-    Rank,
-    Ridge,
-    Shuffling,
-    Source,
-    Users,
-    Values,
-)
 from asyncqn_recommender.problems.stored import OfClicks, check_ratings
 
 
@@ -130,19 +119,19 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
     @checked
     def __init__(
         self,
-        users: Users,
-        items: Items,
-        values: Values,
+        users: given.Users,
+        items: given.Items,
+        values: given.Values,
         *,
-        n_users: Count,
-        n_items: Count,
-        rank: Rank,
-        prior: Ridge = 1.0,
-        confidence: Confidence = 1.0,
+        n_users: given.Count,
+        n_items: given.Count,
+        rank: given.Rank,
+        prior: given.Ridge = 1.0,
+        confidence: given.Confidence = 1.0,
         dtype: Precision = np.float64,
-        seed: Shuffling = 0,
-        source: Source = None,
-        columns: Columns = None,
+        seed: given.Shuffling = 0,
+        source: given.Source = None,
+        columns: given.Columns = None,
     ) -> None:
         self._describe(n_users, n_items, rank, prior, dtype, seed, source)
         triples = check_ratings(users, items, values, n_users, n_items, "clicks")

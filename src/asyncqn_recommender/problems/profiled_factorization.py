@@ -16,23 +16,11 @@ from asyncqn.parameters import Precision, checked
 from asyncqn.types import Array, Rows
 from asyncqn_recommender.kernels import als as sides
 from asyncqn_recommender.kernels import profiled
+from asyncqn_recommender.problems import parameters as given
 from asyncqn_recommender.problems.eliminated_users import EliminatedUsers, Solution
 from asyncqn_recommender.problems.matrix_factorization import (
     MatrixFactorization,
     starting_rows,
-)
-from asyncqn_recommender.problems.parameters import (
-    Alpha,
-    Columns,
-    Count,
-    Items,
-    Rank,
-    Ridge,
-    Shuffling,
-    Source,
-    TestRatings,
-    Users,
-    Values,
 )
 from asyncqn_recommender.problems.stored import (
     OfRatings,
@@ -72,20 +60,20 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
     @checked
     def __init__(
         self,
-        users: Users,
-        items: Items,
-        values: Values,
+        users: given.Users,
+        items: given.Items,
+        values: given.Values,
         *,
-        n_users: Count,
-        n_items: Count,
-        rank: Rank,
-        prior: Ridge = 1.0,
-        alpha: Alpha = 0.0,
+        n_users: given.Count,
+        n_items: given.Count,
+        rank: given.Rank,
+        prior: given.Ridge = 1.0,
+        alpha: given.Alpha = 0.0,
         dtype: Precision = np.float64,
-        test: TestRatings = None,
-        seed: Shuffling = 0,
-        source: Source = None,
-        columns: Columns = None,
+        test: given.TestRatings = None,
+        seed: given.Shuffling = 0,
+        source: given.Source = None,
+        columns: given.Columns = None,
     ) -> None:
         self._describe(n_users, n_items, rank, prior, dtype, seed, source)
         self.alpha = float(alpha)

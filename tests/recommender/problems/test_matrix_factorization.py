@@ -6,8 +6,6 @@ from typing import Any
 import factorization_oracles as oracle
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from asyncqn.errors import BadInput
 from asyncqn.types import Problem
@@ -67,39 +65,6 @@ def test_value_and_gradients_equal_the_numpy_oracle(rank: int, dtype: type) -> N
         bound = tolerance(problem)
         close = {"rtol": bound["rtol"], "atol": scale * bound["atol"]}
         np.testing.assert_allclose(gradient(problem, theta, rows), exact, **close)
-
-
-def test_gradient_equals_finite_differences() -> None:
-    problem = model(
-        oracle.make_problem(3, n=60, n_users=6, n_items=5), 3, prior=0.5, alpha=0.2
-    )
-    theta = problem.initial(np.random.default_rng(0))
-    # Third derivatives of size 100 and h = 1e-5 leave 1e-8; U of size 100 rounds to 1e-14, over h 1e-9.
-    np.testing.assert_allclose(
-        gradient(problem, theta, np.arange(60)),
-        oracle.slopes(problem.value, theta),
-        atol=1e-6,
-    )
-
-
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    start=st.integers(0, 299),
-    length=st.integers(1, 300),
-)
-def test_consecutive_rows_give_the_same_gradient_as_scattered_ones(
-    seed: int, start: int, length: int
-) -> None:
-    problem = model(oracle.make_problem(0))
-    rng = np.random.default_rng(seed)
-    theta = problem.initial(rng)
-    rows = np.arange(start, min(start + length, 300))
-    mixed = rng.permutation(rows)
-    bound = tolerance(problem)
-    np.testing.assert_allclose(
-        gradient(problem, theta, rows), gradient(problem, theta, mixed),
-        rtol=bound["rtol"], atol=bound["atol"] * 300 / len(rows),
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", REAL)

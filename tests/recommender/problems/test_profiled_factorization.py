@@ -92,18 +92,6 @@ def test_value_is_the_minimum_of_the_joint_value_over_users(seed: int) -> None:
         assert both.value(moved) > lowest * (1 - 1e-11)
 
 
-def test_envelope_gradient_equals_finite_differences_of_the_value() -> None:
-    p = oracle.make_problem(1, n=60, n_users=6, n_items=5)
-    problem = model(p, 3, prior=0.5, alpha=0.2)
-    theta = problem.initial(np.random.default_rng(0))
-    # V's third derivatives are of size 1e3, so h = 1e-5 leaves 1e-7; V ~ 50 rounds to 1e-14, over h 1e-9.
-    np.testing.assert_allclose(
-        gradient(problem, theta, np.arange(6)),
-        oracle.slopes(problem.value, theta),
-        atol=1e-6,
-    )
-
-
 def test_a_ridge_by_column_is_that_of_the_formula_in_value_gradient_and_metric() -> (
     None
 ):
