@@ -50,12 +50,6 @@ def test_lists_learned_from_clicks_beat_the_popular_items(model: Recommender) ->
     assert popular[0].id == TRAIN.item_ids[np.argmax(counts)]
 
 
-def test_threads_change_no_bit_of_a_model_of_clicks(model: Recommender) -> None:
-    other = Recommender(rank=3, feedback="implicit", workers=2, seed=0).fit(TRAIN)
-    assert other.item_factors_.tobytes() == model.item_factors_.tobytes()
-    assert other.user_factors_.tobytes() == model.user_factors_.tobytes()
-
-
 def test_a_saved_model_of_clicks_comes_back_whole(
     model: Recommender, tmp_path: Path
 ) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas
-import pyarrow
 import pytest
-import scipy.sparse
 import sklearn.base
 import sklearn.exceptions
 import sklearn.model_selection
@@ -81,22 +79,6 @@ def test_a_rank_beyond_what_the_ratings_carry_does_no_harm() -> None:
     plain = Recommender(40, workers=1, plain_columns=None).fit(TRAIN).rmse(TEST)
     assert large < small + 0.01
     assert plain > small + 0.02
-
-
-def test_all_forms_of_the_same_ratings_give_the_same_model() -> None:
-    users, items, values = ids(TRAIN)
-    frame = pandas.DataFrame({"userId": users, "movieId": items, "rating": values})
-    forms = [
-        (users, items, values),
-        frame,
-        pyarrow.Table.from_pandas(frame),
-    ]
-    models = [Recommender(2, workers=1, passes=3).fit(form) for form in forms]
-    models.append(Recommender(2, workers=1, passes=3).fit(np.c_[users, items], values))
-    for other in models[1:]:
-        assert (other.item_factors_ == models[0].item_factors_).all()
-    matrix = scipy.sparse.coo_array((TRAIN.values, (TRAIN.users, TRAIN.items)))
-    assert Recommender(2, workers=1, passes=3).fit(matrix).rmse(matrix) < 1.1
 
 
 def test_columns_of_a_frame_may_have_any_names_and_are_remembered() -> None:
@@ -263,30 +245,3 @@ def test_similar_items_do_not_depend_on_the_basis_of_the_factors(
     )
     assert item not in [s.id for s in here]
     assert 1.0 >= here[0].score >= here[-1].score >= -1.0
-
-
-def test_new_users_are_folded_in_as_if_their_row_had_been_solved_in_the_fit(
-    model: Recommender,
-) -> None:
-    # A user who rates exactly as a known one gets that user's row.
-    twin = TRAIN.users == 17
-    items, values = TRAIN.item_ids[TRAIN.items[twin]], TRAIN.values[twin]
-    users = np.full(len(items), 10**6)
-    wider = model.fold_in((users, items, values))
-    assert len(wider.user_ids_) == len(model.user_ids_) + 1
-    row = wider.user_factors_[wider.model_.user_index([10**6])[0]]
-    np.testing.assert_allclose(row, model.user_factors_[17], rtol=1e-3, atol=1e-4)
-    known = int(TRAIN.user_ids[17])
-    assert [b.id for b in wider.recommend(10**6)] == [
-        b.id for b in model.recommend(known)
-    ]
-    old = wider.predict(TRAIN.user_ids[TRAIN.users], TRAIN.item_ids[TRAIN.items])
-    assert (
-        old == model.predict(TRAIN.user_ids[TRAIN.users], TRAIN.item_ids[TRAIN.items])
-    ).all()
-    huge = model.fold_in(([2**40], items[:1], [3.0]))
-    assert huge.user_ids_[-1] == 2**40
-    before = model.fold_in(([-5, -5, 10**7], [*items[:2], items[0]], [3.0, 4.0, 2.0]))
-    assert before.user_ids_[0] == -5
-    assert (before.user_factors_[1:-1] == model.user_factors_).all()
-    assert not {items[0], items[1]} & {b.id for b in before.recommend(-5, 10**6)}

@@ -107,19 +107,6 @@ def test_unknown_users_get_the_items_with_the_highest_damped_means_and_are_told_
     assert "baseline" in repr(table)
 
 
-def test_lists_end_where_the_items_do_and_leave_out_what_was_seen(
-    model: Recommender,
-) -> None:
-    user = int(TRAIN.user_ids[11])
-    seen = set(TRAIN.item_ids[TRAIN.items[TRAIN.users == 11]].tolist())
-    everything = model.recommend_many([user], 10**6)["item"].tolist()
-    assert not seen & set(everything)
-    assert seen < set(
-        model.recommend_many([user], 10**6, exclude_seen=False)["item"].tolist()
-    )
-    assert model.recommend_many([], 3).rows == 0
-
-
 @pytest.mark.parametrize(
     "bad", [{"n": 0}, {"n": 2.5}, {"n": True}, {"users": 7}, {"users": [[1, 2]]}]
 )

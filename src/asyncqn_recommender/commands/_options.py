@@ -25,7 +25,7 @@ Source = Annotated[
         "flight://HOST:PORT/NAME."
     ),
 ]
-_OPTIONS = "user item rating time delimiter duplicates clicks skip_bad"
+_OPTIONS = "user item rating time duplicates clicks skip_bad"
 How = Annotated[dict[str, Any], Generated(read_ratings, tuple(_OPTIONS.split()))]
 """How a file is read: what the user gave."""
 Saved = Annotated[Path | None, typer.Option(help="Save the model here.", metavar="DIR")]

@@ -27,7 +27,7 @@ def data(
     how = {key: value for key, value in how.items() if value}
     require(
         source is not None or not set(how) - {"skip_bad"},
-        "columns, delimiter and duplicates apply to a file: give it with --from FILE.",
+        "columns and duplicates apply to a file: give it with --from FILE.",
     )
     if name != "list":
         out.result(store_set(name, source, out, **how))

@@ -23,7 +23,7 @@ from asyncqn_recommender.data.ids import whole_number
 from asyncqn_recommender.data.ratings import Ratings, from_usable, with_titles
 from asyncqn_recommender.data.sources import Source, find
 
-_DELIMITERS = (",", "\t", ";")
+_DELIMITERS = (",", "\t", ";", "|")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Enough for the header and the first row.
 _FIRST_BYTES = 1 << 16
@@ -123,7 +123,6 @@ def read_ratings(
     item: str | None = None,
     rating: str | None = None,
     time: str | None = None,
-    delimiter: str | None = None,
     skip_bad: bool = False,
     duplicates: str | None = None,
     clicks: bool = False,
@@ -142,8 +141,6 @@ def read_ratings(
         Name of the column with the rating; by default it is recognised.
     time : str, optional
         Name of the column with the time; by default it is recognised.
-    delimiter : str, optional
-        Character between two columns of a text; by default it is recognised.
     skip_bad : bool, default False
         Whether bad rows are counted and skipped; otherwise the first one raises `BadInput` with file and
         row.
@@ -184,10 +181,10 @@ def read_ratings(
         require(bool(data), f"{source.label} is empty: give a file of ratings.")
         layout = None
         # Formats without a header are recognised only if the user says nothing else about the file.
-        if given == Columns() and delimiter is None:
+        if given == Columns():
             layout = _movielens_layout(data, source.name)
         if layout is None:
-            layout = _header_layout(data, source.label, given, delimiter, clicks)
+            layout = _header_layout(data, source.label, given, clicks)
         names = layout.names
         rows = _text_rows(data, layout, bad.label)
     usable = usable_rows(rows.table, names, time is not None)
@@ -220,22 +217,10 @@ def _movielens_layout(data: bytes, name: str) -> Layout | None:
     return Layout(names.present, names, delimiter, header=False)
 
 
-def _header_layout(
-    data: bytes, label: str, given: Columns, delimiter: str | None, clicks: bool
-) -> Layout:
+def _header_layout(data: bytes, label: str, given: Columns, clicks: bool) -> Layout:
     """Return the layout of a file whose first row names the columns."""
-    if delimiter is not None:
-        plain = len(delimiter) == 1 and delimiter.isascii()
-        require(
-            plain and delimiter not in '"\r\n\0',
-            "the delimiter must be one ASCII character other than a quote, not "
-            f"{delimiter!r}.",
-        )
     first = _first_line(data)
-    headers = {
-        mark: _fields(first, mark)
-        for mark in (delimiter and [delimiter]) or _DELIMITERS
-    }
+    headers = {mark: _fields(first, mark) for mark in _DELIMITERS}
     # The delimiter that gives the most fields in the first line wins.
     best = max(headers, key=lambda mark: len(headers[mark]))
     names = choose(headers[best], f"{label}, row 1", given, clicks)

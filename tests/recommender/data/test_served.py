@@ -60,7 +60,7 @@ def test_a_table_of_any_names_is_read_by_naming_its_columns() -> None:
         ratings = load(f"{running.address}/t", user="who", item="what", rating="how")
         assert (len(ratings), ratings.n_users, ratings.n_items) == (3, 2, 2)
         with pytest.raises(BadInput, match="not in a file"):
-            load(f"{running.address}/t", delimiter=";")
+            load(f"{running.address}/t", skip_bad=True)
 
 
 def test_a_problem_named_by_an_address_computes_the_bits_of_the_one_named_by_a_path(

@@ -53,17 +53,6 @@ def test_what_is_saved_is_opened_again(tmp_path_factory, pairs, titled):
     assert again.digest == ratings.digest == fresh.digest
 
 
-def test_the_columns_are_read_only_memory_maps(stored):
-    _, path = stored
-    ratings = open_ratings(path)
-    base = ratings.values
-    while base.base is not None and not isinstance(base, np.memmap):
-        base = base.base
-    assert isinstance(base, np.memmap)
-    with pytest.raises(ValueError, match="read-only"):
-        ratings.values[0] = 1
-
-
 def test_saving_again_replaces_the_set_and_leaves_nothing_else(stored):
     _, path = stored
     other = synthetic_ratings(10, 10, 50)

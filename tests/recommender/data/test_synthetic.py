@@ -58,9 +58,3 @@ def test_the_alias_table_has_the_law_of_the_weights():
     np.add.at(law, alias, 1.0 - accept)
     # Fifty additions and subtractions of numbers below 50: rounding stays under 50 * 50 * 2^-53.
     np.testing.assert_allclose(law / 50, weight / weight.sum(), atol=1e-12)
-
-
-def test_the_presets_have_the_published_shapes():
-    assert PRESETS["synthetic-1m"] == (6040, 3883, 1_000_209)
-    assert PRESETS["synthetic-10m"] == (71_567, 10_681, 10_000_054)
-    assert PRESETS["synthetic-20m"] == (138_493, 27_278, 20_000_263)

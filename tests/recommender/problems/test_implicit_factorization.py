@@ -86,24 +86,6 @@ def test_value_gradient_and_users_equal_the_sums_over_all_pairs(
     assert curvature[-1] == N_USERS
 
 
-def test_the_gradient_is_that_of_the_value_and_the_mean_of_those_of_single_users() -> (
-    None
-):
-    problem = made(3)
-    rng = np.random.default_rng(2)
-    theta, v = problem.initial(rng), rng.standard_normal(problem.dim)
-    out, one = np.empty_like(theta), np.empty_like(theta)
-    problem.grad(theta, np.arange(N_USERS), out)
-    h = 1e-5
-    slope = (problem.value(theta + h * v) - problem.value(theta - h * v)) / (2 * h)
-    assert slope == pytest.approx(out @ v, rel=1e-7)
-    total = np.zeros_like(theta)
-    for user in range(N_USERS):
-        problem.grad(theta, np.array([user]), one)
-        total += one
-    np.testing.assert_allclose(total / N_USERS, out, rtol=1e-9, atol=1e-9)
-
-
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_runs_end_at_the_same_bits_on_one_and_two_threads_and_replay(
     dtype: type,

@@ -5,8 +5,6 @@ from typing import Any
 import factorization_oracles as oracle
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from asyncqn.errors import BadInput
 from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
@@ -76,20 +74,6 @@ def test_solved_users_value_and_gradients_equal_the_numpy_oracle(
         np.testing.assert_allclose(
             found, exact, atol=error * max(1.0, np.abs(exact).max())
         )
-
-
-@given(seed=st.integers(0, 2**32 - 1))
-def test_value_is_the_minimum_of_the_joint_value_over_users(seed: int) -> None:
-    p = oracle.make_problem(0)
-    profiled, both = model(p), MatrixFactorization(**oracle.arguments(p), rank=5)
-    rng = np.random.default_rng(seed)
-    theta = rng.standard_normal(profiled.dim)
-    lowest = both.value(profiled.joint(theta))
-    assert profiled.value(theta) == pytest.approx(lowest, rel=1e-11)
-    for size in (1e-3, 1e-1, 10.0):
-        moved = profiled.joint(theta)
-        moved[profiled.dim :] += size * rng.standard_normal(moved.size - profiled.dim)
-        assert both.value(moved) > lowest * (1 - 1e-11)
 
 
 def test_a_ridge_by_column_is_that_of_the_formula_in_value_gradient_and_metric() -> (
