@@ -239,35 +239,8 @@ def _add(_, out, i, scale, b, j, width):
     return operation(types.void, (out, i, scale, b, j, width), loops, emit)
 
 
-def _cross(_, out, i, j, scale, a, width):
-    """out[i row] += scale * a[j row] and out[j row] += scale * a[i row]."""
-
-    def loops(out, i, j, scale, a, width):
-        for k in range(np.uintp(len(width))):
-            out[i + k] += scale * a[j + k]
-            out[j + k] += scale * a[i + k]
-
-    def emit(row, args):
-        _out, i, j, scale, _a, _width = args
-        for to_i, to_j, at_i, at_j in zip(
-            *(
-                pieces(row, place, start, width)
-                for place, start in ((0, i), (0, j), (4, i), (4, j))
-            )
-        ):
-            f = at_i.load()
-            g = at_j.load()
-            new_i = to_i.plus(to_i.load(), to_i.scaled(scale, g))
-            new_j = to_j.plus(to_j.load(), to_j.scaled(scale, f))
-            to_i.store(new_i)
-            to_j.store(new_j)
-
-    return operation(types.void, (out, i, j, scale, a, width), loops, emit)
-
-
 row_dot: Any = intrinsic(_dot)
 row_add: Any = intrinsic(_add)
-row_cross: Any = intrinsic(_cross)
 
 
 @reducing_kernel
@@ -286,7 +259,8 @@ def gradient(ratings, theta, first_user, scale, out, width):
         error = row_dot(theta, item, theta, user, width) - theta.dtype.type(
             rating.value
         )
-        row_cross(out, item, user, scale * error, theta, width)
+        row_add(out, item, scale * error, theta, user, width)
+        row_add(out, user, scale * error, theta, item, width)
         squares += float(error) * float(error)
     return squares
 

@@ -276,21 +276,6 @@ def solve_rows(side, weights, visit, fixed, scale, results, work):
     return valid, squares, penalty, counted
 
 
-@reducing_kernel
-def squared_error(ratings, fixed, solved):
-    """Return the sum of (f.g - y)^2 over `ratings`; f is a row of `fixed`, g a row of `solved`, both n x
-    K."""
-    squares = 0.0
-    for row in range(len(ratings)):
-        f = fixed[ratings[row].item]
-        g = solved[ratings[row].user]
-        error = -float(ratings[row].value)
-        for k in range(len(f)):
-            error += float(f[k]) * float(g[k])
-        squares += error * error
-    return squares
-
-
 @reducing_piece
 def rows_to_columns(rows, first, here, step, work, columns):
     """Write rows first:first + here of `rows`, which are `step` numbers long, to eight columns."""

@@ -15,7 +15,7 @@ from asyncqn.errors import require
 from asyncqn.parameters import Precision, checked
 from asyncqn.types import Array, Rows
 from asyncqn_recommender.kernels import als as sides
-from asyncqn_recommender.kernels import profiled
+from asyncqn_recommender.kernels import factorization, profiled
 from asyncqn_recommender.problems import parameters as given
 from asyncqn_recommender.problems.eliminated_users import EliminatedUsers, Solution
 from asyncqn_recommender.problems.matrix_factorization import (
@@ -146,9 +146,9 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
     def test_rmse(self, theta: Array, threads: int = 1) -> float:
         """Return the RMSE on the test set, with the users solved."""
         assert self.test is not None
-        F = theta.reshape(self.n_items, self.rank)
-        G = self.user_factors(theta, threads)
-        squares = profiled.squared_error(self.test, F, G)
+        both = self.joint(theta, threads)
+        width = factorization.width(self.rank)
+        squares = factorization.squared_error(self.test, both, self.dim, width)
         return float(np.sqrt(squares / len(self.test)))
 
 
