@@ -24,7 +24,7 @@ import numpy.typing as npt
 from asyncqn.errors import BadInput, require, require_count
 from asyncqn.types import Array, Rows
 from asyncqn_recommender.data import Ratings
-from asyncqn_recommender.data.ids import Ids, lookup, plain_ids
+from asyncqn_recommender.data.ids import Ids, id_array, lookup, plain_ids
 from asyncqn_recommender.kernels.als import Grouped, grouped
 from asyncqn_recommender.kernels.ranking import Catalogue
 from asyncqn_recommender.ranking import (
@@ -186,7 +186,7 @@ class FactorModel:
         A user without ratings receives the items with the highest baseline, which `basis` reports.
         """
         require(
-            np.ndim(user) == 0,
+            id_array(user).ndim == 0,
             "recommend takes one user: use recommend_many for a list of users.",
         )
         u = self.user_index([user])
@@ -201,7 +201,8 @@ class FactorModel:
         does not depend on the basis of the factors.
         """
         require(
-            np.ndim(item) == 0, "similar takes one item: call it once for each item."
+            id_array(item).ndim == 0,
+            "similar takes one item: call it once for each item.",
         )
         require_count("n", n)
         m = int(self.item_index([item])[0])
@@ -278,7 +279,7 @@ def groups_of(side: Grouped, rows: Rows) -> Grouped:
 
 
 def _index(table: Ids, ids: Any, what: str) -> Rows:
-    words = np.asarray(ids)
+    words = id_array(ids)
     # A data frame with missing values turns integers into floats: 7.0 means the id 7.
     return lookup(table, plain_ids(words, what) if words.dtype.kind == "f" else words)
 
