@@ -15,6 +15,7 @@ from asyncqn.storage import write_whole
 from asyncqn_paper.cells import Store
 from asyncqn_paper.drawing import save_figure, style
 from asyncqn_paper.experiment import NAMES, Experiment
+from asyncqn_paper.figures import fig2, fig4, fig5
 from asyncqn_paper.page_texts import FINDINGS, HEAD, METHODS, NOTES, SAYS
 from asyncqn_paper.records import Record, write_table
 from asyncqn_paper.rules import (
@@ -134,7 +135,9 @@ def page(
         rows = [heading(name), name, "Fig. S1" if name == "fig5" else name]
         mine = [claim for claim in CLAIMS.values() if claim.row in rows]
         lines += [*claims_table(mine, judgements), ""]
-        lines += [NOTES[name]] if name in NOTES else []
+        if name in NOTES:
+            lead = fig2.least_lead(store.get) if name == "fig2" else ""
+            lines.append(NOTES[name].format(lead=lead))
     if len(present) == len(NAMES):
         lines.append(FINDINGS.format(**measured_numbers(store, judgements)))
     cells = {cell for one in present for cell in one.cells()}
@@ -145,14 +148,11 @@ def page(
 
 def measured_numbers(store: Store, judgements: Judged) -> dict[str, Any]:
     """Return the numbers that the findings quote."""
-    from asyncqn_paper.figures import fig2, fig4, fig5
-
     half, end = fig4.still_falling(store.get)
     numbers: dict[str, Any] = {"half": half, "end": end}
     for name, claim in (("law", "law"), ("slope", "rate"), ("needs", "speedup")):
         for pairs, words in (("pairs", "on (M = 3)"), ("plain", "off (H = I)")):
             numbers[f"{name}_{pairs}"] = _span(judgements[claim].outcomes, words)
-    numbers["lead"] = fig2.least_lead(store.get)
     best = fig5.best_steps(store.get)
     for W in (10, 20):
         numbers[f"tuned{W}"] = best[1][1] / best[W][1]

@@ -169,8 +169,8 @@ def _draw_setting(axis: Any, get: Get, setting: str) -> None:
 EXPERIMENT = Experiment(
     "fig1",
     "Simulated against real, in three settings",
-    "Ten real runs and their simulations on a cluster fitted to each. On the right "
-    "threads sleep for the simulator's own draws, so only the order of messages is tested.",
+    "Ten real runs and their simulations on a cluster fitted to each. Right: threads sleep for the simulator's "
+    "own draws, which tests the order of messages alone.",
     cells,
     outcomes,
     draw,
