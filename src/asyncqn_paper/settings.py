@@ -66,6 +66,8 @@ NOBODY = "nobody"
 EVERYONE = "every exchange"
 UPDATES_ONLY = "answers only"
 TREE = "broadcasts by a tree"
+ENDLESS = 10**9
+"""Commits of a run that its callback ends; a cluster is simulated as far as the run goes."""
 PAYERS: dict[str, tuple[float, Literal["each", "tree", "free"]]] = {
     NOBODY: (0.0, "each"),
     EVERYONE: (1.0, "each"),

@@ -13,8 +13,7 @@ from asyncqn import Simulator, starting_point
 from asyncqn.core.streams import Stream
 from asyncqn.types import Request
 from asyncqn_paper.figures.fig2 import SOME_PAIRS, Setting
-from asyncqn_paper.figures.gaussian import model
-from asyncqn_paper.measuring import HOPELESS
+from asyncqn_paper.figures.gaussian import HOPELESS, model
 from asyncqn_paper.settings import (
     EVERYONE,
     NAMES,

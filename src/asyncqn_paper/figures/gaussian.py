@@ -12,10 +12,9 @@ import numpy as np
 from asyncqn import Cluster, LinearGaussian, Simulator, starting_point
 from asyncqn.types import Algorithm, Progress, Request
 from asyncqn_paper.cells import Cell
-from asyncqn_paper.measuring import HOPELESS, accepted_share, commits_within
 from asyncqn_paper.problems import AlikeRows, described
 from asyncqn_paper.records import Record
-from asyncqn_paper.settings import NOBODY, Given, algorithm, cluster
+from asyncqn_paper.settings import ENDLESS, NOBODY, Given, algorithm, cluster
 
 DRAWS = 5
 """Draws of a random problem; seed k uses draw k mod 5."""
@@ -25,8 +24,8 @@ EPSILON = 0.05
 TARGET = "time 0.05"
 COMMITS = "commits 0.05"
 """Columns of a record: when the error first was `EPSILON` or less; None where that did not happen."""
-SHORT = 0.15
-"""Of the limit, what a run is given at first."""
+HOPELESS = 1e6
+"""Factor on the error's start beyond which a run is stopped as divergent."""
 
 
 @cache
@@ -81,30 +80,27 @@ class Curve(Cell):
         # The draw belongs to the seed, so all methods see the same problem at the same seed.
         problem = model(self.problem, draw_of(seed))
         theta0 = starting_point(problem, None, seed)
-        # The schedule is simulated in advance: most runs need a small part of it, which is the same.
-        for limit in dict.fromkeys((min(self.limit, SHORT * self.limit), self.limit)):
-            watch = _Watch(limit)
-            run = Simulator(machines).minimize(
-                Request(
-                    problem,
-                    method,
-                    theta0=theta0.copy(),
-                    seed=seed,
-                    commits=commits_within(method, machines, limit),
-                    # A round costs W gradients, so every one is looked at. An asynchronous commit reads six
-                    # rows and a look at U all 600, so only every fifth is.
-                    evaluate=1 if method.stages[0].waits else min(5, machines.workers),
-                    callback=watch,
-                )
-            )
-            if watch.lost or watch.time is not None:
-                break
+        watch = _Watch(self.limit)
+        request = Request(
+            problem,
+            method,
+            theta0=theta0,
+            seed=seed,
+            commits=ENDLESS,
+            # A round costs W gradients, so every one is looked at. An asynchronous commit reads six rows and a
+            # look at U all 600, so only every fifth is.
+            evaluate=1 if method.stages[0].waits else min(5, machines.workers),
+            callback=watch,
+        )
+        run = Simulator(machines).minimize(request)
+        accepted = run.counters.get("pairs_accepted", 0)
+        offered = accepted + run.counters.get("pairs_rejected", 0)
         return {
             "seed": seed,
             TARGET: watch.time,
             COMMITS: watch.commits,
             "lost": watch.lost,
-            "pairs": accepted_share(run),
+            "pairs": accepted / offered if offered else None,
         }
 
 
