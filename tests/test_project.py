@@ -318,7 +318,7 @@ def test_the_readme_of_the_core_names_every_file_in_reading_order() -> None:
     core = SOURCE / "core"
     files = {path.name for path in core.glob("*.py")} - {"__init__.py"}
     readme = (core / "README.md").read_text(encoding="utf-8")
-    order = "problem algorithm schedule stages assignment streams master worker execute stopping outcome"
+    order = "problem algorithm schedule stages part_order assignment streams master worker execute stopping outcome"
     assert re.findall(r"^\| \[(\w+)\.py\]", readme, re.M) == order.split()
     assert set(re.findall(r"\]\((\w+\.py)\)", readme)) == files
 

@@ -289,7 +289,7 @@ def test_a_long_theta_is_drawn_right() -> None:
             lambda t: (0.5 * t @ t, t * [1.0, np.nan]),
             r"gradient with respect to theta\[1\] is nan",
         ),
-        (lambda t: (0.5 * t @ t, -t), "wrong sign"),
+        (lambda t: (0.5 * t @ t, -t), "is -1 times the gradient"),
         (lambda t: (0.5 * t @ t, 0.0 * t), "is exactly zero where"),
     ],
     ids=["-inf", "nan", "sign", "zero"],

@@ -97,7 +97,7 @@ class VectorMetrics(Quadratic):
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
-        (WrongSign, "has the wrong sign"),
+        (WrongSign, "is -1 times the gradient"),
         (SortsRows, "grad changes rows"),
         (NoisyGradient, "grad is not pure"),
         (ValueWrites, "value changes theta"),

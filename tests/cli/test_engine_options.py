@@ -93,12 +93,12 @@ def test_a_mistake_in_the_section_is_one_sentence_also_where_nothing_real_is_run
 
 
 def test_ranks_whose_job_file_says_mpi_speak_as_one(job: Path, mpirun: Mpirun) -> None:
-    job.write_text("[engine]\nkind = 'mpi'\nshared = false\n")
+    job.write_text("[engine]\nkind = 'mpi'\nwire = 'exact'\n")
     options = [word for word in SMALL if word not in ("--workers", "3")]
     done = mpirun(2, ["-m", "asyncqn", "run", str(job), *options, "--json", "--quiet"])
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["engine"] == "mpi"
-    job.write_text("[engine]\nkind = 'mpi'\nshared = 2\n")
+    job.write_text("[engine]\nkind = 'mpi'\nmax_staleness = 1.5\n")
     done = mpirun(2, ["-m", "asyncqn", "run", str(job), "--quiet"])
-    assert "shared must be True or False, not 2" in done.stderr
+    assert "max_staleness must be an integer of at least 0 or None" in done.stderr
     assert sum("asyncqn: " in line for line in done.stderr.splitlines()) == 1

@@ -92,7 +92,7 @@ def test_mistakes_are_named_in_a_sentence(changed: dict[str, Any], words: str) -
 
 
 def test_a_wrong_sign_is_found_before_the_run_and_theta_cannot_be_changed() -> None:
-    with pytest.raises(aq.BadInput, match="wrong sign"):
+    with pytest.raises(aq.BadInput, match="is -1 times the gradient"):
         aq.minimize(aq.FiniteSum(value, lambda t, rows: -grad(t, rows), 60, 4))
 
     def spoiling(theta: Any, rows: Any) -> Any:

@@ -7,8 +7,7 @@ start, at theta0 plus a tenth of each coordinate's size, because at the start it
 * rows: |A| grad(A) + |B| grad(B) = (|A| + |B|) grad(A with B), which holds if and only if the rows are
   weighted by n_data / len(rows) and the prior is counted once;
 * slope: along a direction v, U(theta + v) - U(theta - v) = 2 v'grad + O(v^3), where U is `value_rows` on a
-  few rows if there is one, else `value`, with `grad` over all rows where these are few;
-* where they are many, `value` against `grad` of a sample, which shows a mean in place of a sum, or a sign;
+  few rows if there is one, else `value`, with `grad` over all rows;
 * flatness: a gradient that is exactly zero at two points where U differs leads nowhere.
 
 Shorter and shorter steps tell curvature, kinks, oscillation and rounding from a mistake: a wrong gradient is
@@ -33,10 +32,6 @@ _ADAPTERS = "asyncqn.models.adapters."
 """The package of our classes that call functions of users."""
 _ROWS_PER_SAMPLE = 8
 """Rows of each of the two samples that are compared with both together."""
-_ROWS_FOR_MEAN = 64
-"""Rows of a sample whose mean stands for that of all rows."""
-_MAX_ROWS, _MAX_NUMBERS = 20_000, 20_000_000
-"""Largest number of rows, and of rows times dim, for which the check computes on all rows."""
 _ROWS_PER_CALL = 4096
 """Rows of one call where all rows are used, so that a copy of their data stays small."""
 _SEED = 0xC4EC
@@ -53,10 +48,9 @@ def check_first_calls(problem: Problem, theta0: Array) -> None:
     """Compare a user's functions as the top of this file says; our tests compare our own.
 
     For a problem without mistakes the calls are few.  `grad` is called five times on at most 16 rows.  If the
-    problem has `value_rows`, this is called at most 15 times on as few rows, and once on all rows if there
-    are few; `grad_with_value` is called once.  Without `value_rows`, `grad` is called on all rows if there
-    are few, and otherwise on five samples of 64 rows.  `value` is called at most 16 times, and twice more if
-    it is not finite near the start.  A mistake costs a few calls more, to find its name.
+    problem has `value_rows`, this is called at most 15 times on as few rows, and once on all of them;
+    `grad_with_value` is called once.  Without `value_rows`, `grad` is called once on all rows.  `value` is
+    called at most 16 times, and twice more if it is not finite near the start.
     """
     if _calls_functions_of_users(problem):
         compare_functions(problem, theta0)
@@ -97,11 +91,9 @@ def compare_functions(problem: Problem, theta0: Array, *, strict: bool = False) 
     except NothingToJudge as nothing:
         if strict:
             cause = nothing.__cause__
-            reason = (
-                "it is not finite"
-                if cause is None
-                else f"{type(cause).__name__}: {cause}"
-            )
+            reason = "it is not finite"
+            if cause is not None:
+                reason = f"{type(cause).__name__}: {cause}"
             raise BadInput(
                 f"{calls.name} cannot be checked near theta ({reason})."
             ) from cause
@@ -151,7 +143,6 @@ class _Comparison:
         self.slope_tolerance = max(1e-6, 200 * self.eps)
         # Coordinates near 0 are moved by a tenth, larger ones by a tenth of their size.
         self.size = np.maximum(np.abs(theta0.astype(np.float64)), 1.0)
-        self.few = self.n <= _MAX_ROWS and self.n * theta0.size <= _MAX_NUMBERS
 
     def run(self) -> None:
         A, B = self._samples()
@@ -163,12 +154,10 @@ class _Comparison:
             both = np.concatenate([A, B])
             self._check_flat("value_rows", both, self.gradient)
             self._check_slope("value_rows", both, self.gradient)
-        elif self.few:
+        else:
             whole = self._whole_gradient()
             self._check_flat("value", None, whole)
             self._check_slope("value", None, whole)
-        else:
-            self._check_sample()
         # Last, so that many other calls lie between the two: hidden state would show.
         for theta, before in (
             (self.theta0, self.start_value),
@@ -190,7 +179,7 @@ class _Comparison:
         self.value = self.calls.number("value", theta)
         g = _finite(self._whole_gradient())
         slopes = self._wrong_slopes("value", None, g)
-        return _mistake(self.name, "value", self.n, slopes) if slopes else None
+        return _mistake(self.name, "value", slopes) if slopes else None
 
     def _samples(self) -> tuple[Rows, Rows]:
         """Return two small samples; the last row of the second is the first row of the first."""
@@ -281,8 +270,6 @@ class _Comparison:
                 <= self.rows_tolerance * _norm(self.gradient),
                 f"{name}.grad_with_value writes another gradient than {name}.grad.",
             )
-        if not self.few:  # a pass is too long
-            return
         whole = calls.number("value_rows", theta, np.arange(n))
         allowed = self.value_tolerance * (abs(whole) + abs(self.value) + abs(vC))
         if math.isfinite(whole) and abs(whole - self.value) > allowed:
@@ -297,7 +284,7 @@ class _Comparison:
         """Refuse a gradient that is clearly not that of the values."""
         slopes = self._wrong_slopes(function, rows, g)
         if slopes:
-            raise BadInput(_mistake(self.name, function, self.n, slopes))
+            raise BadInput(_mistake(self.name, function, slopes))
 
     def _check_flat(self, function: str, rows: Rows | None, g: Vector) -> None:
         """Refuse a gradient that is exactly zero here and at the start, although the values differ."""
@@ -397,76 +384,21 @@ class _Comparison:
                 v += other * (long / size)
         return v
 
-    # -- many rows and no value_rows
 
-    def _check_sample(self) -> None:
-        """Compare the slope of `value` along the gradient of one sample with four other samples.
-
-        Rows may differ wildly, so only what a mean or a sign explains is refused: samples that agree
-        with each other to a third, and with `value` to a third after that correction alone.
-        """
-        n, name = self.n, self.name
-        sample = self.rng.choice(n, 5 * _ROWS_FOR_MEAN, replace=False).astype(np.int64)
-        first, *others = (
-            _finite(self.calls.grad(self.theta, part))
-            for part in np.array_split(sample, 5)
-        )
-        if not first.any():
-            self._check_flat("value", None, self._whole_gradient())
-            raise NothingToJudge
-        direction = first * (_norm(self.reach) / _norm(first))
-        length = 10 * self.eps**0.25
-        zero = np.zeros_like(first)
-        slope = self._measured("value", None, zero, length * direction)
-        if slope is None:
-            raise NothingToJudge
-        changes = [float(g @ slope.step) for g in others]
-        middle = sum(changes) / len(changes)
-        # Samples that disagree among themselves cannot speak for all rows.
-        agree = all(_near(one, middle, 0.3) for one in changes) and slope.wrong
-        for factor, sentence in _factors(name, "value", n):
-            require(not (agree and _near(slope.values, factor * middle, 0.3)), sentence)
-
-
-def _factors(name: str, function: str, n: int) -> list[tuple[float, str]]:
-    """Return the ratios of U's slope to the gradient's that common mistakes cause, each with its sentence."""
-    grad, value = f"{name}.grad", f"{name}.{function}"
-    sign = (
-        -1.0,
-        f"{grad} has the wrong sign: it points down where {value} rises, so write out[:] = -out.",
-    )
-    mean = (
-        float(n),
-        f"{grad} is a mean over the rows where {value} is a sum: multiply the sum over the rows by n_data / "
-        "len(rows), not by 1 / len(rows).",
-    )
-    total = (
-        1.0 / n,
-        f"{value} is a mean over the data where {grad} is of the sum: both must be of the sum.",
-    )
-    return [sign] if n < 3 else [mean, total, sign]
-
-
-def _mistake(name: str, function: str, n: int, slopes: list[_Slope]) -> str:
+def _mistake(name: str, function: str, slopes: list[_Slope]) -> str:
     """Return the sentence for slopes that disagree, which a factor may explain."""
     values = np.array([slope.values for slope in slopes])
     gradients = np.array([slope.gradient for slope in slopes])
-    allowed = 1e-3 * np.abs(values).max() + np.array([s.unsure for s in slopes])
     if not gradients.any():
         return f"{name}.grad is zero where {name}.{function} changes: write the derivative into out[:]."
-    size = float(values @ gradients) / float(gradients @ gradients)
-    for factor, sentence in [
-        *_factors(name, function, n),
-        (
-            size,
-            f"{name}.grad is {1.0 / size:.4g} times the gradient of {name}.{function}: a factor is "
-            "missing in one of them, such as the 1/2 of a square.",
-        ),
-    ]:
-        if abs(factor - 1.0) > _OTHER_SIZE and bool(
-            (np.abs(values - factor * gradients) <= allowed).all()
-        ):
-            return sentence
+    factor = float(values @ gradients) / float(gradients @ gradients)
+    allowed = 1e-3 * np.abs(values).max() + np.array([s.unsure for s in slopes])
+    explained = bool((np.abs(values - factor * gradients) <= allowed).all())
+    if explained and abs(factor - 1.0) > _OTHER_SIZE:
+        return (
+            f"{name}.grad is {1.0 / factor:.4g} times the gradient of {name}.{function}: one of them misses a "
+            "factor, such as n_data / len(rows), a sign, or the 1/2 of a square."
+        )
     return (
         f"{name}.grad is not the gradient of {name}.{function}: along a line it says {gradients[0]:.6g} and "
         f"differences say {values[0]:.6g}, so a derivative is wrong, or a term such as the prior is in one "
