@@ -101,18 +101,6 @@ def test_a_metric_that_fails_is_dropped_with_its_pairs():
     np.testing.assert_allclose(out @ np.ones(6), 0.5 * g.sum())  # H y = s
 
 
-@pytest.mark.parametrize("workers", [1, 7])
-def test_every_bit_is_the_same_for_any_delays(workers):
-    problem = aq.LogisticRegression.random(2_000, 5, seed=0)
-    algorithm = over_samples(problem, 1, blocks=3, pieces=2)
-    engine = aq.Simulator(aq.Cluster(workers, worker_mean=3.0, worker_std=4.0))
-    once = aq.minimize(problem, algorithm, engine=ONE)
-    again = aq.minimize(
-        problem, algorithm, engine=engine, commits=once.schedule.commits
-    )
-    assert once.theta.tobytes() == again.theta.tobytes()
-
-
 @pytest.mark.parametrize("scale", [0.01, 100.0])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_features_of_any_scale_and_precision_end_at_the_minimum(scale, dtype):
@@ -127,32 +115,6 @@ def test_features_of_any_scale_and_precision_end_at_the_minimum(scale, dtype):
     assert exact.value(run.theta.astype(float)) <= best.fun * (
         1.0 + 1e-9 + 1e-6 * (dtype == "float32")
     )
-
-
-@pytest.mark.parametrize("prior", [1.0, 1e-6])
-def test_separable_data_end_in_a_finite_minimum(prior):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((20_000, 5))
-    problem = aq.LogisticRegression(X, X[:, 0] > 0, prior, intercept=False)
-    run = aq.minimize(problem, engine=ONE)
-    g = np.empty(5)
-    problem.grad(run.theta, np.arange(20_000), g)
-    assert run.success
-    assert np.linalg.norm(g) < 1e-3  # of 16,000 at the start
-
-
-def test_a_start_where_the_loss_overflows_on_the_next_sample_is_left():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((40_000, 2))
-    X[1, :] = (
-        300.0  # one row that small samples hardly see, and whose mean overflows beyond theta = 2.4
-    )
-    problem = aq.PoissonRegression(
-        X, np.exp(np.minimum(2.0 * X[:, 0], 6.0)), prior=1e-3, intercept=False
-    )
-    run = aq.minimize(problem, engine=ONE)
-    assert run.success
-    assert np.isfinite(run.fun)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,6 @@ from oracles import Quadratic
 
 import asyncqn as aq
 from asyncqn import ExactLBFGS
-from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm
-from asyncqn.cluster.virtual_time import simulate
-from asyncqn.core.stages import AllParts, stage_at, stage_index, time_share
 from asyncqn.core.streams import Stream
 from asyncqn.kernels import shuffling
 from asyncqn.kernels.shuffling import fill_strata
@@ -48,16 +45,6 @@ def test_a_sample_has_one_row_of_every_stratum(seed, stride, n_data):
     )
 
 
-def test_every_row_is_as_likely_as_any_other():
-    count = np.zeros(16)
-    for seed in range(200):
-        rows = np.empty(100, np.int64)
-        fill_strata(seed, 16, 0, 1600, rows)
-        count += np.bincount(rows % 16, minlength=16)
-    # 20,000 draws: each count is 1250 with a standard deviation of 34; six of them are not exceeded.
-    assert np.abs(count - 1250).max() < 6 * 34
-
-
 @given(st.integers(1, 5), st.integers(1, 3), st.integers(400, 700), st.integers(0, 60))
 def test_the_parts_of_a_version_make_its_sample(blocks, pieces, n_data, read):
     algorithm = ExactLBFGS(blocks, pieces, samples=2)
@@ -67,29 +54,6 @@ def test_the_parts_of_a_version_make_its_sample(blocks, pieces, n_data, read):
     assert rows.size == -(-n_data // stride)
     assert (np.diff(rows) > 0).all()
     assert sum(share for _, share in parts) == pytest.approx(1.0, abs=1e-12)
-
-
-def test_small_samples_serve_more_versions_and_the_last_stage_is_all_rows():
-    pattern = ExactLBFGS(2, samples=4).stages
-    assert [stage.commits for stage in pattern] == [40, 40, 20, 10, None]
-    assert [stage.share for stage in pattern] == [1 / 256, 1 / 64, 1 / 16, 1 / 4, 1.0]
-    assert [
-        stage_index(pattern, version) for version in (0, 39, 40, 80, 100, 109, 110, 999)
-    ] == [
-        0,
-        0,
-        1,
-        2,
-        3,
-        3,
-        4,
-        4,
-    ]
-    assert [stage_at(pattern, version).share for version in (0, 109, 110)] == [
-        1 / 256,
-        1 / 4,
-        1.0,
-    ]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -105,20 +69,6 @@ def test_it_ends_at_the_minimum_over_all_rows(dtype):
     problem.grad(last.base, np.arange(4_000), g)
     # A gradient of float32 rows is known to some 1e-6 of what it was at the start.
     assert np.linalg.norm(g) < (1e-9 if dtype == np.float64 else 1e-5) * start
-
-
-def test_what_samples_teach_is_worth_several_passes_over_all_rows():
-    problem = aq.LogisticRegression.random(40_000, 20, condition=10.0, seed=2)
-    theta0 = np.zeros(20)
-    best = min(
-        problem.value(i.base) for i in versions(problem, ExactLBFGS(2), theta0, 120)
-    )
-    algorithm = ExactLBFGS(2, samples=4, memory=50)
-    *_, grown = versions(problem, algorithm, theta0, 120 - 10)
-    *_, plain = versions(problem, ExactLBFGS(2), theta0, 6)  # samples cost 4.5 passes
-    start = problem.value(theta0) - best
-    assert problem.value(grown.base) - best < 0.01 * start
-    assert problem.value(grown.base) - best < 0.1 * (problem.value(plain.base) - best)
 
 
 def test_a_growth_judges_the_last_point_kept_on_the_larger_sample():
@@ -175,14 +125,6 @@ def test_no_bit_depends_on_the_cluster(workers):
     )
 
 
-@pytest.mark.parametrize("engine", [aq.Threads(1), aq.Threads(3)])
-def test_runs_on_threads_replay_to_the_bit(engine, tmp_path):
-    problem = aq.LogisticRegression.random(640, 5, seed=0)
-    run = aq.minimize(problem, ExactLBFGS(3, samples=1), engine=engine, commits=16)
-    run.save(tmp_path / "run")
-    assert aq.replay(tmp_path / "run").theta.tobytes() == run.theta.tobytes()
-
-
 def test_a_resumed_run_goes_on_where_its_sample_was(tmp_path):
     problem = aq.LogisticRegression.random(640, 5, seed=0)
     algorithm = ExactLBFGS(3, samples=1)
@@ -195,43 +137,6 @@ def test_a_resumed_run_goes_on_where_its_sample_was(tmp_path):
                 checkpoint=tmp_path / "c")  # fmt: skip
     whole = aq.minimize(problem, algorithm, engine=aq.Threads(1), commits=16)
     assert aq.resume(tmp_path / "c").theta.tobytes() == whole.theta.tobytes()
-
-
-def test_a_quarter_of_the_rows_takes_a_quarter_of_the_time():
-    pattern = (
-        AllParts(blocks=4, backup_after=3.0, share=0.25, commits=10),
-        AllParts(blocks=4, backup_after=3.0),
-    )
-    schedule = simulate(
-        aq.Cluster(4, worker_mean=8.0, worker_std=0.0, message=1.0), pattern, 20, 0
-    )
-    ends = [schedule.time[schedule.commit == n].max() for n in range(1, 21)]
-    # Eight units for all rows, two for a quarter of them, and one for the message.
-    np.testing.assert_allclose(
-        np.diff([0.0, *ends]), [3.0] * 10 + [9.0] * 10, atol=1e-9
-    )
-
-
-def test_it_keeps_the_rules_of_an_algorithm():
-    check_algorithm(
-        ExactLBFGS(3, samples=1),
-        aq.LogisticRegression.random(60, 3),
-        commits=20,
-        engines=IN_THIS_PROCESS,
-    )
-
-
-def test_samples_smaller_than_the_number_of_parts_are_refused():
-    with pytest.raises(aq.BadInput, match="fewer samples"):
-        ExactLBFGS(4, samples=3).check(Quadratic.random(n_data=200))
-
-
-def test_a_sample_in_pieces_takes_its_share_of_the_time():
-    pattern = (
-        AllParts(blocks=2, backup_after=3.0, pieces=4, share=0.25, commits=3),
-        AllParts(blocks=2, backup_after=3.0, pieces=4),
-    )
-    assert [8.0 * time_share(pattern, read) for read in (0, 2, 3)] == [0.5, 0.5, 2.0]
 
 
 @pytest.mark.parametrize("samples", [0, 1])
@@ -252,12 +157,3 @@ def test_an_H0_from_the_scatter_saves_passes_where_features_are_turned(
         assert run.status == "converged"
         passes[inverse] = run.passes
     assert passes["scatter"] < 0.75 * passes["pairs"]
-
-
-def test_one_part_has_no_scatter() -> None:
-    problem = aq.LinearGaussian.random(dim=5, n_data=60, seed=1)
-    algorithm = ExactLBFGS(1, inverse="scatter")
-    run = aq.minimize(
-        problem, algorithm, engine=aq.Simulator(aq.Cluster(1)), commits=60
-    )
-    assert run.status == "converged"

@@ -28,30 +28,6 @@ SLACK = 1e-9
 pieces_of_a_block = st.integers(1, 5)
 
 
-@given(
-    clusters,
-    st.integers(1, 15),
-    st.sampled_from([0.5, 1.5, 3.0, 1e9]),
-    pieces_of_a_block,
-    st.integers(0, 2**40),
-)
-def test_every_version_has_every_piece_once_and_nothing_stale(
-    cluster, n_blocks, backup_after, pieces, seed
-):
-    pattern = AllParts(blocks=n_blocks, backup_after=backup_after, pieces=pieces)
-    schedule = simulate(cluster, pattern, 12, seed)
-    assert schedule.commits == 12
-    assert not schedule.staleness.any()
-    for commit in range(1, 13):
-        assert sorted(schedule.part[schedule.commit == commit]) == list(
-            range(pattern.parts)
-        )
-    wasted = schedule.commit == 0
-    assert (
-        (schedule.part[wasted] >= 0) & (schedule.part[wasted] < pattern.parts)
-    ).all()
-
-
 def test_steady_times_give_the_closed_form_of_waves():
     for workers, n_blocks, pieces in [
         (4, 4, 1),
@@ -145,28 +121,6 @@ def test_a_worker_that_hears_of_a_new_version_gives_up_the_rest_of_its_block():
     slow = schedule.worker == 1
     assert schedule.part[slow & (schedule.read == 0)].tolist() == [4, 5]
     np.testing.assert_allclose(schedule.commit_times()[0], 16.0)
-
-
-@pytest.mark.parametrize("pieces", [1, 3])
-def test_the_blocks_of_a_dead_worker_are_computed_by_the_others(pieces):
-    cluster = Cluster(
-        3, worker_mean=5.0, worker_std=0.1, deaths={0: 12.0, 1: 27.0}, joins={2: 8.0}
-    )
-    schedule = simulate(
-        cluster, AllParts(blocks=3, backup_after=3.0, pieces=pieces), 8, 0
-    )
-    assert schedule.commits == 8
-    assert set(schedule.worker[schedule.commit == 8]) == {2}
-
-
-def test_a_cluster_whose_workers_all_die_ends_early():
-    schedule = simulate(
-        Cluster(2, worker_mean=5.0, deaths={0: 22.0, 1: 23.0}),
-        AllParts(blocks=2, backup_after=3.0),
-        10,
-        0,
-    )
-    assert schedule.commits == 4
 
 
 def plain_model(cluster: Cluster, pattern: Stage, versions: int, seed: int) -> Schedule:

@@ -33,22 +33,11 @@ def test_times_are_log_normal_with_the_mean_and_deviation_asked_for(mean, std):
     assert mean * math.sqrt(math.expm1(s * s)) == pytest.approx(std, rel=1e-9)
 
 
-def test_times_without_deviation_are_constant():
-    assert (Cluster(2, [3.0, 7.7]).compute_times(0, 1, 10) == 7.7).all()
-    assert (Cluster(1, 0.0, message=1.0).compute_times(0, 0, 5) == 0.0).all()
-
-
 def test_workers_have_times_of_their_own_that_do_not_depend_on_how_many_are_drawn():
     cluster = Cluster(3, 2.0, 1.0)
     a, b = cluster.compute_times(0, 0, 500), cluster.compute_times(0, 1, 500)
     assert abs(np.corrcoef(np.log(a), np.log(b))[0, 1]) < 4 / np.sqrt(500)
     assert cluster.compute_times(0, 0, 130).tobytes() == a[:130].tobytes()
-
-
-def test_speeds_of_unequal_workers_are_their_own():
-    cluster = Cluster(2, (1.0, 100.0), (0.0, 10.0))
-    assert cluster.means().tolist() == [1.0, 100.0]
-    assert cluster.stds().tolist() == [0.0, 10.0]
 
 
 def test_a_cluster_goes_to_plain_data_and_back():
@@ -77,13 +66,6 @@ def test_laws_have_their_quantiles_and_their_means(law, quantile):
         assert times.mean() == pytest.approx(
             law.mean, abs=5 * times.std() / np.sqrt(1e5) + 1e-12
         )
-
-
-def test_the_log_normal_law_is_what_mean_and_deviation_say():
-    short, long = Cluster(3, 70.0, 14.0), Cluster(3, times=LogNormal(70.0, 14.0))
-    np.testing.assert_allclose(
-        long.compute_times(1, 2, 300), short.compute_times(1, 2, 300), rtol=1e-14
-    )
 
 
 def test_a_trace_plays_in_its_order_from_a_place_of_each_worker():

@@ -10,7 +10,7 @@ import pytest
 from oracles import one_sentence
 
 import asyncqn as aq
-from asyncqn.cluster.fit import stretched_to, with_workers
+from asyncqn.cluster.fit import with_workers
 from asyncqn.core.request import Request
 from asyncqn.core.stages import ASYNCHRONOUS, AllParts, Round
 from asyncqn.core.worker import WorkerSteps
@@ -93,30 +93,6 @@ def test_workers_have_laws_of_their_own_where_asked():
     np.testing.assert_array_equal(twice.means(), np.tile(own.means(), 2))
 
 
-def test_the_times_of_pieces_are_told_as_those_of_their_block():
-    algorithm = aq.ExactLBFGS(blocks=4, pieces=2)
-    run = recorded(aq.Cluster(2, 3.0, 0.1, link=0.25, master=1.0), algorithm, 40)
-    fitted = aq.Cluster.from_run(run)
-    assert fitted.times.mean == pytest.approx(
-        2 * 3.0, rel=0.02
-    )  # drawn for each piece here, two in a block
-    assert (fitted.link, fitted.master) == (pytest.approx(0.25), pytest.approx(1.0))
-    assert fitted.rows == 10.0
-
-
-def test_a_manifest_of_an_earlier_version_calls_an_update_an_answer() -> None:
-    run = recorded(
-        aq.Cluster(2, 3.0, 0.1, link=0.25, master=1.0),
-        aq.ExactLBFGS(blocks=4, pieces=2),
-        40,
-    )
-    fitted = aq.Cluster.from_run(run)
-    master = run.manifest["engine"]["measured"]["master"]
-    master["answer"] = master.pop("update")
-    assert fitted.link > 0.0
-    assert aq.Cluster.from_run(run) == fitted
-
-
 def test_a_simulated_run_knows_its_cluster():
     cluster = aq.Cluster(
         4, times=aq.times.Exponential(2.0), message=1.0, deaths={3: 50.0}
@@ -152,15 +128,6 @@ def test_times_follow_the_rows_of_the_algorithm():
         np.testing.assert_allclose(
             run.schedule.commit_times(), 0.5 * rows * np.arange(1, 4)
         )
-
-
-@pytest.mark.parametrize(
-    "algorithm", [aq.ExactLBFGS(40, pieces=2), aq.TableLBFGS(37, 4)]
-)
-def test_parts_that_differ_by_a_row_take_the_mean_time(algorithm: aq.Algorithm) -> None:
-    # 300 rows in 80 pieces: piece 0 has 3 rows, and the mean is 3.75; no part may stand for all.
-    stretched = stretched_to(aq.Cluster(4, 2.0, rows=1), algorithm, 10_000, 300)
-    assert stretched.means()[0] == pytest.approx(2.0 * 300 / algorithm.stages[0].blocks)
 
 
 def test_a_run_without_measured_times_is_refused():

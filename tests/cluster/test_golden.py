@@ -98,18 +98,3 @@ def check(schedule: aq.Schedule, stages: tuple[Stage, ...], name: str) -> None:
         assert schedule.staleness.max() == 0
     elif name in AT_ONCE:
         assert (counts == 1).all()
-
-
-def test_74_of_360_cells_differ(
-    rows: dict[tuple[str, str], dict[str, np.ndarray]],
-) -> None:
-    """The reasons name 107 cells; in 33 of them nothing happens to which they apply."""
-    differing = 0
-    for cluster, model in golden.clusters().items():
-        for name, stages in golden.stages(model, reach=model.message / 2).items():
-            schedule = aq.simulate(model, stages, golden.COMMITS, golden.SEED)
-            uncut = np.full(len(schedule), -1)
-            new = up_to_the_last_commit({"part": uncut, **schedule.arrays()})
-            differing += not equal(new, up_to_the_last_commit(rows[cluster, name]))
-    assert differing == 74
-    assert sum(reason(*cell) is not None for cell in rows) == 107

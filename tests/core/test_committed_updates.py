@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from typing import Any
 
 import numpy as np
@@ -43,81 +42,6 @@ STAGES = {
 }
 
 stages = st.sampled_from(sorted(STAGES)).map(STAGES.__getitem__)
-
-
-def followed(
-    cluster: Cluster, stage: Stage, commits: int, seed: int
-) -> list[tuple[int, ...]]:
-    """(worker, read, commit, part) of a master that handles one event after the other, in plain Python.
-
-    Parts come from the hand-out of the real engines.  There are no joins here.
-    """
-    parts = None if stage.blocks is None else PartsByHand(stage, seed)
-    drawn = [iter(cluster.compute_times(seed, w, 4000)) for w in range(cluster.workers)]
-    deaths = [cluster.deaths.get(w, np.inf) for w in range(cluster.workers)]
-    queue = [(0.0, w, "joins") for w in range(cluster.workers)]
-    reads, in_hand = [0] * cluster.workers, [0] * cluster.workers
-    rows: list[tuple[int, ...]] = []
-    version, waiting, free = 0, 0, 0.0
-
-    def send(w: int, now: float) -> None:
-        reads[w] = version
-        if parts is not None:
-            part = parts.choose(w, version, now)
-            assert part is not None
-            in_hand[w] = part
-        finish = now + cluster.message / 2 + float(next(drawn[w]))
-        if finish <= deaths[w]:
-            heapq.heappush(queue, (finish + cluster.message / 2, w, "arrives"))
-        else:
-            heapq.heappush(queue, (max(deaths[w], time), w, "dies"))
-
-    while queue and version < commits:
-        time, w, event = heapq.heappop(queue)
-        if event == "joins":
-            send(w, 0.0)
-            continue
-        if event == "dies":
-            if parts is not None:
-                parts.lost(w, in_hand[w], reads[w], version)
-            continue
-        start = max(time, free)
-        oldest = 0 if isinstance(stage, FreshRound) else stage.max_delay
-        fresh = oldest is None or version - reads[w] <= oldest
-        rows.append((w, reads[w], version + 1 if fresh else 0, in_hand[w]))
-        if parts is not None:
-            assert parts.delivered(in_hand[w], reads[w], version) == fresh
-        waiting += fresh
-        if waiting == stage.rows:
-            version, waiting, free = version + 1, 0, start + cluster.master
-        send(w, max(start, free))
-    return [(*row[:2], row[2] if row[2] <= version else 0, row[3]) for row in rows]
-
-
-@given(clusters(), stages, st.integers(1, 40), st.integers(0, 2**63 - 1))
-def test_the_queue_follows_a_plain_master_that_hands_out_as_real_engines_do(
-    cluster: Cluster, stage: Stage, commits: int, seed: int
-) -> None:
-    # The model assigns a part when an update comes, and not when its commit is made; in between a death may
-    # free another.
-    held = isinstance(stage, EachUpdate) and stage.order == "age"
-    deaths = {} if held and cluster.master else cluster.deaths
-    cluster = Cluster(**{**vars(cluster), "joins": {}, "deaths": deaths})
-    schedule = simulate(cluster, stage, commits, seed)
-    part = np.zeros(len(schedule), int) if schedule.part is None else schedule.part
-    ours = list(
-        zip(
-            *(
-                c.tolist()
-                for c in (schedule.worker, schedule.read, schedule.commit, part)
-            )
-        )
-    )
-    theirs = followed(cluster, stage, commits, seed)
-    last = max((i for i, row in enumerate(theirs) if row[2] > 0), default=-1) + 1
-    assert ours[:last] == theirs[:last]
-    assert schedule.commits == max((row[2] for row in theirs), default=0)
-    assert all(row[2] == 0 for row in ours[last:])
 
 
 @given(clusters(), stages, st.integers(1, 40), st.integers(0, 99))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 from oracles import Quadratic, one_sentence
@@ -21,7 +19,7 @@ from asyncqn import (
     minimize,
 )  # fmt: skip
 from asyncqn.algorithms.exact.exact_lbfgs import ExactLBFGS
-from asyncqn.algorithms.stability import delay_limit, largest_curvature, warnings_before
+from asyncqn.algorithms.stability import delay_limit
 from asyncqn.types import Algorithm, Array, Rows
 
 
@@ -98,12 +96,6 @@ def test_every_algorithm_stops_with_advice_and_a_finite_iterate(
     assert run.theta.dtype == dtype
 
 
-def test_a_step_that_only_small_batches_make_too_large_is_told_so():
-    h = 0.3 * delay_limit(0) / 40.0
-    run = diverge(AsyncSGD(h, 1), W=1, problem=Quadratic(6.3 * np.eye(6), np.ones(6)))
-    assert "too large for gradients on 1 points" in run.message
-
-
 def test_the_limit_of_delay_is_that_of_the_delayed_recursion():
     for l in (0, 1, 4, 9, 19, 39):
         for factor, stable in ((0.97, True), (1.03, False)):
@@ -114,23 +106,6 @@ def test_the_limit_of_delay_is_that_of_the_delayed_recursion():
             )
             assert (np.abs(roots).max() < 1.0) == stable
     assert [round(delay_limit(l), 4) for l in (9, 19, 39)] == [0.1652, 0.0805, 0.0398]
-
-
-def test_no_warning_below_the_limit_and_none_for_other_methods():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert warnings_before(ASLBFGS(1e-3, 0.16, 1e3, 3, 12, 4), 10) == []
-    assert warnings_before(AsyncSGD(10.0, 4), 100) == []
-    assert len(warnings_before(ASLBFGS(1e-3, 0.17, 1e3, 3, 12, 4), 10)) == 1
-
-
-def test_the_largest_curvature_is_the_top_eigenvalue():
-    assert largest_curvature(make_problem(), np.zeros(10)) == pytest.approx(
-        40.0, rel=1e-3
-    )
-    assert largest_curvature(
-        make_problem(np.float32), np.zeros(10, np.float32)
-    ) == pytest.approx(40.0, rel=1e-2)
 
 
 class Sometimes(Quadratic):

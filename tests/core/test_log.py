@@ -88,19 +88,6 @@ def test_a_worker_whose_computations_overlap_is_several_workers() -> None:
     assert schedule.worker.tolist() == [0, 1, 0, 1]
 
 
-def test_a_million_rows_are_read() -> None:
-    rng = np.random.default_rng(0)
-    n, workers = 1_000_000, 64
-    worker = np.arange(n) % workers
-    length = rng.uniform(0.5, 1.5, (n // workers, workers))
-    end = length.cumsum(axis=0)
-    log = {"worker": worker, "start": (end - length).ravel(), "end": end.ravel()}
-    schedule = aq.Schedule.from_table(log)
-    assert schedule.commits == n
-    # Conservation: with W workers that never wait, the mean staleness is W - 1.
-    assert abs(schedule.staleness.mean() - (workers - 1)) < 0.1
-
-
 GOOD: dict[str, Any] = {"worker": [0, 1], "start": [0.0, 0.0], "end": [1.0, 2.0]}
 
 

@@ -11,8 +11,6 @@ from oracles import one_sentence
 
 import asyncqn as aq
 from asyncqn.core.outcome import Outcome, outcome_of, risen
-from asyncqn.core.request import Request
-from asyncqn.types import Array, Rows
 
 UNSTABLE = aq.AsyncSGD(h=0.1, batch=6)
 
@@ -91,21 +89,6 @@ def test_a_run_that_ends_above_its_start_has_diverged_on_every_engine_and_in_rep
         assert isinstance(other.status, Outcome)
 
 
-def test_the_outcome_does_not_depend_on_how_often_u_is_evaluated():
-    for evaluate in (1, 7, 1000):
-        assert aq.minimize(
-            make_problem(), UNSTABLE, engine=simulated(), commits=20, evaluate=evaluate
-        ).status == ("diverged")
-    p = make_problem()
-    request = Request(p, UNSTABLE, np.ones(10), 20, evaluate=None)
-    assert simulated().minimize(request).status == "diverged"
-    safe = simulated().minimize(
-        Request(p, aq.AsyncSGD(h=1e-4, batch=6), np.ones(10), 50, evaluate=None)
-    )
-    assert (safe.status, safe.success) == ("completed", True)
-    assert safe.fun == p.value(safe.theta)
-
-
 def test_a_resumed_run_is_judged_against_the_start_of_the_whole_run(tmp_path):
     def stop(progress):
         if progress.commit >= 10:
@@ -124,18 +107,6 @@ def test_a_resumed_run_is_judged_against_the_start_of_the_whole_run(tmp_path):
     run = aq.resume(tmp_path)
     assert (run.status, run.success, run.nit) == ("diverged", False, 20)
     assert f"U rose from {p.value(run.theta0):.6g}" in run.message
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("kind", [aq.AsyncSGD, aq.SGD])
-def test_minibatch_noise_does_not_excuse_that_an_optimizer_rises(kind, dtype):
-    p = make_problem(dtype)
-    start = at_the_optimum(p)
-    run = aq.minimize(
-        p, kind(h=1e-3, batch=6), engine=simulated(), theta0=start, commits=400
-    )
-    assert (run.status, run.success) == ("diverged", False)
-    assert "use a smaller h or a larger batch" in run.message
 
 
 @pytest.mark.parametrize("d", [1, 3, 40])
@@ -172,26 +143,6 @@ def test_a_sampler_that_does_not_state_its_temperature_may_not_rise():
     )
     assert stated.theta.tobytes() == unstated.theta.tobytes()
     assert (stated.status, unstated.status) == ("completed", "diverged")
-
-
-class Downhill:
-    """U = -exp(theta) summed over rows: unbounded below."""
-
-    dim, n_data = 1, 4
-
-    def value(self, theta: Array) -> float:
-        return -4.0 * float(theta[0])
-
-    def grad(self, theta: Array, rows: Rows, out: Array) -> None:
-        out[:] = -4.0
-
-
-def test_a_value_without_a_lower_bound_may_fall_as_far_as_it_likes():
-    run = aq.minimize(
-        Downhill(), aq.AsyncSGD(h=1e3, batch=2), engine=simulated(), commits=50
-    )
-    assert run.fun < -1e5
-    assert (run.status, run.success) == ("completed", True)
 
 
 def test_a_target_that_is_missed_stays_a_stop_after_a_resume(tmp_path):

@@ -48,12 +48,6 @@ def test_a_run_ends_when_patience_runs_out_and_reports_its_best_point(
         assert (again.fun, again.status, again.nit) == (run.fun, run.status, run.nit)
 
 
-def test_without_keep_best_the_last_point_is_reported() -> None:
-    run = noisy_run(callback=aq.Patience("fun", 4, keep_best=False))
-    assert run.fun == run.metrics["fun"][-1] > run.metrics["fun"].min()
-    assert aq.replay(run).theta.tobytes() == run.theta.tobytes()
-
-
 def test_a_larger_metric_may_be_the_better_one() -> None:
     class Scored(aq.FiniteSum):
         def metrics(self, theta):
@@ -160,10 +154,3 @@ def test_max_passes_alone_is_enough_for_a_stochastic_method(
     again = aq.replay(run)
     assert again.theta.tobytes() == run.theta.tobytes()
     assert again.status == run.status
-
-
-def test_max_passes_and_commits_together_are_limits_as_before() -> None:
-    run = aq.minimize(
-        PROBLEM, NOISY, engine=ENGINES["simulator"], max_passes=1, commits=10_000
-    )
-    assert (run.status, run.success) == ("stopped", False)

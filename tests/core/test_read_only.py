@@ -138,20 +138,6 @@ def test_compiled_functions_and_those_that_put_back_what_they_change_go_on_worki
     assert aq.replay(run, problem=Quadratic()).theta.tobytes() == run.theta.tobytes()
 
 
-def test_a_function_that_needs_writable_arrays_is_asked_with_views_only_once() -> None:
-    seen = []
-
-    class Watched(Quadratic):
-        def grad(self, theta: Any, rows: Any, out: Any) -> None:
-            seen.append((theta.flags.writeable, rows.flags.writeable))
-            _writable_only(theta, rows, out)
-
-    asked, theta, rows = read_only(Watched()), np.zeros(5), np.arange(4)
-    for _ in range(5):
-        asked.grad(theta, rows, np.zeros(5))
-    assert seen == [(False, False)] + [(True, True)] * 5
-
-
 def test_our_own_problems_are_handed_plain_arrays_and_extras_stay_absent() -> None:
     own = aq.LinearGaussian.random(3, 10, seed=0)
     assert read_only(own) is own

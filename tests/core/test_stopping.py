@@ -169,42 +169,6 @@ def test_an_exact_method_reports_the_point_at_which_its_target_was_reached(
     assert aq.replay(run, p).theta.tobytes() == run.theta.tobytes()
 
 
-class Cliff:
-    """U = 8 sum(exp(theta) - theta / 1000): from far left, the first long step leads where it overflows."""
-
-    dim, n_data = 2, 8
-
-    def value(self, theta: np.ndarray) -> float:
-        with np.errstate(over="ignore"):
-            return float(8.0 * (np.exp(theta) - 1e-3 * theta).sum())
-
-    def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
-        with np.errstate(over="ignore"):
-            out[:] = 8.0 * (np.exp(theta) - 1e-3)
-
-
-@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
-@pytest.mark.parametrize("start", [-30.0, -300.0])
-def test_looking_at_a_trial_that_overflows_does_not_end_the_run(
-    engine: Any, start: float
-) -> None:
-    run = aq.minimize(Cliff(), engine=engine, theta0=np.full(2, start), evaluate=1)
-    assert run.status == "converged", run.message
-    assert not np.isfinite(run.metrics["fun"]).all(), (
-        "one of the trials overflowed, else this shows nothing"
-    )
-    np.testing.assert_allclose(run.theta, np.log(1e-3), atol=1e-4)
-    plain = aq.minimize(Cliff(), engine=engine, theta0=np.full(2, start), evaluate=1000)
-    assert plain.theta.tobytes() == run.theta.tobytes()
-
-
-def test_a_start_at_which_u_is_not_finite_is_no_trial() -> None:
-    run = aq.minimize(
-        Cliff(), engine=aq.Threads(1), theta0=np.full(2, 1e4), check=False
-    )
-    assert run.status == "diverged"
-
-
 def test_an_unknown_metric_is_named_before_anything_runs() -> None:
     with pytest.raises(aq.BadInput, match="no metric 'rmse'"):
         aq.minimize(

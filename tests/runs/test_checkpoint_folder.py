@@ -21,7 +21,7 @@ from storage.disk import Disk, Killed, on
 import asyncqn as aq
 from asyncqn.core.master import Master
 from asyncqn.core.request import Request
-from asyncqn.core.schedule import Recorder
+from asyncqn.core.schedule import ROW, Recorder
 from asyncqn.runs.checkpoint import Checkpoints, CheckpointWarning, unflatten
 from asyncqn.runs.checkpoint_reading import load_checkpoint
 from asyncqn.storage.locks import FolderLock
@@ -251,7 +251,7 @@ def test_recorded_rows_and_fingerprints_take_at_most_24_bytes_a_commit() -> None
     master = Master(Request(PROBLEM, SGD, np.zeros(PROBLEM.dim), commits=10), workers=1)
     columns = sum(column.itemsize * len(column) for column in vars(recorder).values())
     assert columns + master.fingerprints.itemsize * 1000 <= 24 * 1000
-    log = Log(recorder.dtype, len(recorder), recorder.rows)
+    log = Log(ROW, len(recorder), recorder.rows)
     recorder.delivered([(1, 1000, -1, None, True)], 1000.0)
     assert log.length == 1000
     assert log.between(990, 1000)["read"].tolist() == list(range(990, 1000)), (

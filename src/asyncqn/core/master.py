@@ -128,8 +128,6 @@ class Master:
         self._every_version = request.every_version
         self._silent = request.every_version and not self.evaluates
         """Whether all rows are those that the method knows by itself, without an evaluation."""
-        self._known: list[tuple[int, float, float, float]] = []
-        """Commit, time, U and |grad U| of versions that were not evaluated, until `flush` moves them."""
         self._view_theta()
 
     def go_on_with(self, algorithm: Algorithm, problem: Problem) -> None:
@@ -214,15 +212,9 @@ class Master:
             )
         if self.kept is not None and version % self.keep == 0:
             self.kept.append(self._theta)
-        known = self._every_version and self._knows_u
-        if version % self._every == 0:
-            # The evaluation below is of theta, which may be a trial point; the last accepted point may
-            # already be at the target.
-            if known and self.stopping.target is not None:
-                self._note_standing(only_at_target=True)
-            self.evaluate(time)
+        known = self._every_version and self._knows_u and self._note_standing()
         # The last version always has a row, so that a run reports U of the point where it ends.
-        elif not (known and self._note_standing()) and version == self._last:
+        if not known and (version % self._every == 0 or version == self._last):
             self.evaluate(time)
         if self._may_end:
             self.stop_where_due()
@@ -317,81 +309,51 @@ class Master:
             )
         return record
 
-    def _note_standing(self, *, only_at_target: bool = False) -> bool:
-        """Record what an exact method knows at this version, call the callback, and compare with the target.
+    def _note_standing(self) -> bool:
+        """Add the row of what an exact method knows at this version; return whether it knew anything.
 
-        The row describes the last accepted point and costs no evaluation.  It is held back, because an
-        evaluation at the end of the run replaces it.  Return whether the method knew anything.
+        The row describes the last accepted point, and costs no evaluation.
         """
         standing = self.standing()
         if standing is None:
             return False
-        known = self.version, self.time, standing.value, standing.grad_norm
-        rule = self.stopping
-        # A metric other than `fun` cannot be compared without making the row.
-        far = rule.target is None or (
-            rule.metric == "fun" and standing.value > rule.target
-        )
-        watched = self.callback is not None or self.best is not None
-        if (
-            far and not watched
-        ):  # the usual case, at every version: a dictionary would show
-            if not only_at_target:
-                self._known.append(known)
-            return not only_at_target
-        record = {**self._row(*known[:3]), "grad_norm": standing.grad_norm}
-        reached = self.at_target(record)
-        if only_at_target and not reached:
-            return False
-        self._known.append(known)
-        # A replay has no callback but must end at the same commit, so patience is judged first.
-        impatient = self._is_impatient(record, standing.point)
-        if self.callback is not None:
-            with self.pause():
-                self._call_back(standing.point, record)
-        if reached:
-            self.flush()
-        self._stop_at(record, reached, impatient)
+        row = self._row(self.version, self.time, standing.value)
+        row["grad_norm"] = standing.grad_norm
+        self._add(row, standing.point, self.pause)
         return True
-
-    def flush(self, *, but_now: bool = False) -> None:
-        """Move the rows that wait into the table; but_now: leave the row of this version waiting."""
-        rows, self._known = self._known, []
-        if but_now and rows and rows[-1][0] == self.version:
-            self._known.append(rows.pop())
-        for commit, time, fun, grad_norm in rows:
-            self._append({**self._row(commit, time, fun), "grad_norm": grad_norm})
-
-    def _append(self, record: dict[str, float]) -> None:
-        self.records.append(record)
-        self.columns.update(dict.fromkeys(record))
 
     def _evaluate(self, time: float) -> None:
         theta = self.iterate.theta
         fun = self.value(theta)
-        record = self._row(self.version, time, fun)
-        # The evaluation replaces the row of this version that waits; earlier rows move into the table.
-        self.flush(but_now=True)
-        self._known.clear()
+        row = self._row(self.version, time, fun)
         metrics = extra(self._asked, "metrics")
         if metrics is not None:
-            record.update(
-                {name: float(value) for name, value in metrics(theta).items()}
-            )
-        if self._standing is not None and "grad_norm" not in record:
+            row.update({name: float(value) for name, value in metrics(theta).items()})
+        if self._standing is not None and "grad_norm" not in row:
             standing = self.standing()
-            record["grad_norm"] = math.nan if standing is None else standing.grad_norm
-        self._append(record)
-        if not np.isfinite(fun) and (self._standing is None or self.version == 0):
-            # Else theta is a trial, from which the method turns back by itself.
-            raise Ended(
-                Outcome.DIVERGED,
-                f"the objective is not finite at commit {self.version}",
-            )
-        impatient = self._is_impatient(record, theta)
+            row["grad_norm"] = math.nan if standing is None else standing.grad_norm
+        self._add(row, theta)
+
+    def _add(
+        self,
+        row: dict[str, float],
+        point: Array,
+        pause: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """Add a row to the metric table, call the callback, and raise `Ended` where the row ends the run."""
+        self.records.append(row)
+        self.columns.update(dict.fromkeys(row))
+        # Elsewhere theta is a trial, from which a method with exact gradients turns back by itself.
+        unguarded = self._standing is None or self.version == 0
+        if unguarded and not math.isfinite(row["fun"]):
+            sentence = f"the objective is not finite at commit {self.version}"
+            raise Ended(Outcome.DIVERGED, sentence)
+        # A replay has no callback but must end at the same commit, so patience is judged first.
+        impatient = self._is_impatient(row, point)
         if self.callback is not None:
-            self._call_back(theta, record)
-        self._stop_at(record, self.at_target(record), impatient)
+            with pause():
+                self._call_back(point, row)
+        self._stop_at(row, self.at_target(row), impatient)
 
     def _is_impatient(self, record: dict[str, float], theta: Array) -> bool:
         """Compare a row with the best one; return whether the patience of the request has run out."""
@@ -468,8 +430,4 @@ class Master:
         self.fingerprints, self.records = array("I", fingerprints), records
         self.columns = dict.fromkeys(name for record in records for name in record)
         self._stood = None
-        # A checkpoint stores the table but not the rows that wait; the one of this version is restored here.
-        standing = self.standing() if self._every_version and self._knows_u else None
-        if standing is not None and (not records or records[-1]["commit"] < version):
-            self._known = [(version, time, standing.value, standing.grad_norm)]
         self._view_theta()

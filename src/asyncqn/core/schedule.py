@@ -10,6 +10,7 @@ of a run.  It is validated whenever it is made, because a file or a user may hav
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -26,14 +27,16 @@ from asyncqn.parameters import REAL, Checked, checked, parameter
 DROPPED = 0
 """The commit of a computation whose update was dropped: real commits count from 1."""
 
-IN_VAIN, NEW_COMMIT, SAME_COMMIT = range(3)
-"""The end of a recorded computation: dropped, first of a commit, or in the same commit as the row before.
-
-Commits are consecutive, so that these two bits beside the worker's number tell all commits."""
-
-ROW = np.dtype([("worker", "<i4"), ("read", "<i4"), ("time", "<f8")])
-"""A recorded row: `worker` holds the worker's number times four, plus how the computation ended."""
-ROW_OF_PART = np.dtype([*ROW.descr, ("part", "<i4")])
+ROW = np.dtype(
+    [
+        ("worker", "<i4"),
+        ("read", "<i4"),
+        ("commit", "<i4"),
+        ("time", "<f8"),
+        ("part", "<i4"),
+    ]
+)
+"""A recorded row; `part` is -1 where workers choose rows themselves."""
 
 Ints = npt.NDArray[np.int32]
 
@@ -213,27 +216,18 @@ class Schedule(Checked):
         first = np.flatnonzero(np.diff(self.commit[delivered], prepend=0))
         return np.asarray(self.time[delivered][first])
 
-    def staleness_histogram(self) -> npt.NDArray[np.int64]:
-        """Return how many delivered computations had staleness 0, 1, 2, ..."""
-        return np.bincount(self.staleness)
-
     def per_worker(self) -> list[WorkerSummary]:
         """Return one summary for each worker in the schedule."""
         summaries = []
-        for worker in np.unique(self.worker):
+        for worker in np.unique(self.worker).tolist():
             mine = self.worker == worker
             delivered = mine & (self.commit != DROPPED)
-            stale = (self.commit - 1 - self.read)[delivered]
-            times = self.time[mine]
-            summaries.append(
-                WorkerSummary(
-                    int(worker),
-                    int(delivered.sum()),
-                    int(mine.sum() - delivered.sum()),
-                    float(stale.mean()) if stale.size else float("nan"),
-                    float(np.diff(times, prepend=0.0).mean()),
-                )
-            )
+            count = int(delivered.sum())
+            delays = (self.commit - 1 - self.read)[delivered]
+            mean_delay = float(delays.mean()) if count else math.nan
+            cycle = float(np.diff(self.time[mine], prepend=0.0).mean())
+            dropped = int(mine.sum()) - count
+            summaries.append(WorkerSummary(worker, count, dropped, mean_delay, cycle))
         return summaries
 
     def until(self, commit: int) -> Schedule:
@@ -323,26 +317,20 @@ class Schedule(Checked):
     def from_arrays(cls, columns: dict[str, npt.NDArray[Any]]) -> Schedule:
         """Build a schedule from the columns of `arrays`."""
         try:
-            worker, read = columns["worker"], columns["read"]
-            commit, time = columns["commit"], columns["time"]
-            return cls(worker, read, commit, time, columns.get("part"))
-        except (TypeError, IndexError):
-            raise BadInput("schedule: columns must be a dict of arrays.") from None
-        except KeyError as error:
-            raise BadInput(f"schedule: the column {error} is missing.") from None
+            return cls(**columns)
+        except TypeError:
+            names = ", ".join(columns) if isinstance(columns, dict) else repr(columns)
+            raise BadInput(
+                f"schedule: its columns are worker, read, commit, time and perhaps part, not {names}."
+            ) from None
 
     @classmethod
     def from_rows(cls, rows: npt.NDArray[Any]) -> Schedule:
-        """Build a schedule from recorded rows, of dtype `ROW` or `ROW_OF_PART`."""
-        recorded = getattr(rows, "dtype", None) in (ROW, ROW_OF_PART)
+        """Build a schedule from recorded rows, of dtype `ROW`."""
+        recorded = getattr(rows, "dtype", None) == ROW
         require(recorded, "schedule: rows must be those of a recorder.")
-        # The two lowest bits say how the computation ended; the worker's number is above them.
-        kind = rows["worker"] & 3
-        commit = np.where(
-            kind == IN_VAIN, DROPPED, np.cumsum(kind == NEW_COMMIT)
-        ).astype(np.int32)
-        part = rows["part"] if rows.dtype == ROW_OF_PART else None
-        return cls(rows["worker"] >> 2, rows["read"], commit, rows["time"], part)
+        part = rows["part"] if (rows["part"] >= 0).any() else None
+        return cls(rows["worker"], rows["read"], rows["commit"], rows["time"], part)
 
     def check_parts(self, stages: Stages) -> None:
         """Refuse rows whose part of the data does not exist where `stages` cut the data."""
@@ -426,15 +414,16 @@ class Schedule(Checked):
 class Recorder:
     """Rows in the order in which computations ended; `schedule()` gives them as a `Schedule`.
 
-    They take 16 bytes per computation, and 4 more where a stage assigns parts.  The number of a commit is not
-    stored, because commits are consecutive.  Rows never change once they are written, so a checkpoint remembers
-    how many there were and copies only the new ones.
+    They take 24 bytes per computation.  Rows never change once they are written, so a checkpoint remembers how
+    many there were and copies only the new ones.
     """
 
     def __init__(self) -> None:
+        self.commits = 0
         # `array` and not lists: 4 or 8 bytes per entry, and an append as fast.
         self._worker = array("i")
         self._read = array("i")
+        self._commit = array("i")
         self._time = array("d")
         self._part = array("i")
 
@@ -448,16 +437,15 @@ class Recorder:
 
         Rows that do not count were dropped, and stand at their place in their worker's order.
         """
-        kind = NEW_COMMIT
+        commit = self.commits + 1
         for worker, read, part, _, counts in rows:
-            # Two bits say how the computation ended; the worker's number is above them.
-            self._worker.append(worker << 2 | (kind if counts else IN_VAIN))
+            self._worker.append(worker)
             self._read.append(read)
+            self._commit.append(commit if counts else DROPPED)
             self._time.append(time)
-            if part is not None:
-                self._part.append(part)
+            self._part.append(-1 if part is None else part)
             if counts:
-                kind = SAME_COMMIT
+                self.commits = commit
 
     def dropped(
         self, worker: int, read: int, time: float, part: int | None = None
@@ -470,18 +458,11 @@ class Recorder:
         """The time of the last row, 0 before the first."""
         return self._time[-1] if self._time else 0.0
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The fields of a row."""
-        return ROW_OF_PART if self._part else ROW
-
     def rows(self, start: int, stop: int) -> npt.NDArray[Any]:
         """Return a copy of some rows; another thread may append meanwhile."""
-        rows = np.empty(stop - start, self.dtype)
-        rows["worker"], rows["read"] = self._worker[start:stop], self._read[start:stop]
-        rows["time"] = self._time[start:stop]
-        if self._part:
-            rows["part"] = self._part[start:stop]
+        rows = np.empty(stop - start, ROW)
+        for name in ROW.names or ():
+            rows[name] = getattr(self, f"_{name}")[start:stop]
         return rows
 
     def schedule(self) -> Schedule:
@@ -492,18 +473,10 @@ class Recorder:
     def of(cls, schedule: Schedule) -> Recorder:
         """Return a recorder that continues `schedule`."""
         recorder = cls()
-        # Dropped rows have commit 0; the running maximum skips them.
-        steps = np.diff(np.maximum.accumulate(schedule.commit), prepend=0)
-        kind = np.where(
-            schedule.commit == DROPPED,
-            IN_VAIN,
-            np.where(steps > 0, NEW_COMMIT, SAME_COMMIT),
-        )
-        recorder._worker.extend((schedule.worker << 2 | kind).tolist())
-        recorder._read.extend(schedule.read.tolist())
-        recorder._time.extend(schedule.time.tolist())
-        if schedule.part is not None:
-            recorder._part.extend(schedule.part.tolist())
+        columns = {"part": np.full(len(schedule), -1), **schedule.arrays()}
+        for name, column in columns.items():
+            getattr(recorder, f"_{name}").extend(column.tolist())
+        recorder.commits = schedule.commits
         return recorder
 
 

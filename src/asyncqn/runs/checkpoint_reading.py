@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.schedule import ROW, ROW_OF_PART, Schedule
+from asyncqn.core.schedule import ROW, Schedule
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.runs.checkpoint import (
     CHECKPOINT,
@@ -154,7 +154,7 @@ def unpack_log(name: str, records: npt.NDArray[Any], arrays: Arrays) -> None:
             # A log stores all metrics as float64; commits are integers in a table.
             kind = np.int64 if column == "commit" else np.float64
             arrays[f"metrics.{column}"] = records[column].astype(kind)
-    elif name == "schedule" and records.dtype in (ROW, ROW_OF_PART):
+    elif name == "schedule" and records.dtype == ROW:
         under_way = np.empty(arrays["under_way.worker"].size, records.dtype)
         for column in (records.dtype.names or ()) if under_way.size else ():
             under_way[column] = arrays[f"under_way.{column}"]

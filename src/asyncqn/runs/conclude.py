@@ -44,10 +44,8 @@ def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
     best = master.best
     if best is not None and best.theta is not None and best.commit < master.version:
         message += f" theta is that of commit {best.commit}, with the best {best.rule.metric}: {best.value:.6g}."
-    # Before `flush` moves the last rows: the table must contain them.
     counters = extra(master.algorithm, "counters")
     totals = {} if counters is None else counters(master.iterate, locals_)
-    master.flush()
     return Run(
         theta=theta,
         fun=fun,
@@ -172,20 +170,22 @@ def best_candidate(
         return np.array(standing.point, copy=True), standing.value
     theta, records = master.iterate.theta, master.records
     known = bool(records) and records[-1]["commit"] == master.version
+    # The row of an exact method describes the last accepted point and not the trial in `iterate.theta`.
+    if known and standing is not None and records[-1]["fun"] == standing.value:
+        theta = standing.point
     # The run ended because this row reached the target, so its point is the one to report.
     if known and master.at_target(records[-1]):
-        fun = records[-1]["fun"]
-        # The row describes the last accepted point and not the trial in `iterate.theta`.
-        if standing is not None and fun == standing.value:
-            theta = standing.point
-        return np.array(theta, copy=True), fun
+        return np.array(theta, copy=True), records[-1]["fun"]
     reached = tol is not None and standing is not None and converged(standing, tol)
     if standing is not None and (reached or outcome is Outcome.STALLED):
         return np.array(standing.point, copy=True), master.value(standing.point)
     lowest = records[-1]["fun"] if known else master.value(theta)
     offer = extra(master.algorithm, "candidates")
-    # theta may be a trial; the lowest of all candidates is reported.
-    for other in () if offer is None else offer(master.iterate):
+    others = (master.iterate.theta, *(() if offer is None else offer(master.iterate)))
+    # The last trial was never judged, and a method may offer more; the lowest of all is reported.
+    for other in others:
+        if other is theta:
+            continue
         fun = master.value(other)
         if fun < lowest or (np.isfinite(fun) and not np.isfinite(lowest)):
             theta, lowest = other, fun

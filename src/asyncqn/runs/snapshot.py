@@ -17,7 +17,7 @@ import numpy.typing as npt
 from asyncqn.columns import Table
 from asyncqn.core.execute import Loop
 from asyncqn.core.master import Master
-from asyncqn.core.schedule import Recorder
+from asyncqn.core.schedule import ROW, Recorder
 from asyncqn.core.stopping import Best
 from asyncqn.core.worker import sample_update
 from asyncqn.errors import DamagedFile
@@ -38,7 +38,7 @@ def save_recorder(
     time: float,
 ) -> None:
     """Add a recorded schedule, and (worker, version, part) of the computations under way."""
-    saved.logs["schedule"] = Log(recorder.dtype, len(recorder), recorder.rows)
+    saved.logs["schedule"] = Log(ROW, len(recorder), recorder.rows)
     begun = Recorder()
     for worker, read, part in under_way:
         begun.dropped(worker, read, time, part)
@@ -50,8 +50,6 @@ def save_recorder(
 
 def save_master(master: Master) -> Saved:
     """Return the checkpoint of a master: numbers, copies of its arrays, and logs of what only grows."""
-    # The row of this version stays behind: `Master.restore` makes it again.
-    master.flush(but_now=True)
     document = {
         "commit": master.version,
         "last_time": master.time,

@@ -101,7 +101,7 @@ def comparison(
     if target is not None and target > base:
         left.axhline(target - base, color=INK, linewidth=0.8, alpha=0.5)
     for name, run in runs.items():
-        counts = run.schedule.staleness_histogram()
+        counts = np.bincount(run.schedule.staleness)
         # Cumulative shares can be compared between runs of different lengths; counts cannot.
         total = max(int(counts.sum()), 1)
         share = np.cumsum(counts) / total
@@ -205,7 +205,7 @@ def _convergence(
 
 def draw_staleness(axes: Any, schedule: Schedule) -> None:
     """Draw the histogram of staleness, with its mean and its 99 % quantile."""
-    counts = schedule.staleness_histogram()
+    counts = np.bincount(schedule.staleness)
     title = "staleness"
     # At most about 80 bars: bins of equal whole width.
     width = max(1, -(-counts.size // 80))

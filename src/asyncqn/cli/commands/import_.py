@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+
 from asyncqn.cli.options import Generated, Section
 from asyncqn.cli.output import Output
 from asyncqn.cluster.cluster import Cluster
@@ -54,7 +56,7 @@ def import_(
     if job is not None:
         out.say(f"job: {write_whole(job, cluster_section(schedule))}")
     workers = schedule.per_worker()
-    histogram = schedule.staleness_histogram()
+    histogram = np.bincount(schedule.staleness)
     out.show(f"{schedule}")
     for line in bar_chart(*histogram_bins(histogram)):
         out.show(line)

@@ -54,12 +54,14 @@ def show(
 
 def describe(run: Seen, folder: Path) -> Section:
     """Return everything that `show` shows, for scripts."""
+    import numpy as np
+
     return {
         **run.numbers,
         "run": str(folder),
         "workers": run.schedule.workers,
         "dropped": run.schedule.dropped,
-        "staleness_histogram": run.schedule.staleness_histogram(),
+        "staleness_histogram": np.bincount(run.schedule.staleness),
         "per_worker": [summary._asdict() for summary in run.schedule.per_worker()],
         "metrics": dict(run.metrics),
         "manifest": run.manifest,
@@ -122,6 +124,8 @@ def _convergence(run: Seen) -> list[str]:
 
 def _staleness(run: Seen) -> list[str]:
     """Return the histogram of staleness and the work of each worker."""
+    import numpy as np
+
     schedule = run.schedule
     # A checkpoint of a simulation has no schedule: it is drawn again on resume.
     if not schedule.worker.size:
@@ -135,7 +139,7 @@ def _staleness(run: Seen) -> list[str]:
     width = max(map(len, bars), default=0)
     return [
         f"staleness: mean {mean:.2f}, largest {largest} commits",
-        *bar_chart(*histogram_bins(schedule.staleness_histogram())),
+        *bar_chart(*histogram_bins(np.bincount(schedule.staleness))),
         "",
         f"work per worker: {schedule.workers} workers, {counts}; updates committed, mean staleness, "
         "mean cycle",
