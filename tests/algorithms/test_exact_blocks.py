@@ -12,7 +12,6 @@ from oracles import Quadratic, one_sentence
 import asyncqn as aq
 from asyncqn import ExactLBFGS
 from asyncqn.algorithms import make_algorithm
-from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm
 
 
 def test_it_is_textbook_lbfgs_with_unit_steps():
@@ -75,16 +74,6 @@ def test_runs_with_backups_and_deaths_replay_to_the_bit(dtype, pieces, tmp_path)
     run.save(tmp_path / "run")
     again = aq.replay(tmp_path / "run")
     assert again.theta.tobytes() == run.theta.tobytes()
-
-
-def test_it_keeps_the_rules_of_an_algorithm():
-    for algorithm in (ExactLBFGS(5), ExactLBFGS(5, pieces=4)):
-        check_algorithm(
-            algorithm,
-            aq.LinearGaussian.random(dim=5, n_data=20),
-            commits=15,
-            engines=IN_THIS_PROCESS,
-        )
 
 
 @dataclass

@@ -217,9 +217,10 @@ class Hand:
         return self.begun + self.pace + self.half
 
 
+# Without a spread, rounding decides which of two equal times is the earlier one.
 @given(
     st.integers(1, 6),
-    st.floats(0.0, 12.0),
+    st.floats(0.1, 12.0),
     st.integers(1, 9),
     st.sampled_from([0.3, 2.0, 3.0]),
     st.integers(1, 4),

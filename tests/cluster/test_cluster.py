@@ -189,7 +189,7 @@ def test_a_cluster_of_laws_goes_to_plain_data_and_back():
         ),
         (
             {"workers": 2, "times": {"kind": "constant", "mean": -1.0}},
-            "mean must be a positive",
+            "mean must be a finite number of at least 0",
         ),
         (
             {"workers": 2, "times": {"kind": "trace", "recorded": []}},
@@ -218,7 +218,7 @@ def test_a_law_whose_times_are_none_is_refused_when_they_are_drawn():
 
     for value, words in (
         (np.ones(3), "one time per normal"),
-        (np.full(5, -1.0), "positive and finite"),
+        (np.full(5, -1.0), "finite times of at least 0"),
     ):
         with pytest.raises(BadInput, match=words) as caught:
             Cluster(1, times=Wrong(value)).compute_times(0, 0, 5)

@@ -237,7 +237,7 @@ def plain(order: Any) -> Any:
 def test_the_log_of_a_real_run_drives_a_second_machine_to_the_same_orders(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncqn.engines.coordinator.Assignment", Logged)
+    monkeypatch.setattr("asyncqn.engines.run_file.Assignment", Logged)
     cluster = aq.Cluster(3, worker_mean=1.0, worker_std=0.5, deaths={1: 6.0})
     aq.minimize(
         *(make_problem(name), EXAMPLES.get(name, PATTERNS[name])),

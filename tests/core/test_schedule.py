@@ -126,7 +126,7 @@ def test_a_corrupt_schedule_is_refused_in_one_sentence(change, words):
 
 
 def test_a_missing_column_is_named():
-    with pytest.raises(BadInput, match="'read' is missing") as caught:
+    with pytest.raises(BadInput, match="not worker, commit, time") as caught:
         Schedule.from_arrays({k: v for k, v in VALID.items() if k != "read"})
     assert one_sentence(caught.value)
 

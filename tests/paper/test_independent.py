@@ -47,7 +47,7 @@ def plain(machines):
     return Timing(
         machines.workers,
         float(machines.means()[0]),
-        float(machines.stds()[0]),
+        float(machines.laws()[0].std),
         machines.message,
         machines.master,
         machines.link,

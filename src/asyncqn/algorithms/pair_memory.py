@@ -218,13 +218,6 @@ class CompactMemory(NamedTuple):
         )
         return out
 
-    def curvatures(self) -> Array:
-        """Return s'y / |s|^2 of the pairs, which the cautious rule looks at."""
-        S = self.pairs[0]
-        lengths = np.einsum("ij,ij->i", S, S, dtype=np.float64)
-        filled = lengths > 0.0
-        return np.asarray(np.diagonal(self.gram[0])[filled] / lengths[filled])
-
     def forget(self) -> None:
         """Remove all pairs; keep H0 and the counts of admitted and refused pairs."""
         # Zeros everywhere: kernels then need no test for empty slots.

@@ -10,13 +10,16 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.cluster.laws import (
+    Constant,
     Law,
+    LogNormal,
     TimeLaw,
     draw_times,
     law_to_json,
@@ -25,7 +28,6 @@ from asyncqn.cluster.laws import (
 )
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import require
-from asyncqn.kernels.random import DELAYS, fill_normals
 from asyncqn.parameters import (
     Checked,
     Kind,
@@ -174,40 +176,32 @@ class Cluster(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_numbers()
-        if self.times is not None:
-            self._check_laws()
-        require(
-            self.times is not None
-            or bool(self.means().min() + self.message + self.master + self.link > 0),
-            "an update must take some time: worker_mean, message and master are all zero for some worker.",
-        )
+        W = self.workers
+        for name in ("worker_mean", "worker_std", "times"):
+            given = getattr(self, name)
+            what = "law" if name == "times" else "number"
+            require(
+                not isinstance(given, tuple) or len(given) == W,
+                f"{name} must be one {what} or one per worker ({W}), not {brief(given)}.",
+            )
+        if self.times is None:
+            self._check_numbers()
+        else:
+            require(
+                self.worker_mean == 1.0 and self.worker_std == 0.0,
+                "give either times, or worker_mean and worker_std, not both.",
+            )
         self._check_presence()
 
     def _check_numbers(self) -> None:
-        W = self.workers
-        for name in ("worker_mean", "worker_std"):
-            given = getattr(self, name)
-            require(
-                isinstance(given, float) or len(given) == W,
-                f"{name} must be one number or one per worker ({W}), not {brief(given)}.",
-            )
         mean, std = self._per_worker("worker_mean"), self._per_worker("worker_std")
         require(
             bool(((mean > 0) | (std == 0)).all()),
             "worker_mean must be positive where worker_std is: a log-normal time has a positive mean.",
         )
-
-    def _check_laws(self) -> None:
-        """Check that `times` is one law or one per worker, and excludes `worker_mean` and `worker_std`."""
-        W = self.workers
         require(
-            self.worker_mean == 1.0 and self.worker_std == 0.0,
-            "give either times, or worker_mean and worker_std, not both.",
-        )
-        require(
-            not isinstance(self.times, tuple) or len(self.times) == W,
-            f"times must be one law or one per worker ({W}), not {brief(self.times)}.",
+            bool(mean.min() + self.message + self.master + self.link > 0),
+            "an update must take some time: worker_mean, message and master are all zero for some worker.",
         )
 
     def _check_presence(self) -> None:
@@ -315,33 +309,34 @@ class Cluster(Checked):
         return of_schedule(schedule, workers, per_worker)
 
     def __json__(self) -> Json:
-        """Return plain data, without the newer fields that are at their defaults."""
-        # Runs saved by older versions must load in them, and equal clusters must give equal manifests.
-        newer = ("times", "recoveries", "link", "rows", "fixed")
-        unsaid = {"sending": "each"}
-        plain: Json = {}
+        """Return plain data, without what is at its default: equal clusters give equal manifests."""
+        default = Cluster(self.workers)
+        plain: Json = {"workers": self.workers}
         for each in dataclasses.fields(self):
             value = getattr(self, each.name)
-            if (each.name in newer and not value) or value == unsaid.get(
-                each.name, dataclasses.MISSING
-            ):
-                continue
-            if each.name == "times":
-                value = (
-                    [law_to_json(law) for law in value]
-                    if isinstance(value, tuple)
-                    else law_to_json(value)
-                )
-            plain[each.name] = to_json(value)
+            if each.name != "times" and value != getattr(default, each.name):
+                plain[each.name] = to_json(value)
+        if isinstance(self.times, tuple):
+            plain["times"] = [law_to_json(law) for law in self.times]
+        elif self.times is not None:
+            plain["times"] = law_to_json(self.times)
         return plain
 
-    def laws(self) -> tuple[TimeLaw, ...] | None:
-        """Return the law of every worker, or None where `worker_mean` and `worker_std` describe the times."""
-        if self.times is None:
-            return None
+    def laws(self) -> tuple[TimeLaw, ...]:
+        """Return the law of every worker's computation times."""
+        return self._laws
+
+    @cached_property
+    def _laws(self) -> tuple[TimeLaw, ...]:
         if isinstance(self.times, tuple):
             return self.times
-        return (self.times,) * self.workers  # type: ignore[return-value]
+        if self.times is not None:
+            return (self.times,) * self.workers  # type: ignore[return-value]
+        means, stds = self._per_worker("worker_mean"), self._per_worker("worker_std")
+        return tuple(
+            LogNormal(mean, std) if std > 0.0 else Constant(mean)
+            for mean, std in zip(means.tolist(), stds.tolist())
+        )
 
     def scaled(self, by: float) -> Cluster:
         """Return the cluster with computation times multiplied by `by`."""
@@ -349,54 +344,25 @@ class Cluster(Checked):
             return self
         if self.times is not None:
             # One law per worker, even if one served all: a user's law may scale only by a wrapper.
-            return dataclasses.replace(
-                self, times=tuple(stretched(law, by) for law in self.laws() or ())
-            )
-        mean, std = (
-            by * self._per_worker(name) for name in ("worker_mean", "worker_std")
-        )
-        return dataclasses.replace(
-            self, worker_mean=tuple(mean.tolist()), worker_std=tuple(std.tolist())
-        )
+            laws = tuple(stretched(law, by) for law in self.laws())
+            return dataclasses.replace(self, times=laws)
+        speeds: dict[str, Any] = {
+            name: tuple((by * self._per_worker(name)).tolist())
+            for name in ("worker_mean", "worker_std")
+        }
+        return dataclasses.replace(self, **speeds)
 
     def _per_worker(self, name: str) -> npt.NDArray[np.float64]:
-        return np.broadcast_to(
-            np.asarray(getattr(self, name), np.float64), (self.workers,)
-        ).copy()
+        one_or_each = np.asarray(getattr(self, name), np.float64)
+        return np.broadcast_to(one_or_each, (self.workers,))
 
     def means(self) -> npt.NDArray[np.float64]:
         """Return mu_w of every worker."""
-        laws = self.laws()
-        return (
-            self._per_worker("worker_mean")
-            if laws is None
-            else np.array([mean_of(law) for law in laws])
-        )
-
-    def stds(self) -> npt.NDArray[np.float64]:
-        """Return sigma_w of every worker, where `worker_mean` and `worker_std` describe the times."""
-        return self._per_worker("worker_std")
-
-    def time_law(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return (m, s) of every worker's times exp(m + s Z): s^2 = ln(1 + sigma^2/mu^2), m = ln mu - s^2/2.
-
-        Where s = 0, m holds mu itself and not its logarithm, so that equal times are equal in every bit.
-        """
-        mean, std = self._per_worker("worker_mean"), self._per_worker("worker_std")
-        # The logarithm of a zero mean is never used, because s = 0 there; 1 avoids a warning.
-        safe = np.where(mean > 0, mean, 1.0)
-        s2 = np.log1p((std / safe) ** 2)
-        return np.where(s2 > 0, np.log(safe) - s2 / 2, mean), np.sqrt(s2)
+        return np.array([mean_of(law) for law in self.laws()])
 
     def compute_times(
         self, seed: int, worker: int, count: int
     ) -> npt.NDArray[np.float64]:
         """Return the times of a worker's first `count` computations, a function of the seed and the
         worker."""
-        laws = self.laws()
-        if laws is not None:
-            return draw_times(laws[worker], seed, worker, count)
-        z = np.empty(count)
-        fill_normals(seed, 0, worker, DELAYS, z)
-        m, s = (parameter[worker] for parameter in self.time_law())
-        return np.asarray(np.exp(m + s * z)) if s > 0 else np.full(count, m)
+        return draw_times(self.laws()[worker], seed, worker, count)

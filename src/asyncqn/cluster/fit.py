@@ -145,11 +145,7 @@ def _laws(workers: dict[str, Any], per_worker: bool) -> list[LogNormal]:
 
 def _master(measured: dict[str, Any]) -> tuple[float, float]:
     """Return (link, master): an update without a commit is two messages; a commit takes the rest."""
-    # Manifests of earlier versions call an update an answer.
-    update, commit = (
-        measured.get("update", measured.get("answer")),
-        measured.get("commit"),
-    )
+    update, commit = measured.get("update"), measured.get("commit")
     exchange = update["mean"] if update else 0.0
     service = commit["mean"] if commit else 0.0
     return exchange / 2.0, max(0.0, service - exchange)

@@ -177,7 +177,7 @@ class Constant(Checked):
     """
 
     kind: ClassVar[str] = "constant"
-    mean: Mean
+    mean: Annotated[float, parameter(unit="of time", ge=0.0)]
 
     def times(self, z: Times) -> Times:
         return np.full(z.size, float(self.mean))
@@ -282,8 +282,8 @@ def draw_times(law: TimeLaw, seed: int, worker: int, count: int) -> Times:
         f"{name}.times must give one time per normal, not {times.shape}.",
     )
     require(
-        bool((np.isfinite(times) & (times > 0)).all()),
-        f"{name}.times must return positive and finite times.",
+        bool((np.isfinite(times) & (times >= 0)).all()),
+        f"{name}.times must return finite times of at least 0.",
     )
     return times
 

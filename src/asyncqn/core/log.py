@@ -90,10 +90,9 @@ def _column(table: Any, name: str) -> npt.NDArray[Any]:
 
 def _optional(table: Any, name: str) -> npt.NDArray[Any] | None:
     """Return a column, or None where the table does not have it."""
+    names = getattr(table, "column_names", None) or getattr(table, "columns", table)
     if isinstance(table, np.ndarray):
         names = table.dtype.names or ()
-    else:
-        names = getattr(table, "column_names", None) or getattr(table, "columns", table)
     return _column(table, name) if name in list(names) else None
 
 

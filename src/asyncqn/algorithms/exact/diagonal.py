@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from asyncqn.algorithms.exact.inverse import InitialInverse
 from asyncqn.algorithms.pair_memory import RecursiveMemory
-from asyncqn.kernels.two_loop import fit_diagonal, weighed
 from asyncqn.kernels.vectors import dot
 from asyncqn.types import Array
 
@@ -34,6 +34,8 @@ MIN_LEAD = 3.0
 """Sum of logarithms above which D is used: the pairs together must favour it by e^3, a factor of 20."""
 FADING = 0.9
 """Factor on that sum with every new pair: about the last ten pairs count."""
+WIDEST = 1e12
+"""Largest factor between an entry of D and the geometric mean of all."""
 
 
 class Diagonal(NamedTuple):
@@ -71,8 +73,10 @@ class LearnedDiagonal(InitialInverse):
         if memory.stored > 0:
             # D does not contain this pair yet, as `follow` comes after admission: a D fitted to the pair
             # would be favoured by the test.
-            sDs = weighed(s, self.state.D)[1]
-            yDy = weighed(y, self.state.D)[0]
+            D = self.state.D
+            s, y = s.astype(np.float64), y.astype(np.float64)
+            sDs = dot(s / D, s)
+            yDy = dot(y * D, y)
             # fit(D) / fit(I): (s'y)^2 cancels.
             usable = sDs > 0.0 and yDy > 0.0
             gain = (dot(s, s) / sDs) * (dot(y, y) / yDy) if usable else 0.0
@@ -85,13 +89,32 @@ class LearnedDiagonal(InitialInverse):
         D, newest = self.state.D, memory.newest
         sy, _, yy = memory.products[:, newest].tolist()
         # From all stored pairs anew, because the oldest may just have made room.
-        fit_diagonal(memory.pairs, memory.products[0], D, np.zeros((2, D.size)))
+        D[...] = fitted_diagonal(memory)
         # c must belong to the H0 in use: either s'y / y'D y or s'y / y'y.
-        size = weighed(memory.pairs[1, newest], D)[0] if self._in_use else yy
-        memory.scale[0] = sy / size
+        y = memory.pairs[1, newest].astype(np.float64)
+        memory.scale[0] = sy / (dot(y * D, y) if self._in_use else yy)
 
     def forget(self, memory: RecursiveMemory) -> None:
         # D with its lead: it was fitted to the pairs that were just removed.
         self.state.D[...] = 1.0
         self.state.lead[0] = 0.0
         memory.scale[0] = 1.0
+
+
+def fitted_diagonal(memory: RecursiveMemory) -> npt.NDArray[np.float64]:
+    """Return D of the formula above over its geometric mean; 1 where the pairs say nothing."""
+    own = memory.products[0]
+    filled = np.flatnonzero(own > 0.0)
+    squares = np.zeros((2, memory.pairs.shape[2]))
+    for i in filled.tolist():
+        squares += memory.pairs[:, i].astype(np.float64) ** 2 / own[i]
+    # A coordinate that no pair has moved says nothing about its scale.
+    known = np.all((squares > 0.0) & (squares < np.inf), axis=0)
+    # Logarithms, because the ratio of the two sums may overflow.
+    logs = np.log(squares[:, known])
+    width = 0.5 * (logs[0] - logs[1])
+    D = np.ones(known.size)
+    if known.any():
+        widest = math.log(WIDEST)
+        D[known] = np.exp(np.clip(width - width.mean(), -widest, widest))
+    return D

@@ -412,13 +412,3 @@ class ExactLBFGS(Checked):
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
         return pair_totals([iterate.memory.ring])
-
-    # A worker has no state, so that accepted and rejected updates mean nothing to it.
-
-    def learn(
-        self, view: Iterate, local: Worker, problem: Problem, task: Task
-    ) -> Worker:
-        return local
-
-    def forget(self, local: Worker) -> Worker:
-        return local
