@@ -316,10 +316,11 @@ class Cluster(Checked):
             value = getattr(self, each.name)
             if each.name != "times" and value != getattr(default, each.name):
                 plain[each.name] = to_json(value)
-        if isinstance(self.times, tuple):
-            plain["times"] = [law_to_json(law) for law in self.times]
-        elif self.times is not None:
-            plain["times"] = law_to_json(self.times)
+        times: Any = self.times
+        if isinstance(times, tuple):
+            plain["times"] = [law_to_json(law) for law in times]
+        elif times is not None:
+            plain["times"] = law_to_json(times)
         return plain
 
     def laws(self) -> tuple[TimeLaw, ...]:
