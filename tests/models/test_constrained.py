@@ -93,17 +93,6 @@ def test_a_beta_and_a_gamma_are_drawn_under_their_names() -> None:
     assert all((a == b).all() for a, b in zip(again.chains, samples.chains))
 
 
-def test_the_start_of_the_problem_is_moved_to_the_real_line() -> None:
-    inner = smooth(start=[0.0, 0.0, 1.0, 1.0, 0.0, 0.0])
-    model = aq.Constrained(inner, KINDS)
-    assert model.initial is not None
-    np.testing.assert_allclose(
-        model.constrain(model.initial(np.random.default_rng(0))),
-        [0.0, 0.0, 1.0, 1.0, 0.0, 0.0],
-        atol=1e-12,
-    )
-
-
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
@@ -144,16 +133,3 @@ def test_a_saved_run_makes_its_constrained_problem_again(tmp_path: Path) -> None
     np.testing.assert_array_equal(again.theta, run.theta)
     theta = np.array([0.3, -1.0, 2.0])
     assert again.problem.value(theta) == model.value(theta)
-
-
-def test_a_problem_that_cannot_be_made_again_has_no_reference() -> None:
-    class Own:
-        dim = n_data = 1
-
-        def value(self, phi):
-            return float(phi[0] - np.log(phi[0]))
-
-        def grad(self, phi, rows, out):
-            out[:] = 1.0 - 1.0 / phi
-
-    assert aq.Constrained(Own(), [aq.Bounded("rate", low=0.0)]).reference() is None

@@ -245,19 +245,6 @@ def test_frames_of_pandas_and_polars_are_the_same_table() -> None:
         assert problem.classes.tolist() == ["no", "yes"]
 
 
-def test_a_job_file_names_a_table(served: aq.DataServer, tmp_path: Path) -> None:
-    job = tmp_path / "job.toml"
-    job.write_text(
-        f'[problem]\nkind = "logistic-regression"\nurl = "{url(served)}"\nlabel = "bought"\n'
-        f"features = {FEATURES}\n"
-        '[algorithm]\nkind = "default"\n'
-    )
-    command = [sys.executable, "-m", "asyncqn", "run", str(job), "--json", "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["status"] == "converged"
-
-
 def test_the_command_serves_until_it_is_interrupted(file: Path) -> None:
     word = "open sesame"
     command = [sys.executable, "-m", "asyncqn", "share", str(file), f"b={file}"]

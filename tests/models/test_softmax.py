@@ -77,22 +77,6 @@ def test_labels_of_every_kind_name_the_same_classes(labels):
     assert p.by_class(np.arange(9.0)).tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_growing_samples_end_at_the_minimum_of_many_rows(dtype):
-    problem = aq.SoftmaxRegression.random(
-        20_000, 4, condition=100.0, seed=1, dtype=dtype
-    )
-    run = aq.minimize(problem, engine=ONE)
-    assert run.success
-    exact = aq.SoftmaxRegression(problem.X.astype(float), problem.y, intercept=False)
-    g = np.empty(12)
-    exact.grad(run.theta.astype(float), np.arange(20_000), g)
-    # The prior has precision 1: U is within |g|^2 / 2 of its minimum.
-    assert g @ g / 2 < exact.value(np.zeros(12)) * (
-        1e-9 if dtype == "float64" else 1e-5
-    )
-
-
 def test_a_theta_of_another_length_is_refused():
     p = aq.SoftmaxRegression.example()
     for call in (p.by_class, p.value):
