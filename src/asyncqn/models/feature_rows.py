@@ -1,7 +1,7 @@
 """Rows of features as a user passes them, dense or sparse, and the sums over them that linear models need.
 
-A sparse matrix is recognised by its attributes (`tocsr`, then `indptr`, `indices` and `data`), so SciPy is
-not imported.  Rows are read in place; only a matrix that is not in C order, or not in CSR form, is copied.
+A sparse matrix is recognised by its method `tocsr`, so SciPy is not imported.  Rows are read in place; only a
+matrix that is not in C order, or not in CSR form, is copied.
 """
 
 from __future__ import annotations
@@ -103,39 +103,32 @@ class DenseRows:
 
 @dataclass(frozen=True, eq=False)
 class SparseRows:
-    """A matrix of `columns` columns in compressed sparse rows, in float64 or float32."""
+    """A matrix of SciPy in compressed sparse rows, in float64 or float32."""
 
-    indptr: npt.NDArray[np.integer[Any]]
-    indices: npt.NDArray[np.integer[Any]]
-    data: Array
-    columns: int
+    matrix: Any
 
     @property
     def shape(self) -> tuple[int, int]:
-        return len(self.indptr) - 1, self.columns
+        n, d = self.matrix.shape
+        return int(n), int(d)
 
     def __len__(self) -> int:
-        return len(self.indptr) - 1
+        return self.shape[0]
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.data.dtype
+        dtype: np.dtype[Any] = self.matrix.dtype
+        return dtype
 
     def take(self, rows: Rows) -> SparseRows:
         """Return a copy of some of the rows."""
-        lengths = np.diff(self.indptr)[rows]
-        indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(self.indptr.dtype)
-        # The shift from each entry's new position to its old one, constant within a row.
-        starts = np.repeat(self.indptr[:-1][rows] - indptr[:-1], lengths)
-        entries = starts + np.arange(indptr[-1])
-        return SparseRows(
-            indptr, self.indices[entries], self.data[entries], self.columns
-        )
+        return SparseRows(self.matrix[rows])
 
     @property
     def arrays(self) -> tuple[Any, Any, Array, int]:
         """The matrix as kernels take it."""
-        return self.indptr, self.indices, self.data, self.columns
+        matrix = self.matrix
+        return matrix.indptr, matrix.indices, matrix.data, self.shape[1]
 
     def sums(
         self, terms: Terms, theta: Array, rows: Rows, out: Array, diagonal: Vector
@@ -160,17 +153,18 @@ class SparseRows:
         S: Vector,
     ) -> None:
         """Call `kernels.sparse_rows.second_moments` for the columns of the block."""
-        # The intercept, number `columns` of theta, is in the block but not among the columns of the data.
-        places = np.full(self.columns, -1, np.int64)
-        own = block[block < self.columns]
+        d = self.shape[1]
+        places = np.full(d, -1, np.int64)
+        # The intercept, number d of theta, is in the block but not among the columns of the data.
+        own = block[block < d]
         # Position of each column in the block; -1 leaves a column out.
         places[own] = np.arange(len(own))
-        room = np.empty(self.columns + 1, np.int64), np.empty(self.columns + 1)
+        room = np.empty(d + 1, np.int64), np.empty(d + 1)
         sparse_rows.second_moments(self.arrays, terms, theta, rows, places, S, *room)
 
     def column_squares(self, weights: Vector) -> tuple[Vector, Vector]:
         """Return sums of weight x_j^2, and counts of x_j != 0."""
-        out = np.zeros((2, self.columns))
+        out = np.zeros((2, self.shape[1]))
         sparse_rows.column_squares(self.arrays, weights, out[0], out[1])
         return out[0], out[1]
 
@@ -197,9 +191,9 @@ def feature_rows(X: Any) -> DenseRows | SparseRows:
         matrix = matrix.copy()
         # The square of a sum is not the sum of the squares.
         matrix.sum_duplicates()
-    data = _finite_numbers(matrix.data)
-    indptr = np.ascontiguousarray(matrix.indptr)
-    return SparseRows(indptr, np.ascontiguousarray(matrix.indices), data, int(d))
+    arrays = _finite_numbers(matrix.data), matrix.indices, matrix.indptr
+    # Of the same arrays, where they need no conversion.
+    return SparseRows(type(matrix)(tuple(map(np.ascontiguousarray, arrays)), (n, d)))
 
 
 def plain(data: Any) -> npt.NDArray[Any]:

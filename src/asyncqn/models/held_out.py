@@ -30,13 +30,7 @@ class HeldOut:
             # einsum without optimisation does not call BLAS, so scores have the same bits everywhere.
             z = np.einsum("ij,kj->ik", self.rows.X, slopes)
         else:
-            # The row number of every stored entry; `bincount` then adds the products of each row, without
-            # SciPy.
-            indptr, indices, data, _ = self.rows.arrays
-            n = self.rows.shape[0]
-            row = np.repeat(np.arange(n), np.diff(indptr))
-            parts = [np.bincount(row, data * own[indices], n) for own in slopes]
-            z = np.stack(parts, axis=1)
+            z = np.asarray(self.rows.matrix @ slopes.T)
         if rest.shape[1]:
             z = z + rest[:, 0]
         if self.offset is not None:

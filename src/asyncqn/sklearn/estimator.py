@@ -275,7 +275,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         else:
             X: Any = problem.X
             # Work per pass: entries that are stored, times the numbers that are predicted per row.
-            entries = np.size(X.data if isinstance(X, SparseRows) else X)
+            entries = X.matrix.nnz if isinstance(X, SparseRows) else X.size
             entries *= problem._outputs
             # joblib's count respects processor affinity and the limits of containers; `os.cpu_count` does
             # not.
