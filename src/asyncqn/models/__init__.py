@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from asyncqn.errors import BadInput
+from asyncqn.parameters import from_json
 from asyncqn.registry import Registry
 from asyncqn.storage.serialise import (
     is_own,
@@ -48,10 +49,10 @@ and `from_source`."""
 def reference_of(problem: Problem) -> dict[str, Any] | None:
     """Return JSON data for `rebuild`: the problem's own, or the plain values of a user's dataclass."""
     # A problem's own description wins over what can be guessed from its fields.
-    say = extra(problem, "reference")
-    if say is not None:
-        said = say()
-        return None if said is None else dict(to_json(said))
+    describe = extra(problem, "reference")
+    if describe is not None:
+        reference = describe()
+        return None if reference is None else dict(to_json(reference))
     # A class that no other process could import, or with arrays among its fields, cannot be described.
     kind, parameters = own_kind(type(problem)), own_parameters(problem)
     return None if kind is None or parameters is None else {"kind": kind, **parameters}
@@ -65,15 +66,13 @@ def own_problem(
     A problem that does not describe itself gets a `reference` to what made it, so that a saved run of a job
     file can be replayed.
     """
-    made: Problem = make_own(kind, arguments, "problem", allow_imports)
-    if reference_of(made) is None:
-        with suppress(
-            AttributeError, TypeError
-        ):  # the object accepts no further attributes
-            object.__setattr__(
-                made, "reference", partial(dict, {"kind": kind, **arguments})
-            )  # or frozen
-    return made
+    problem: Problem = make_own(kind, arguments, "problem", allow_imports)
+    if reference_of(problem) is None:
+        reference: Any = partial(dict, {"kind": kind, **arguments})
+        # The object may accept no further attributes.
+        with suppress(AttributeError, TypeError):
+            object.__setattr__(problem, "reference", reference)
+    return problem
 
 
 def rebuild(
@@ -89,31 +88,32 @@ def rebuild(
     kind = arguments.pop("kind", None)
     if is_own(kind):
         # Without permission the problem is unknown, which the caller reports with advice.
-        return (
-            own_problem(kind, arguments, allow_imports=True) if allow_imports else None
-        )
+        if not allow_imports:
+            return None
+        return own_problem(kind, arguments, allow_imports=True)
     # A wrapper, which names its inner problem; the registry holds problems that stand alone.
     if kind == "constrained":
-        from asyncqn.models.adapters.constrained import Constrained
+        from asyncqn.models.adapters.constrained import Bounded, Constrained
 
         inside = rebuild(arguments["problem"], allow_imports=allow_imports)
-        return (
-            None
-            if inside is None
-            else Constrained.from_reference(inside, arguments["parameters"])
-        )
+        if inside is None:
+            return None
+        bounds = arguments["parameters"]
+        each = [from_json(Bounded, one, "a parameter") for one in bounds]
+        return Constrained(inside, each)
     if kind not in PROBLEMS:
         raise BadInput(
             f"this version of asyncqn cannot rebuild a problem of kind {kind!r}: pass the problem itself."
         )
     model = PROBLEMS[kind]
+    problem: Problem
     if "data" in arguments and hasattr(model, "from_file"):
-        made: Problem = model.from_file(**arguments)
+        problem = model.from_file(**arguments)
     elif "url" in arguments and hasattr(model, "from_server"):
-        made = model.from_server(**arguments)
+        problem = model.from_server(**arguments)
     elif hasattr(model, "random"):
-        made = model.random(**arguments)
+        problem = model.random(**arguments)
     else:
         # A model whose data have a source, such as ratings, reads them again from there.
-        made = model.from_source(arguments.pop("source"), arguments)
-    return made
+        problem = model.from_source(arguments.pop("source"), arguments)
+    return problem

@@ -24,7 +24,7 @@ from asyncqn.core.problem import read_only
 from asyncqn.errors import require
 from asyncqn.models import reference_of
 from asyncqn.models.one_line import one_line
-from asyncqn.parameters import Checked, checked, from_json, parameter
+from asyncqn.parameters import Checked, checked, parameter
 from asyncqn.types import Array, Problem, Rows, extra
 
 
@@ -202,24 +202,6 @@ class Constrained:
             for one in self.parameters
         ]
         return {"kind": "constrained", "problem": inside, "parameters": bounds}
-
-    @classmethod
-    @checked
-    def from_reference(
-        cls, problem: Problem, parameters: Sequence[dict[str, Any]]
-    ) -> Constrained:
-        """Rebuild a problem around the inner one that was rebuilt.
-
-        Parameters
-        ----------
-        problem : Problem
-            U as a function of phi.
-        parameters : sequence of dict
-            As in `reference()["parameters"]`.
-        """
-        return cls(
-            problem, [from_json(Bounded, one, "a parameter") for one in parameters]
-        )
 
     def value(self, theta: Array) -> float:
         value = float(self._inner.value(self.constrain(theta)))
