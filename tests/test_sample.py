@@ -346,14 +346,6 @@ def test_a_doubtful_density_is_told(function: Any, sentence: str) -> None:
     assert sentence in said
 
 
-@pytest.mark.parametrize("result", [None, np.zeros(1), 1j], ids=str)
-def test_a_value_that_is_no_number_is_named(result: Any) -> None:
-    model = gaussian(2)
-    model.value = lambda theta: result
-    with pytest.raises(BadInput, match="value must return a number, not"):
-        drawn(model, 500)
-
-
 def test_draws_that_a_chain_could_not_send_are_no_draws() -> None:
     """At the commit of a rejected update stands the draw of another chain."""
     with quietly():
@@ -375,20 +367,6 @@ def test_a_run_that_ends_in_its_warm_up_has_no_draws_to_show() -> None:
         for show in (samples.summary, samples.to_arviz):
             with pytest.raises(BadInput, match="there are no draws"):
                 show()
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"draws": 0}, "draws must be"),
-        ({"acceptance": 1.0}, "acceptance must be"),
-        ({"warm_up": 0}, "warm_up must be"),
-        ({"theta0": [0.0]}, "theta0 must be"),
-    ],
-)
-def test_mistakes_get_one_sentence(options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(BadInput, match=sentence):
-        drawn(gaussian(2), **{"draws": 10, **options})
 
 
 def test_the_result_is_shown_in_a_table_in_arviz_and_in_a_figure() -> None:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -296,7 +297,7 @@ class Samples:
         require(count > 0, f"there are no draws {purpose}: {self.run.message}")
 
     def to_netcdf(self, path: str | os.PathLike[str]) -> None:
-        """Write the tree of `to_arviz` to a netCDF file; this needs h5netcdf, of the extra `arviz`.
+        """Write the tree of `to_arviz` to a netCDF file; this needs h5netcdf and h5py, of the extra `arviz`.
 
         Parameters
         ----------
@@ -343,10 +344,10 @@ class Samples:
 
 def require_netcdf() -> None:
     """Raise `MissingExtra` unless netCDF files can be written."""
-    try:
-        import h5netcdf  # noqa: F401
-    except ImportError:
-        raise MissingExtra("h5netcdf", "arviz", "to_netcdf") from None
+    # h5netcdf does not require h5py, but cannot write without it.
+    for module in ("h5netcdf", "h5py"):
+        if find_spec(module) is None:
+            raise MissingExtra(module, "arviz", "to_netcdf")
 
 
 def check_exports(netcdf: Path | None, csv_file: Path | None) -> None:

@@ -49,16 +49,6 @@ def test_the_metric_of_points_is_exact_on_a_quadratic_and_solves_its_equation(
     np.testing.assert_allclose(F @ F.T @ (bent.T @ bent) @ F @ F.T, S.T @ S, rtol=1e-6)
 
 
-def test_points_that_do_not_span_the_space_give_no_metric() -> None:
-    rng = np.random.default_rng(0)
-    S, chains = rng.standard_normal((40, 5)), np.arange(40) % 4
-    assert from_points(S[:6], S[:6], chains[:6]) is None
-    flat = S * np.array([1.0, 1.0, 1.0, 1.0, 0.0])
-    assert from_points(flat, S, chains) is None
-    S[:, 4] = S[:, 3]
-    assert from_points(S, S, chains) is None
-
-
 @pytest.mark.parametrize("dim", [300, 3000])
 def test_a_long_theta_has_a_diagonal_metric_and_the_width_that_it_leaves(
     dim: int,

@@ -12,7 +12,6 @@ from asyncqn.columns import Table
 from asyncqn.core.schedule import Schedule
 from asyncqn.view.page import page
 from asyncqn.view.seen import Seen
-from asyncqn.view.styles import ALGORITHM_STYLES
 
 TABLE = Table(
     {
@@ -55,18 +54,6 @@ def test_the_page_needs_no_network_and_no_word_of_a_run_ends_its_script() -> Non
     first, second = data(text)
     assert (first["message"], second["label"]) == ("</script><b>&", "b")
     assert first["metrics"]["fun"] == [3.0, None]
-
-
-def test_an_algorithm_has_its_colour_and_two_runs_of_one_problem_differ() -> None:
-    one = Schedule.serial(3)
-    text = page({
-        "a": seen(one), "b": seen(one, kind="as-lbfgs"), "c": seen(one, problem="Other"),
-        "d": seen(one, problem="Third"), "e": seen(one, problem="Third"),
-    })  # fmt: skip
-    a, b, c, d, e = (run["color"] for run in data(text))
-    assert a == c == ALGORITHM_STYLES["async-sgd"]["color"]
-    assert b == ALGORITHM_STYLES["as-lbfgs"]["color"]
-    assert d != e
 
 
 def test_stragglers_dropped_updates_and_overtaking_are_those_of_the_schedule() -> None:

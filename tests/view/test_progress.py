@@ -6,7 +6,6 @@ import os
 import pty
 import subprocess
 import sys
-import threading
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -77,15 +76,6 @@ def test_a_notebook_without_widgets_has_plain_lines(
     assert [line for line in written if "compiling" not in line] == [
         "minimize: 3/3 U 1"
     ]
-
-
-def test_only_the_main_thread_draws_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    answers = []
-    thread = threading.Thread(target=lambda: answers.append(shown.watched()))
-    thread.start()
-    thread.join()
-    assert answers == [False]
 
 
 def test_a_closed_stderr_does_not_end_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
