@@ -37,7 +37,7 @@ def test_a_job_is_sampled_shown_and_saved(job: Path, tmp_path: Path, capfd) -> N
     assert code == 0
     with csv.open() as file:
         assert sum(1 for _ in file) == 3001
-    assert out.split()[:8] == ["mean", "mcse", "sd", "5%", "50%", "95%", "ess", "rhat"]
+    assert out.split()[1:9] == ["mean", "mcse", "sd", "5%", "50%", "95%", "ess", "rhat"]
     assert "theta[2]" in out
     samples = aq.Samples.from_run(aq.load_run(save))
     assert sum(map(len, samples.chains)) == 3000
