@@ -16,7 +16,7 @@ import numpy as np
 from asyncqn.algorithms.sampling.chart import no_chart
 from asyncqn.algorithms.sampling.metric import DENSE, products
 from asyncqn.kernels import chart as kernels
-from asyncqn.types import Array
+from asyncqn.types import Array, Counters
 
 LEAST_GAIN = 0.02
 """Nats per draw that an edge must gain."""
@@ -52,14 +52,6 @@ class Child(NamedTuple):
     rows: Array  # (3, n): residual, residual minus gradient, log scale
 
 
-class Change(NamedTuple):
-    """A new pivot, its gain in nats per draw, and the fits that it changes."""
-
-    pivot: int
-    gain: float
-    children: dict[int, Child]
-
-
 def fit_chart(X: Array, gradients: Array) -> Array:
     """Return the chart of the draws X (rows) with their gradients; it has no edges where none gains."""
     if X.shape[1] > DENSE or not np.isfinite(X).all():
@@ -69,9 +61,8 @@ def fit_chart(X: Array, gradients: Array) -> Array:
     if not spread.min() > 0.0:
         return no_chart(X.shape[1])
     fits = _Fits((X - quartiles[1]) / spread, gradients * spread)
-    while (change := fits.best_change()) is not None:
-        fits.pivots.append(change.pivot)
-        fits.children.update(change.children)
+    while fits.add_pivot():
+        pass
     return _written(fits, quartiles[1], spread)
 
 
@@ -105,22 +96,24 @@ class _Fits:
                 best = other
         return best
 
-    def best_change(self) -> Change | None:
-        """Return the pivot that gains most, or None where none gains enough."""
+    def add_pivot(self) -> bool:
+        """Add the pivot that gains most; return whether one gains enough."""
         if len(self.pivots) > self.dim // 2:
-            return None
+            return False
         scores = self.scores()
         totals = scores.sum(axis=0)
         best = None
         least = LEAST_TOTAL * self.factor
-        for k in np.argsort(-totals, kind="stable")[:_TRIED]:
-            if totals[k] <= 0.0:
-                continue
-            change = self.change(int(k), np.flatnonzero(scores[:, k] > 0.0).tolist())
-            if change.gain > least:
-                best = change
-                least = change.gain
-        return best
+        for k in np.argsort(-totals, kind="stable")[:_TRIED].tolist():
+            gain, children = self.with_pivot(k, np.flatnonzero(scores[:, k] > 0.0))
+            if gain > least:
+                best = (k, children)
+                least = gain
+        if best is None:
+            return False
+        self.pivots.append(best[0])
+        self.children.update(best[1])
+        return True
 
     def scores(self) -> Array:
         """Return, for each child and pivot, about the nats per draw that the edge between them would gain."""
@@ -148,15 +141,17 @@ class _Fits:
         largest[self.pivots] = 0.0
         return largest
 
-    def change(self, k: int, candidates: list[int]) -> Change:
-        """Return what pivot k gains with those of the candidates that gain from it."""
+    def with_pivot(
+        self, k: int, candidates: Counters
+    ) -> tuple[float, dict[int, Child]]:
+        """Return the nats per draw that pivot k gains, and the fits of the candidates that gain from it."""
         changed: dict[int, Child] = {}
         total = 0.0
         if self.children[k].pivots:
             # A pivot is no child.
             changed[k] = self.fit(k, ())
             total -= changed[k].loss - self.children[k].loss
-        for i in candidates:
+        for i in candidates.tolist():
             before = self.children[i]
             after = self.fit(i, (*before.pivots, k), kernels.BEND)
             if not before.pivots:
@@ -166,7 +161,7 @@ class _Fits:
             if gain > LEAST_GAIN * self.factor:
                 changed[i] = after
                 total += gain
-        return Change(k, total, changed)
+        return total, changed
 
 
 def _fit(y: Array, g: Array, V: Array, kind: float, bent: bool) -> Child:

@@ -16,6 +16,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from asyncqn.algorithms.sampling import warm_up as tuner
 from asyncqn.algorithms.sampling.chart import trajectory_in
 from asyncqn.algorithms.sampling.evidence import LEAST_EVIDENCE, Place, place_at
 from asyncqn.algorithms.sampling.metric import draw, marginal_scale, metric_shape
@@ -27,24 +28,6 @@ from asyncqn.algorithms.sampling.search import (
 )
 from asyncqn.algorithms.sampling.target import Target
 from asyncqn.algorithms.sampling.trajectory import State, trajectory
-from asyncqn.algorithms.sampling.warm_up import (
-    AT_MODE,
-    BEST,
-    LENGTH,
-    LONGER,
-    STAGE,
-    STEP,
-    File,
-    Tuning,
-    end_of,
-    learn,
-    new_file,
-    new_tuning,
-    note_acceptance,
-    note_divergence,
-    note_pair,
-    note_start,
-)
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.vectors import sum_of_squares
 from asyncqn.parameters import Checked, parameter
@@ -97,7 +80,7 @@ class Iterate(NamedTuple):
     best: Array
     numbers: Array
     chart: Array
-    file: File
+    file: tuner.File
     totals: Counters  # (8,): `Total`
     statistics: Array  # (draws, 4): `STATISTICS` of each draw that counts
 
@@ -212,8 +195,8 @@ class SharedMetricHMC(Checked):
 
     def init(self, theta0: Array) -> Iterate:
         dim = theta0.size
-        tuning = new_tuning(dim, self.acceptance)
-        file = new_file(dim, self.chains, self.warm_up_commits(dim))
+        tuning = tuner.new_tuning(dim, self.acceptance)
+        file = tuner.new_file(dim, self.chains, self.warm_up_commits(dim))
         statistics = np.zeros((min(self.draws, MOST_STATISTICS), len(STATISTICS)))
         totals = np.zeros(len(Total), np.int64)
         return Iterate(theta0.copy(), *tuning, file, totals, statistics)
@@ -241,7 +224,7 @@ class SharedMetricHMC(Checked):
         # Searches and trajectories that leave the finite numbers turn back.
         with np.errstate(all="ignore"):
             # Once the metric was learned from its draws, a chain stays: leaving by what it saw would bias it.
-            early = view.numbers[STAGE] == 0
+            early = view.numbers[tuner.STAGE] == 0
             if not begun or (early and _is_hopeless(place, view)):
                 return self._begin(view, local, target, task, i)
             return self._move(view, local, target, task, i)
@@ -258,9 +241,11 @@ class SharedMetricHMC(Checked):
             start = find_start(target, origin, rng, chain, self.chains)
             moved = _is_hopeless(start, view)
         if moved:
-            start = place_at(target, view.best, at_mode=bool(view.numbers[AT_MODE]))
+            start = place_at(
+                target, view.best, at_mode=bool(view.numbers[tuner.AT_MODE])
+            )
             # It will not move again, whatever it found.
-            start = start._replace(evidence=float(view.numbers[BEST]))
+            start = start._replace(evidence=float(view.numbers[tuner.BEST]))
         away = NEAR_THE_MODE * draw(start.metric, rng.standard_normal(origin.size))
         local.x[i] = finite_towards(target, start.x, away)
         local.value[i] = target.value_and_grad(local.x[i], local.g[i])
@@ -287,10 +272,10 @@ class SharedMetricHMC(Checked):
     ) -> Update:
         """Move a chain by one trajectory and its Metropolis test."""
         rng = task.stream.generator()
-        stage = int(view.numbers[STAGE])
-        longest = float(view.numbers[STEP])
+        stage = int(view.numbers[tuner.STAGE])
+        longest = float(view.numbers[tuner.STEP])
         # `random` instead of `uniform`, which gives the same bits in four times the time.
-        length = float(view.numbers[LENGTH]) * (0.75 + 0.5 * rng.random())
+        length = float(view.numbers[tuner.LENGTH]) * (0.75 + 0.5 * rng.random())
         # n and h are drawn before the trajectory and do not depend on x: the kernel stays reversible, and the
         # time of a step says nothing about the place.
         n = min(math.ceil(length / longest), MOST_LEAPFROG_STEPS)
@@ -310,7 +295,9 @@ class SharedMetricHMC(Checked):
             local.x[i], local.g[i], local.value[i] = end.state
         warm_up = self.warm_up_commits(z.size)
         counts = self.counts(
-            task.stream.k, task.read, end_of(warm_up, bool(view.numbers[LONGER]))
+            task.stream.k,
+            task.read,
+            tuner.end_of(warm_up, bool(view.numbers[tuner.LONGER])),
         )
         facts = Facts(
             task.worker * self.per_worker + i,
@@ -342,8 +329,12 @@ class SharedMetricHMC(Checked):
     ) -> Iterate:
         warm_up = self.warm_up_commits(iterate.theta.size)
         file = iterate.file
-        tuning = Tuning(iterate.metric, iterate.best, iterate.numbers, iterate.chart)
-        warming = commit.version <= end_of(warm_up, bool(tuning.numbers[LONGER]))
+        tuning = tuner.Tuning(
+            iterate.metric, iterate.best, iterate.numbers, iterate.chart
+        )
+        warming = commit.version <= tuner.end_of(
+            warm_up, bool(tuning.numbers[tuner.LONGER])
+        )
         for x, g, facts in updates:
             iterate.theta[...] = x
             self._count(iterate, facts)
@@ -351,17 +342,17 @@ class SharedMetricHMC(Checked):
                 continue
             if facts.stage < 0:
                 start = Place(x, g, facts.evidence, bool(facts.at_mode))
-                note_start(tuning, file, facts.chain, start)
+                tuner.note_start(tuning, file, facts.chain, start)
                 continue
-            note_pair(file, facts.chain, commit.version, x, g)
+            tuner.note_pair(file, facts.chain, commit.version, x, g)
             if facts.divergent:
-                note_divergence(file, commit.version, warm_up)
+                tuner.note_divergence(file, commit.version, warm_up)
             # An acceptance under an older metric says nothing about the step of this one.
-            if facts.stage == int(tuning.numbers[STAGE]):
-                note_acceptance(file, facts.step, facts.acceptance)
+            if facts.stage == int(tuning.numbers[tuner.STAGE]):
+                tuner.note_acceptance(file, facts.step, facts.acceptance)
         if warming:
             with np.errstate(all="ignore"):
-                learn(tuning, file, commit.version, warm_up, self.acceptance)
+                tuner.learn(tuning, file, commit.version, warm_up, self.acceptance)
         return iterate
 
     def _count(self, iterate: Iterate, facts: Facts) -> None:
@@ -390,7 +381,9 @@ class SharedMetricHMC(Checked):
         return {
             "metric": iterate.metric,
             "chart": iterate.chart,
-            "step": iterate.numbers[[STEP, LENGTH, STAGE, LONGER]],
+            "step": iterate.numbers[
+                [tuner.STEP, tuner.LENGTH, tuner.STAGE, tuner.LONGER]
+            ],
             "statistics": iterate.statistics[:draws].copy(),
         }
 
@@ -401,4 +394,4 @@ class SharedMetricHMC(Checked):
 def _is_hopeless(start: Place, view: Iterate) -> bool:
     """Return whether a chain's start has negligible mass beside the best of all."""
     margin = NEGLIGIBLE if start.at_mode else WORSE
-    return bool(start.evidence < view.numbers[BEST] - margin)
+    return bool(start.evidence < view.numbers[tuner.BEST] - margin)
