@@ -18,7 +18,7 @@ from asyncqn.core.problem import is_ours
 from asyncqn.core.stopping import MaxPasses, MaxTime, Target, Tolerance
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.simulator import Simulator
-from asyncqn.errors import BadInput, DamagedFile, require
+from asyncqn.errors import DamagedFile, require
 from asyncqn.minimize import commits_of, showing
 from asyncqn.parameters import CheckpointEvery, Commits, Folder, checked
 from asyncqn.runs.checkpoint import Checkpoints, Saved, with_prefix
@@ -29,9 +29,10 @@ from asyncqn.runs.manifest import (
     problem_entry,
     rebuild_inputs,
     request_again,
+    require_inputs,
     stopping_of,
 )
-from asyncqn.runs.replay import needs_algorithm, needs_problem, value_at_start
+from asyncqn.runs.replay import value_at_start
 from asyncqn.runs.run import Run
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Algorithm, Callback, Engine, Problem, extra
@@ -192,12 +193,9 @@ def _inputs(
     problem, algorithm = rebuild_inputs(
         folder, about, problem, algorithm, allow_imports
     )
-    if problem is None:
-        call = "resume(folder, problem=...)"
-        raise BadInput(needs_problem("checkpoint", call, about))
-    if algorithm is None:
-        call = "resume(folder, algorithm=...)"
-        raise BadInput(needs_algorithm("checkpoint", call, about))
+    problem, algorithm = require_inputs(
+        "checkpoint", "resume(folder", about, problem, algorithm
+    )
     differences = _differences(saved, problem, algorithm, given)
     # Where all came from the checkpoint, the user cannot have made the mistake.
     if rebuilt and (differences or problem.dim != saved.arrays["theta0"].size):

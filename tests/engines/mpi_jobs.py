@@ -39,20 +39,17 @@ def show(name: str, run: aq.Run | None, problem: Any = None) -> None:
     )
 
 
+def on_slope(
+    engine: aq.MPI, commits: int, problem: Any = None, **options: Any
+) -> aq.Run | None:
+    """Run gradient steps on a problem in plain Python."""
+    problem, algorithm = problem or Slope(), aq.AsyncSGD(h=1e-3, batch=3)
+    return aq.minimize(problem, algorithm, engine=engine, commits=commits, **options)
+
+
 def every_algorithm() -> None:
-    for name, algorithm in EVERY.items():
-        show(
-            name,
-            aq.minimize(
-                make_problem(name),
-                algorithm,
-                engine=aq.MPI(),
-                commits=60,
-                seed=5,
-                evaluate=20,
-                tol=None,
-            ),
-        )
+    for name in EVERY:
+        show(name, run_of(name, aq.MPI(), 60, seed=5, evaluate=20, tol=None))
 
 
 def float32_wire() -> None:
@@ -79,30 +76,15 @@ def several(folder: Path) -> None:
 
 
 def own_problem() -> None:
-    run = aq.minimize(
-        Slope(), aq.AsyncSGD(h=1e-3, batch=3), engine=aq.MPI(), commits=80
-    )
-    show("plain", run, Slope())
-    run = aq.minimize(
-        Slope(poison=4),
-        aq.AsyncSGD(h=1e-3, batch=3),
-        engine=aq.MPI(max_staleness=1),
-        commits=80,
-    )
+    show("plain", on_slope(aq.MPI(), 80), Slope())
+    run = on_slope(aq.MPI(max_staleness=1), 80, Slope(poison=4))
     show("poisoned", run, Slope(poison=4))
 
     def enough(progress: Any) -> None:
         if progress.commit >= 20:
             raise StopIteration
 
-    run = aq.minimize(
-        Slope(),
-        aq.AsyncSGD(h=1e-3, batch=3),
-        engine=aq.MPI(),
-        commits=80,
-        evaluate=10,
-        callback=enough,
-    )
+    run = on_slope(aq.MPI(), 80, evaluate=10, callback=enough)
     show("stopped", run, Slope())
 
 
@@ -220,9 +202,7 @@ def faulty(case: str) -> None:
             rank() == 3
         ):  # when it is told to stop, and the others are told that all ranks are there
             RankLink.carry_content = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-    run = aq.minimize(
-        problem, aq.AsyncSGD(h=1e-3, batch=3), engine=engine, commits=400, check=False
-    )
+    run = on_slope(engine, 400, problem, check=False)
     show("faulty", run, Slope())
 
 
@@ -236,13 +216,7 @@ def stopped_rank() -> None:
             if self.calls == FIRST and rank() == 2:
                 os.kill(os.getpid(), signal.SIGSTOP)
 
-    run = aq.minimize(
-        Stopped(),
-        aq.AsyncSGD(h=1e-3, batch=3),
-        engine=aq.MPI(),
-        commits=40,
-        check=False,
-    )
+    run = on_slope(aq.MPI(), 40, Stopped(), check=False)
     show("stopped rank", run, Slope())
 
 
@@ -253,16 +227,8 @@ def master_killed(folder: Path) -> None:
         if (folder / "a" / "checkpoint.json").exists():
             os.kill(os.getpid(), signal.SIGKILL)
 
-    aq.minimize(
-        Slope(),
-        aq.AsyncSGD(h=1e-3, batch=3),
-        engine=aq.MPI(),
-        commits=10**8,
-        evaluate=10,
-        callback=die,
-        checkpoint=folder,
-        checkpoint_every=10,
-    )
+    options = {"callback": die, "checkpoint": folder, "checkpoint_every": 10}
+    on_slope(aq.MPI(), 10**8, evaluate=10, **options)
 
 
 if __name__ == "__main__":

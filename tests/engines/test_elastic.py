@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
-import pickle
 import re
 import signal
 import subprocess
@@ -57,28 +55,6 @@ def assert_same_numbers(run: aq.Run, problem: Any = None) -> None:
     again = aq.replay(run, problem)
     assert again.theta.tobytes() == run.theta.tobytes()
     assert np.array_equal(again.fingerprints, run.fingerprints)
-
-
-def test_an_engine_is_its_parameters_also_while_its_run_is_under_way() -> None:
-    engine = aq.Processes(1)
-    before, copies = (repr(engine), hash(engine)), []
-
-    def callback(progress: Any) -> None:
-        pickled = pickle.loads(pickle.dumps(engine))
-        copies[:] = [pickled, copy.deepcopy(engine), replace(engine)]
-        for other in (engine, *copies):
-            assert (repr(other), hash(other)) == before
-            assert other == engine
-        for other in copies:
-            with pytest.raises(aq.BadInput, match="only while a run is under way"):
-                other.add()
-        raise StopIteration
-
-    sgd = aq.AsyncSGD(h=1e-5, batch=10)
-    aq.minimize(PROBLEM, sgd, engine=engine, commits=9, callback=callback)
-    assert len(copies) == 3
-    with pytest.raises(aq.BadInput, match="only while a run is under way"):
-        engine.add()
 
 
 @pytest.mark.parametrize(

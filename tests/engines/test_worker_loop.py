@@ -34,10 +34,9 @@ class ListLink:
     def hand_in(self, arrays: Any) -> None:
         self.states.append(arrays)
 
-    def send(self, update: Any | None, local: Any, seconds: float | None) -> Any:
+    def send(self, update: Any | None, seconds: float | None) -> None:
         self.sent.append(update)
         self.seconds.append(seconds)
-        return local
 
     def now(self) -> float:
         return 10.0

@@ -125,16 +125,6 @@ def test_a_resumed_run_of_many_threads_replays_from_its_start_as_a_whole(
     assert_replays(resumed)
 
 
-def test_a_resumed_run_may_be_interrupted_and_resumed_again(tmp_path: Path) -> None:
-    whole = run_of("as-lbfgs", aq.Threads(1), 240, seed=5, evaluate=25)
-    broken_off(tmp_path / "c", EVERY["as-lbfgs"], aq.Threads(1))
-    with pytest.raises(Broken):
-        aq.resume(tmp_path / "c", callback=breaks_at(200), checkpoint_every=10)
-    assert aq.resume(tmp_path / "c").theta.tobytes() == whole.theta.tobytes()
-    again = aq.resume(tmp_path / "c")
-    assert (again.status, again.theta.tobytes()) == ("completed", whole.theta.tobytes())
-
-
 def test_a_run_goes_on_with_more_or_fewer_threads(tmp_path: Path) -> None:
     for workers in (1, 5):
         folder = tmp_path / str(workers)

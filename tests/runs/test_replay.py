@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from examples import EXAMPLES, STOCHASTIC, problem_for
+from examples import EXAMPLES, problem_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import Quadratic, one_sentence, thetas_of
@@ -19,14 +19,10 @@ from asyncqn import (
     SGLD,
     AsyncSGD,
     Cluster,
-    ExactLBFGS,
     LinearGaussian,
     Simulator,
-    Threads,
     minimize,
 )
-from asyncqn.core.request import Request
-from asyncqn.core.stopping import Stopping
 from asyncqn.errors import BadInput, ReplayMismatch
 from asyncqn.runs.archive import load_run
 from asyncqn.runs.replay import first_difference, replay
@@ -148,37 +144,6 @@ def test_a_diverged_run_equals_its_replay_bitwise(algorithm, dtype, tmp_path):
     assert_identical(run, replay(run.save(tmp_path / "run")))
 
 
-class Failing(Quadratic):
-    """Gives NaN wherever row 0 is in the subsample."""
-
-    def grad(self, theta, rows, out):
-        super().grad(theta, rows, out)
-        if 0 in rows:
-            out[...] = np.nan
-
-
-class Hopeless(Quadratic):
-    """Gives NaN always."""
-
-    def grad(self, theta, rows, out):
-        out[...] = np.nan
-
-
-@pytest.mark.parametrize("name", STOCHASTIC)
-@pytest.mark.parametrize("kind", [Failing, Hopeless])
-def test_a_run_with_rejected_updates_equals_its_replay_bitwise(name, kind):
-    p = kind.random(10, 60)
-    p.curvature_diagonal = lambda theta: np.full(10, 50.0)
-    # The last worker joins too late to be in what is kept of a run that gives up early.
-    cluster = Cluster(12, 2.0, 1.0, joins={11: 200.0})
-    run = minimize(p, EXAMPLES[name], engine=Simulator(cluster), commits=100, seed=1)
-    assert run.counters["updates_rejected"] > 0
-    assert run.status == ("diverged" if kind is Hopeless else "completed")
-    again = replay(run)
-    assert_identical(run, again)
-    assert again.message == run.message
-
-
 def mismatch(run, **changes):
     with pytest.raises(ReplayMismatch, match="first differs at commit") as caught:
         replay(run, **changes)
@@ -259,55 +224,3 @@ def test_what_cannot_be_rebuilt_must_be_given(tmp_path):
     refused(r"how to rebuild its problem \(Quadratic\)", folder)
     refused(r"algorithm \(Mine\) is not one of asyncqn's", folder, problem=p)
     assert_identical(run, replay(folder, problem=p, algorithm=Mine(1e-3, 4)))
-
-
-def test_a_problem_given_is_used_even_if_the_run_names_one_that_cannot_be_rebuilt(
-    tmp_path,
-):
-    p = make_problem()
-    object.__setattr__(p, "reference", lambda: {"kind": "of my own"})
-    run = minimize(
-        p, AsyncSGD(1e-4, 4), engine=Simulator(Cluster(2)), commits=20, seed=0
-    )
-    folder = run.save(tmp_path / "run")
-    refused("of kind 'of my own': pass the problem", folder)
-    assert_identical(run, replay(folder, problem=p))
-
-
-@pytest.mark.parametrize(
-    "engine", [Simulator(Cluster(2)), Threads(1)], ids=["simulator", "threads"]
-)
-@pytest.mark.parametrize(
-    "algorithm", [ExactLBFGS(2), AsyncSGD(h=1e-4, batch=6)], ids=["exact", "stochastic"]
-)
-def test_a_request_without_evaluations_asks_only_for_what_nobody_else_knows(
-    algorithm, engine, tmp_path
-):
-    asked = []
-
-    class Counted(LinearGaussian):
-        def value(self, theta):
-            asked.append(theta.copy())
-            return super().value(theta)
-
-    problem, theta0 = Counted.random(6, 40, 2.0, seed=1), np.ones(6)
-    request = Request(
-        problem,
-        algorithm,
-        theta0,
-        commits=30,
-        evaluate=None,
-        stopping=Stopping(tol=1e-8),
-    )
-    run = engine.minimize(request)
-    stochastic = isinstance(algorithm, AsyncSGD)
-    points = (
-        [theta0, run.theta] if stochastic else [theta0]
-    )  # to judge whether the run has risen
-    assert [theta.tobytes() for theta in asked] == [theta.tobytes() for theta in points]
-    assert run.metrics["commit"].tolist() == [0]
-    assert run.status == ("completed" if stochastic else "converged")
-    again = replay(run.save(tmp_path / "run"), problem, algorithm)
-    assert again.theta.tobytes() == run.theta.tobytes()
-    assert repr(again.fun) == repr(run.fun)
-    assert len(asked) == 2 * len(points)

@@ -131,20 +131,6 @@ def test_an_impossible_change_is_refused_in_one_sentence(change, words):
     assert one_sentence(caught.value)
 
 
-def test_pairs_show_an_effect_that_unpaired_runs_hide():
-    run = simulated()
-    staleness, worker = aq.blame(run, seeds=6, workers=[0]).effects
-    unchanged = [run.what_if(seed=s).fun for s in range(3, 9)]
-    changed = [run.what_if(seed=s, fresh=True).fun for s in range(3, 9)]
-    unpaired = np.hypot(stats.sem(unchanged), stats.sem(changed))
-    assert unpaired > 3 * staleness.error
-    assert staleness.low < staleness.difference < staleness.high
-    assert worker.what == "worker 0"
-    pairs = np.subtract(changed, unchanged)
-    assert staleness.difference == pytest.approx(np.mean(pairs), rel=1e-9)
-    assert staleness.error == pytest.approx(stats.sem(pairs), rel=1e-9)
-
-
 @pytest.mark.parametrize("degrees", [1, 2, 7, 60])
 def test_the_quantile_of_student_is_that_of_the_tables(degrees):
     assert student(degrees) == pytest.approx(stats.t.ppf(0.975, degrees), rel=1e-5)

@@ -276,7 +276,7 @@ class ThreadWorker:
             self.coordinator.snapshots.hand_in(self.number, arrays)
             self.all.alert.set()
 
-    def send(self, update: Any | None, local: Any, seconds: float | None) -> Any:
+    def send(self, update: Any | None, seconds: float | None) -> None:
         coordinator, spent = self.coordinator, None
         if seconds is not None:
             # A timing model's messages are part of the stretched computation, but not of its time.
@@ -290,7 +290,6 @@ class ThreadWorker:
             if spent is not None:
                 coordinator.served(now - self.asking, self.clock.now(), version)
                 self.asking = 0.0
-        return local
 
     def now(self) -> float:
         return self.clock.now()

@@ -62,11 +62,8 @@ class Link(Protocol):
         """Send the worker's state, for the checkpoint that is being taken."""
         ...
 
-    def send(self, update: Any | None, local: Any, seconds: float | None) -> Any:
-        """Send an update (None: it was rejected); return the worker's state, whose arrays may have moved.
-
-        `seconds` is the duration of the computation; None if it was not measured.
-        """
+    def send(self, update: Any | None, seconds: float | None) -> None:
+        """Send an update (None: it was rejected), and the duration of its computation if it was measured."""
         ...
 
     def now(self) -> float:
@@ -167,7 +164,7 @@ class WorkerLoop:
             computed = time.perf_counter()
             # What learning from the last update took delays this one, so it counts here.
             seconds = computed - begun + self._last_learning
-        self.local = link.send(self._update, self.local, seconds)
+        link.send(self._update, seconds)
         if self._timed:
             self._sent = computed if link.sending_counts else time.perf_counter()
         return True

@@ -129,15 +129,14 @@ class FrameLink(ABC):
     def hand_in(self, arrays: Arrays) -> None:
         self.carry_content(Kind.STATE, arrays_to_bytes(arrays))
 
-    def send(self, update: Any | None, local: Any, seconds: float | None) -> Any:
+    def send(self, update: Any | None, seconds: float | None) -> None:
         # Headers are integers, so that a time travels as nanoseconds.
         nanoseconds = round(1e9 * (seconds or 0.0))
         if update is None:
             self.carry(Kind.REJECTED, nanoseconds)
-            return local
-        self.frames.update.pack(update)
-        self.carry(Kind.UPDATE, nanoseconds)
-        return local
+        else:
+            self.frames.update.pack(update)
+            self.carry(Kind.UPDATE, nanoseconds)
 
     def now(self) -> float:
         return time.perf_counter() / self.setup.unit

@@ -135,7 +135,6 @@ def rebuild_inputs(
 
 
 def _rebuilt(folder: str | Path, reference: Any, allow_imports: bool) -> Problem | None:
-    kind = reference.get("kind") if isinstance(reference, Mapping) else None
     try:
         return rebuild(reference, allow_imports=allow_imports)
     # Parameters come from a file, so a constructor may fail in any of these ways.
@@ -147,18 +146,47 @@ def _rebuilt(folder: str | Path, reference: Any, allow_imports: bool) -> Problem
         OverflowError,
         MemoryError,
     ) as error:
-        if not isinstance(kind, str):
-            raise DamagedFile(
-                f"{folder} cannot be used: the kind of its problem is {kind!r}."
-            ) from None
-        # The file itself is not at fault where the problem needs a package or a data set that is not here.
-        elsewhere = kind not in PROBLEMS or "source" in reference
-        if is_own(kind) or (isinstance(error, BadInput) and elsewhere):
-            raise  # of a user's class, of a newer version, or of ratings that are not here
+        kind = reference.get("kind") if isinstance(reference, Mapping) else None
+        if isinstance(kind, str):
+            # The file is not at fault where the problem needs a package or a data set that is not here.
+            elsewhere = kind not in PROBLEMS or "source" in reference
+            if is_own(kind) or (isinstance(error, BadInput) and elsewhere):
+                raise
         words = " ".join(str(error).split())[:300]
         raise DamagedFile(
-            f"{folder} cannot be used: its problem cannot be rebuilt: {words}"
+            f"{folder} cannot be used: its problem ({kind!r}) cannot be rebuilt: {words}"
         ) from None
+
+
+def require_inputs(
+    what: str,
+    call: str,
+    manifest: Mapping[str, Any],
+    problem: Problem | None,
+    algorithm: Algorithm | None,
+) -> tuple[Problem, Algorithm]:
+    """Return the problem and the algorithm of a run or checkpoint, or raise `BadInput` where one is missing.
+
+    `what` is "run" or "checkpoint", and `call` the function that takes them, as in "replay(run".
+    """
+    if problem is not None and algorithm is not None:
+        return problem, algorithm
+    name = "problem" if problem is None else "algorithm"
+    entry = manifest[name]
+    kind = (entry["reference"] or {}).get("kind") if problem is None else entry["kind"]
+    way = f"{call}, {name}=...)"
+    if is_own(kind):
+        raise BadInput(
+            f"the {what}'s {name} is your own class {kind}: allow its import with --allow-imports "
+            f"(allow_imports=True), or pass it as {way}."
+        )
+    if problem is None:
+        raise BadInput(
+            f"the {what} does not say how to rebuild its problem ({entry['name']}): in Python, pass it as {way}."
+        )
+    raise BadInput(
+        f"the {what}'s algorithm ({kind}) is not one of asyncqn's: pass it as {way}."
+    )
 
 
 def needs_imports(problem: Problem, algorithm: Algorithm) -> bool:

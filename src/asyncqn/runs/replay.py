@@ -7,20 +7,19 @@ turn a difference into one sentence that names the commit and the probable reaso
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.columns import Table
 from asyncqn.core.outcome import Outcome
-from asyncqn.errors import BadInput, ReplayMismatch, require
+from asyncqn.errors import ReplayMismatch, require
 from asyncqn.parameters import Folder, checked, parameter
 from asyncqn.runs.archive import load_run
 from asyncqn.runs.execution import run_schedule
-from asyncqn.runs.manifest import request_again
+from asyncqn.runs.manifest import request_again, require_inputs
 from asyncqn.runs.run import Run
-from asyncqn.storage.serialise import is_own
 from asyncqn.types import Algorithm, Problem
 
 
@@ -78,14 +77,10 @@ def replay(
     # An explicit argument wins over what the run describes.
     problem = problem if problem is not None else recorded.problem
     algorithm = algorithm if algorithm is not None else recorded.algorithm
-    if problem is None:
-        raise BadInput(
-            needs_problem("run", "replay(run, problem=...)", recorded.manifest)
-        )
-    if algorithm is None:
-        raise BadInput(
-            needs_algorithm("run", "replay(run, algorithm=...)", recorded.manifest)
-        )
+    manifest = recorded.manifest
+    problem, algorithm = require_inputs(
+        "run", "replay(run", manifest, problem, algorithm
+    )
     require(
         int(problem.dim) == recorded.theta0.size,
         f"the run is of dimension {recorded.theta0.size} but the problem has dim = {problem.dim}: "
@@ -93,7 +88,6 @@ def replay(
     )
     # A problem that was passed may lack what the algorithm needs.
     check_fit(algorithm, problem)
-    manifest = recorded.manifest
     request = request_again(
         manifest,
         *(problem, algorithm, recorded.theta0),
@@ -109,30 +103,6 @@ def replay(
         raise ReplayMismatch(difference)
     # A user or a signal may have ended the recorded run, which a replay cannot know.
     return replace(again, status=recorded.status, message=recorded.message)
-
-
-def needs_problem(what: str, call: str, manifest: dict[str, Any]) -> str:
-    """Return the sentence for a run or a checkpoint whose problem cannot be rebuilt."""
-    entry = manifest["problem"]
-    kind = (entry["reference"] or {}).get("kind")
-    if is_own(kind):
-        return f"the {what}'s problem is your own class {kind}: {_allow(call)}."
-    name = entry["name"]
-    return f"the {what} does not say how to rebuild its problem ({name}): in Python, pass it as {call}."
-
-
-def needs_algorithm(what: str, call: str, manifest: dict[str, Any]) -> str:
-    """Return the sentence for a run or a checkpoint whose algorithm cannot be rebuilt."""
-    kind = manifest["algorithm"]["kind"]
-    if is_own(kind):
-        return f"the {what}'s algorithm is your own class {kind}: {_allow(call)}."
-    return (
-        f"the {what}'s algorithm ({kind}) is not one of asyncqn's: pass it as {call}."
-    )
-
-
-def _allow(call: str) -> str:
-    return f"allow its import with --allow-imports (allow_imports=True), or pass it as {call}"
 
 
 def first_difference(recorded: Run, again: Run) -> str | None:

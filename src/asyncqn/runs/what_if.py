@@ -15,11 +15,10 @@ from asyncqn.cluster.fit import fit, rows_stated, stretched_to, unlike_tasks
 from asyncqn.cluster.virtual_time import simulate
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.stages import AllParts
-from asyncqn.errors import BadInput, StabilityWarning, require
+from asyncqn.errors import StabilityWarning, require
 from asyncqn.parameters import check_seed
 from asyncqn.runs.execution import run_schedule
-from asyncqn.runs.manifest import EngineManifest, request_again
-from asyncqn.runs.replay import needs_algorithm, needs_problem
+from asyncqn.runs.manifest import EngineManifest, request_again, require_inputs
 from asyncqn.runs.run import Run
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Algorithm
@@ -39,15 +38,12 @@ class Change(NamedTuple):
 def changed(run: Run, change: Change) -> Run:
     """Compute a run again with the requested changes."""
     manifest = run.manifest
-    if run.problem is None:
-        raise BadInput(needs_problem("run", "load_run(folder, problem=...)", manifest))
     algorithm = change.algorithm if change.algorithm is not None else run.algorithm
-    if algorithm is None:
-        raise BadInput(
-            needs_algorithm("run", "load_run(folder, algorithm=...)", manifest)
-        )
+    problem, algorithm = require_inputs(
+        "run", "load_run(folder", manifest, run.problem, algorithm
+    )
     # Another algorithm may need members that this problem lacks.
-    check_fit(algorithm, run.problem)
+    check_fit(algorithm, problem)
     seed = manifest["seed"] if change.seed is None else check_seed(change.seed)
     schedule, cluster = _schedule(run, algorithm, change, seed)
     if change.without_worker is not None:
@@ -61,7 +57,7 @@ def changed(run: Run, change: Change) -> Run:
     )
     commits = schedule.commits
     request = request_again(
-        manifest, run.problem, algorithm, run.theta0, commits=commits, seed=seed
+        manifest, problem, algorithm, run.theta0, commits=commits, seed=seed
     )
     return run_schedule(request, schedule, engine=_engine(run, change, cluster))
 

@@ -58,10 +58,10 @@ class RankLink(FrameLink):
         self.receiving = self.comm.Irecv(self.frames.order.buffer, 0, ORDERS)
         return self.received(frame, tuple(integers))
 
-    def send(self, update: Any | None, local: Any, seconds: float | None) -> Any:
+    def send(self, update: Any | None, seconds: float | None) -> None:
         # The last update must have left before its buffer is written again.
         self.sending.Wait()
-        return super().send(update, local, seconds)
+        super().send(update, seconds)
 
     def carry(self, kind: Kind, *integers: int) -> None:
         self.sending.Wait()

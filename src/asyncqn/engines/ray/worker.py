@@ -70,10 +70,9 @@ class Worker:
     def hand_in(self, arrays: Arrays) -> None:
         self.owed = arrays
 
-    def send(self, update: Any | None, local: Any, seconds: float | None) -> Any:
+    def send(self, update: Any | None, seconds: float | None) -> None:
         self.update = None if update is None else tuple(update)
         self.seconds = seconds
-        return local
 
     def now(self) -> float:
         return self.begun / self.unit  # when the message came
