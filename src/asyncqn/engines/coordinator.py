@@ -95,7 +95,8 @@ class Coordinator:
         give_up_after: float = math.inf,
         timing_model: Cluster | None = None,
     ) -> None:
-        self.request, self.algorithm, self.workers = request, request.algorithm, workers
+        self.request, self.workers = request, workers
+        self.algorithm = request.algorithm
         stages = _no_older(self.algorithm.stages, max_staleness)
         check_stages(stages, type(self.algorithm).__name__)
         self.master = Master(request, workers, pause, rows_to_keep(request))
@@ -106,7 +107,8 @@ class Coordinator:
         self.next_worker = 0
         self.expecting: Callable[[], bool] = lambda: False
         """Whether further workers will come, so that the run goes on when the last one is lost."""
-        self.done, self.outcome, self.message = False, Outcome.STOPPED, ""
+        self.done = False
+        self.outcome, self.message = Outcome.STOPPED, ""
         self.failure: BaseException | None = None
         self.lost_workers = self.joined_later = 0
         self.silent: list[int] = []
@@ -296,7 +298,8 @@ class Coordinator:
 
     def _begin(self, order: Assign) -> Step:
         member = self.members[order.worker]
-        member.version, member.last, member.waiting = order.read, order.last, False
+        member.version, member.last = order.read, order.last
+        member.waiting = False
         return self._step(order.worker, member, order.part)
 
     def _step(self, worker: int, member: Member, part: int | None) -> Step:
@@ -305,7 +308,8 @@ class Coordinator:
         # numbers.
         step: Step = new_tuple(Step, (worker, version, member.k, part, owes))
         member.k += 1
-        member.read, member.part, member.since = version, part, self.time
+        member.read, member.part = version, part
+        member.since = self.time
         return step
 
     def _commit(self, arrivals: list[Arrival]) -> None:
@@ -346,7 +350,8 @@ class Coordinator:
     def stop(self, outcome: Outcome, message: str) -> None:
         """End the run with an outcome and a sentence that explains it."""
         if not self.done:
-            self.done, self.outcome, self.message = True, outcome, message
+            self.done = True
+            self.outcome, self.message = outcome, message
 
     def stop_without_workers(self) -> None:
         """End the run because no worker is left."""

@@ -62,7 +62,8 @@ class RunFile:
 
     def machine(self, stages: Stages) -> Assignment:
         """Return the machine of the run, after giving the run the numbers of the checkpoint, if there is one."""
-        run, start, seed = self._run, self.start, self._run.request.seed
+        run, start = self._run, self.start
+        seed = run.request.seed
         if start is None:
             return Assignment(stages, seed)
         document, schedule = start.document, start.schedule()

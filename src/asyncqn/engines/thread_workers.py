@@ -181,12 +181,10 @@ class ThreadWorker:
     sending_counts = False  # a thread commits what it sends, which is the master's time
 
     def __init__(self, all_: ThreadWorkers, number: int, joins: float) -> None:
-        self.all, self.number, self.joins = all_, number, joins
-        self.coordinator, self.clock, self.lock = (
-            all_.coordinator,
-            all_.clock,
-            all_.lock,
-        )
+        self.all, self.number = all_, number
+        self.joins = joins
+        self.coordinator, self.clock = all_.coordinator, all_.clock
+        self.lock = all_.lock
         self.thread = threading.Thread(
             target=self._live, daemon=True, name=f"asyncqn worker {number}"
         )

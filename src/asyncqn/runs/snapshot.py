@@ -162,7 +162,8 @@ def save_loop(loop: Loop, manifest: dict[str, Any]) -> Saved:
 def restore_loop(loop: Loop, saved: Saved) -> None:
     """Set a fresh loop, and its master, to the state of a checkpoint."""
     master, document = loop.master, saved.document
-    algorithm, problem, theta0 = master.algorithm, loop.worker.problem, master.theta0
+    algorithm, problem = master.algorithm, loop.worker.problem
+    theta0 = master.theta0
     # A throw-away update gives the shape into which the stored ones are filled.
     sample = sample_update(algorithm, problem, theta0, loop.seed)
     restore_master(master, saved)

@@ -67,7 +67,8 @@ class MPIMaster(MasterLoop[Rank]):
         setup: WorkerSetup,
     ) -> None:
         super().__init__(coordinator, clock, math.inf)
-        self.mpi, self.comm, self.setup = mpi, comm, setup
+        self.mpi, self.comm = mpi, comm
+        self.setup = setup
         # MPI treats a null request as complete, so that nothing need be tested before waiting for it.
         self.receiving: list[Any] = [mpi.REQUEST_NULL] * (comm.size - 1)
         self.ranks: list[Rank] = []
