@@ -13,13 +13,12 @@ from typing import Annotated, Any, Literal
 from asyncqn.errors import BadInput
 from asyncqn.parameters import parameter
 
-Experiment = Literal["linear-gaussian", "ml-1m", "ml-10m", "ml-20m"]
-PaperName = Experiment
+PaperName = Literal["linear-gaussian", "ml-1m", "ml-10m", "ml-20m"]
 PaperRows = Annotated[int | None, parameter(ge=300, le=2**62)]
 
 
 @dataclass(frozen=True)
-class Setting:
+class PaperSetting:
     """One experiment: its number of observations, its workers, and a row of the table for each algorithm."""
 
     n_data: int
@@ -44,7 +43,7 @@ class Setting:
 
 def _ratings(
     n_data: int, sgd: float, mb: float, timeout: float, own: tuple[float, float, float]
-) -> Setting:
+) -> PaperSetting:
     """Return a row of the MovieLens table; its timeout is in milliseconds, and ours in seconds."""
     h, gamma, beta = own
     # One row of the table per algorithm.
@@ -54,11 +53,11 @@ def _ratings(
         "as-lbfgs": {"h": h, "gamma": gamma, "beta": beta},
     }
     # W = 10 as in Fig. 4; rho = 3 as the supplement says above Table 3.
-    return Setting(n_data, 10, rows, rho=3.0)
+    return PaperSetting(n_data, 10, rows, rho=3.0)
 
 
-SETTINGS: dict[str, Setting] = {
-    "linear-gaussian": Setting(
+SETTINGS: dict[str, PaperSetting] = {
+    "linear-gaussian": PaperSetting(
         600,
         40,
         {

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from asyncqn.errors import DamagedFile
 from asyncqn.storage import (
     Document,
-    Kind,
+    FolderKind,
     Spec,
     read_folder,
     to_json,
@@ -22,7 +22,7 @@ from asyncqn.types import Table
 from asyncqn_recommender.kernels.als import Grouped
 from asyncqn_recommender.model import FactorModel, Offsets
 
-MODEL = Kind(
+MODEL = FolderKind(
     "asyncqn model",
     "model",
     "model.json",

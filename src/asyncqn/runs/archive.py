@@ -21,11 +21,11 @@ from asyncqn.runs.checkpoint import metrics_of, with_prefix
 from asyncqn.runs.draws import Draws
 from asyncqn.runs.manifest import Manifest, rebuild_inputs
 from asyncqn.runs.run import Run
-from asyncqn.storage import Document, Kind, Spec, read_folder, write_folder
+from asyncqn.storage import Document, FolderKind, Spec, read_folder, write_folder
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Algorithm, Problem
 
-RUN = Kind("asyncqn run", "run", "run.json", 4, ("arrays.npz", "draws.npy"))
+RUN = FolderKind("asyncqn run", "run", "run.json", 4, ("arrays.npz", "draws.npy"))
 FLOATS = ("<f8", "<f4")
 
 SCHEMA = {

@@ -36,7 +36,7 @@ from asyncqn.columns import Table
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.storage import Kind, write_folder
+from asyncqn.storage import FolderKind, write_folder
 from asyncqn.storage.locks import FolderLock
 from asyncqn.storage.logs import Log, LogEntry
 from asyncqn.storage.opening import read_own, require_real_folder
@@ -45,7 +45,7 @@ from asyncqn.storage.writing import LONGEST_DOCUMENT, in_words
 Arrays = dict[str, npt.NDArray[Any]]
 _log = logging.getLogger("asyncqn.runs")
 
-CHECKPOINT = Kind(
+CHECKPOINT = FolderKind(
     "asyncqn checkpoint", "checkpoint", "checkpoint.json", 4, ("arrays.npz",)
 )
 GENERATIONS = ("a", "b")

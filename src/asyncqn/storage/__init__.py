@@ -11,11 +11,11 @@ from asyncqn.storage.arrays import Spec
 from asyncqn.storage.opening import check_output, open_input
 from asyncqn.storage.reading import Document, read_folder
 from asyncqn.storage.serialise import to_json
-from asyncqn.storage.writing import Kind, write_folder, write_whole
+from asyncqn.storage.writing import FolderKind, write_folder, write_whole
 
 __all__ = [
     "Document",
-    "Kind",
+    "FolderKind",
     "Spec",
     "check_output",
     "open_input",

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
 from asyncqn.storage.arrays import Schema, map_array, read_arrays
 from asyncqn.storage.opening import open_own, read_own
-from asyncqn.storage.writing import LONGEST_DOCUMENT, FileEntry, Kind, check_of
+from asyncqn.storage.writing import LONGEST_DOCUMENT, FileEntry, FolderKind, check_of
 
 Structure = TypeVar("Structure")
 Stored = TypeVar("Stored")
@@ -34,7 +34,7 @@ class Document:
     """A document whose checksum matches: its content as plain data, and its open data files."""
 
     folder: Path
-    kind: Kind
+    kind: FolderKind
     plain: dict[str, Any]
     entries: dict[str, FileEntry]
     files: dict[str, BufferedReader]
@@ -79,7 +79,7 @@ class Document:
 
 
 def read_folder(
-    folder: str | Path, kind: Kind, read: Callable[[Document], Stored]
+    folder: str | Path, kind: FolderKind, read: Callable[[Document], Stored]
 ) -> Stored:
     """Read a folder of this kind, although another process may be replacing it at the same time.
 
@@ -87,7 +87,7 @@ def read_folder(
     ----------
     folder : path
         The folder.
-    kind : Kind
+    kind : FolderKind
         What it must be; anything else raises `BadInput`.
     read : callable
         Returns what the document and its data files hold.  Any error of it means that the folder is damaged.
@@ -100,7 +100,9 @@ def read_folder(
     return _read_once(Path(folder), kind, read)
 
 
-def _read_once(folder: Path, kind: Kind, read: Callable[[Document], Stored]) -> Stored:
+def _read_once(
+    folder: Path, kind: FolderKind, read: Callable[[Document], Stored]
+) -> Stored:
     # `lexists`: a dangling link is examined below, and refused with its own sentence.
     if not os.path.lexists(folder / kind.document):
         why = "there is no such folder"
@@ -130,7 +132,7 @@ def _read_once(folder: Path, kind: Kind, read: Callable[[Document], Stored]) -> 
         return read(Document(folder, kind, plain, entries, files))
 
 
-def _decoded(folder: Path, kind: Kind) -> dict[str, Any]:
+def _decoded(folder: Path, kind: FolderKind) -> dict[str, Any]:
     """Return the document of a folder after comparing kind, format and checksum."""
     plain = msgspec.json.decode(read_own(folder / kind.document, LONGEST_DOCUMENT))
     if not isinstance(plain, dict) or plain.get("kind") != kind.name:
@@ -151,7 +153,7 @@ def _decoded(folder: Path, kind: Kind) -> dict[str, Any]:
 
 
 @contextmanager
-def damage_in_words(place: str | Path, kind: Kind) -> Iterator[None]:
+def damage_in_words(place: str | Path, kind: FolderKind) -> Iterator[None]:
     """Turn any error of a decoder inside the block into `DamagedFile`, with one sentence."""
     try:
         yield

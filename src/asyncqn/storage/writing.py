@@ -49,7 +49,7 @@ LONGEST_DOCUMENT = 1 << 28
 
 
 @dataclass(frozen=True)
-class Kind:
+class FolderKind:
     """A kind of folder.
 
     Parameters
@@ -151,7 +151,7 @@ def write_whole(path: str | Path, content: Content) -> Path:
 
 def write_folder(
     folder: str | Path,
-    kind: Kind,
+    kind: FolderKind,
     document: Mapping[str, Any],
     files: Mapping[str, Content],
     *,
@@ -163,7 +163,7 @@ def write_folder(
     ----------
     folder : path
         The folder; it may be reached through links.
-    kind : Kind
+    kind : FolderKind
         What it is.
     document : dict
         Plain data, to which the kind, the format, the entries of the files and a checksum are added.
@@ -188,7 +188,10 @@ def write_folder(
 
 
 def _write_version(
-    place: Path, kind: Kind, document: Mapping[str, Any], files: Mapping[str, Content]
+    place: Path,
+    kind: FolderKind,
+    document: Mapping[str, Any],
+    files: Mapping[str, Content],
 ) -> None:
     """Write a new version beside the old one, and switch to it."""
     # All files of a version have the same unused digits in their names.
@@ -209,7 +212,7 @@ def _write_version(
     force_folder(place)
 
 
-def _remove_unnamed(place: Path, kind: Kind) -> None:
+def _remove_unnamed(place: Path, kind: FolderKind) -> None:
     """Remove data files that the folder's document does not name: superseded ones, and debris.
 
     Nothing is removed beside a document that cannot be read, for its files may be all that is left.

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.storage import Document, Kind, Spec, read_folder, write_folder
+from asyncqn.storage import Document, FolderKind, Spec, read_folder, write_folder
 from asyncqn_recommender.data.ratings import Ratings
 
 IDS = ("<i8", "U")
@@ -31,7 +31,7 @@ SCHEMA = {
     "titles": Spec(("U",), ("items",), optional=True),
     "times": Spec(("<f8",), ("ratings",), optional=True),
 }
-RATINGS = Kind(
+RATINGS = FolderKind(
     "asyncqn ratings",
     "stored set of ratings",
     "header.json",

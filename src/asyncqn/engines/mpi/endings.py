@@ -27,7 +27,7 @@ REVOCATION_SECONDS = 0.5
 communicator reaches the others."""
 
 
-class Job(NamedTuple):
+class MpiJob(NamedTuple):
     """The ranks of a run, as one of them sees them."""
 
     mpi: Any
@@ -156,7 +156,7 @@ def end_job_on_uncaught_exceptions(mpi: Any) -> None:
         return
 
     def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        Job(mpi, mpi.COMM_WORLD).end(error)
+        MpiJob(mpi, mpi.COMM_WORLD).end(error)
 
     hook.ends_mpi_job = True  # type: ignore[attr-defined]
     sys.excepthook = hook

@@ -18,7 +18,7 @@ from asyncqn.algorithms import algorithm_to_json
 from asyncqn.core.request import Request
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.interrupts import listening_for_interrupts
-from asyncqn.engines.mpi.endings import Job, end_job_on_uncaught_exceptions
+from asyncqn.engines.mpi.endings import MpiJob, end_job_on_uncaught_exceptions
 from asyncqn.engines.mpi.master import MPIMaster
 from asyncqn.engines.mpi.worker import RankLink
 from asyncqn.engines.real import RealEngine
@@ -105,7 +105,7 @@ class MPI(RealEngine):
         setup = WorkerSetup.of(request, self, narrow=self.wire == "float32")
         # A communicator of its own: the user's program may send messages on COMM_WORLD.
         comm = mpi.COMM_WORLD.Dup()
-        job = Job(mpi, comm, checkpoints)
+        job = MpiJob(mpi, comm, checkpoints)
         with job.ended_by_exceptions(), listening_for_interrupts(checkpoints):
             if state is None:
                 job.part(RankLink(mpi, comm, setup).run())
