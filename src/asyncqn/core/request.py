@@ -95,7 +95,7 @@ class Request:
     keep: int | None = None
     every_version: bool = False
     """Whether a method with exact gradients notes a row, calls the callback and compares with the target at
-    every version that it judges on all rows, by what it knows there.  Recordings of 0.1 did not."""
+    every version that it judges on all rows, by what it knows there."""
     stop: StoppingRule | None = None
     """A rule of the caller's own, asked after every commit of a method with exact gradients."""
     open_ended: bool = False

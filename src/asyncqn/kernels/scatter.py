@@ -1,4 +1,4 @@
-"""The scatter of updates, per coordinate or with all products, and steps in its metric."""
+"""The scatter of updates, per coordinate or with all products."""
 
 import numpy as np
 
@@ -16,13 +16,6 @@ def note_difference(D, last, update, weight):
         last[j] = update[j]
         largest = max(largest, D[j])
     return largest
-
-
-@kernel
-def add_lengthened(theta, scale, step, D, largest, most):
-    """theta_j += scale * step_j / (D_j / largest + 1 / most)."""
-    for j in range(theta.size):
-        theta[j] += theta.dtype.type(scale * step[j] / (D[j] / largest + 1.0 / most))
 
 
 @kernel

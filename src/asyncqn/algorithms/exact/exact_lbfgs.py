@@ -154,13 +154,7 @@ class ExactLBFGS(Checked):
     blocks: Blocks
     pieces: Pieces = 1
     # 4^15 is a thousand million: no data set leaves the first of 15 samples more than a few rows.
-    samples: Annotated[
-        int,
-        parameter(
-            ge=0,
-            le=14,
-        ),
-    ] = 0
+    samples: Annotated[int, parameter(ge=0, le=14)] = 0
     inverse: Literal["pairs", "scatter", "metric"] = "pairs"
     memory: PairedMemorySize = 20
     curvature: Annotated[int, parameter(ge=0)] = 0
@@ -215,7 +209,6 @@ class ExactLBFGS(Checked):
 
     @cached_property
     def _begins(self) -> list[int]:
-        """The first version of every stage."""
         return first_versions(self.stages)
 
     @property
@@ -342,10 +335,7 @@ class ExactLBFGS(Checked):
         # A trial on the sample on which its base was judged, or the start, of which there is no base yet.
         if stage == iterate.stage or iterate.trial.kept == 0:
             trial = advance(iterate, H, at, value, ask)
-            iterate = iterate._replace(
-                trial=trial,
-                stage=stage,
-            )
+            iterate = iterate._replace(trial=trial, stage=stage)
         # The sample has grown: this version was the accepted point, evaluated again on the larger sample.
         elif iterate.theta.tobytes() == iterate.base.tobytes():
             # Before the next step is aimed, which must not use pairs that do not serve any more.
@@ -355,10 +345,7 @@ class ExactLBFGS(Checked):
                 iterate.base[...] = 0.5 * (iterate.base + iterate.start)
             else:
                 trial = self._grown(iterate, H, at, value, ask)
-                iterate = iterate._replace(
-                    trial=trial,
-                    stage=stage,
-                )
+                iterate = iterate._replace(trial=trial, stage=stage)
         # The next version is on a larger sample: evaluate the accepted point there before any new trial.
         if stage_index(self.stages, read + 1) != iterate.stage:
             iterate.theta[...] = iterate.base

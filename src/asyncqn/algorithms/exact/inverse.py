@@ -17,10 +17,7 @@ from asyncqn.types import Array, Commit
 COSINE = 1e-5
 """Least cosine of the angle between s and y."""
 # Pairs of any scale are admitted: epsilon is a curvature, and no value of it would suit every problem.
-RULE = PairRule(
-    epsilon=0.0,
-    cosine=COSINE,
-)
+RULE = PairRule(epsilon=0.0, cosine=COSINE)
 
 
 @dataclass
