@@ -107,7 +107,6 @@ class Pace(NamedTuple):
     first_norm: float = 0.0
     first_value: float = math.nan
     """|mean g| and the mean value at the first step."""
-
     lead: float = 0.0
     """How much better F^-1 fits the pairs than I does: the sum of the logarithms, older ones fading."""
 

@@ -141,6 +141,8 @@ class Iterate(NamedTuple):
     """Shape (d,): the running mean of g^2, for the stochastic start."""
     trial: Trial
     """The safeguard's knowledge."""
+    begin: Array
+    """A copy of theta0, which is returned where all else is above it."""
     table: Table
     pace: Pace
     hold: Hold
@@ -273,6 +275,7 @@ class TableLBFGS(Checked):
             squares=np.zeros(theta0.size),
             # -inf is never the largest, so that empty places do not count in the non-monotone rule.
             trial=Trial((-math.inf,) * RECENT_VALUES),
+            begin=theta0.copy(),
             table=Table.empty(self.parts, theta0),
             pace=Pace(rate=FIRST_RATE if self.stochastic else 0.0),
             hold=hold,
@@ -421,10 +424,10 @@ class TableLBFGS(Checked):
         return standing(iterate) if iterate.hold.judged else None
 
     def candidates(self, iterate: Iterate) -> tuple[Array, ...]:
-        """The last point that was held and accepted, or the start, and the mean of the table's points."""
+        """The last point that was held and accepted, the mean of the table's points, and the start."""
         table = iterate.table
         mean = table.sums[1] / max(float(table.tally[SEEN]), 1.0)
-        return iterate.base, mean.astype(iterate.theta.dtype)
+        return iterate.base, mean.astype(iterate.theta.dtype), iterate.begin
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
         """Return of how many rows each computation takes the gradient."""
