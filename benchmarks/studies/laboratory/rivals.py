@@ -21,7 +21,7 @@ import numpy as np
 import asyncqn as aq
 from asyncqn.algorithms.paper.async_sgd import StochasticGradient, Update
 from asyncqn.algorithms.stability import largest_curvature
-from asyncqn.types import Array, Commit, Problem, Task
+from asyncqn.types import Array, Commit
 
 BATCH = 32
 DECAY = 0.999
@@ -64,15 +64,13 @@ class Adam(StochasticGradient):
     def init(self, theta0: Array) -> Moments:
         return Moments(theta0.copy(), np.zeros_like(theta0), np.zeros_like(theta0), 0)
 
-    def step(self, view: Any, local: Any, problem: Problem, task: Task) -> Update:
-        return Update(self.gradient(view, local, problem, task))
-
     def apply(
         self, iterate: Moments, updates: Sequence[Update], commit: Commit
     ) -> Moments:
         theta, m, v, steps = iterate
         for update in updates:
-            g = update.d_theta
+            # A worker sends -h g, and h is 1.
+            g = -update.d_theta
             steps += 1
             m += (1.0 - self.momentum) * (g - m)
             v += (1.0 - DECAY) * (g * g - v)
