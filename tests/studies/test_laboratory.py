@@ -101,8 +101,5 @@ def test_runs_of_the_safety_study_go_well(number: int) -> None:
     line = safety.one_run(number)
     assert line["wrong"] == ""
     assert line["status"] == line["block"] == "converged"
-    rows = safety.summary([line])
-    assert rows[-1]["and the table"] == rows[-1]["block converged"] == 1
-    said = safety.verdict([line, {**line, "wrong": "false success"}])
-    words = [words.split()[0] for words in said[1:]]
-    assert words == ["MISSED", "holds", "holds", "holds"]
+    verdicts = safety.verdict([line, {**line, "wrong": "false success"}])
+    assert [each.good for each in verdicts] == [False, True, True, True]

@@ -8,7 +8,9 @@ is gone after 0.3 passes; `pareto` times have no variance.
 
 from __future__ import annotations
 
+import json
 import warnings
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +37,20 @@ class Cell(NamedTuple):
 
     problem: str
     workers: int
+
+
+def stored(file: Path) -> list[dict[str, Any]]:
+    """Return the lines of the runs made so far."""
+    if not file.exists():
+        return []
+    return [json.loads(text) for text in file.read_text().splitlines()]
+
+
+def add(file: Path, line: dict[str, Any]) -> None:
+    """Add the line of a run."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as out:
+        out.write(json.dumps(line) + "\n")
 
 
 def cluster(kind: str, workers: int, n_data: int) -> aq.Cluster:

@@ -12,16 +12,16 @@ times what that needed, and 200 passes where it did not converge.  Counted are
     diverged        by status, where ExactLBFGS does not diverge
     slow            ExactLBFGS converged, and the table did not within its passes
 
-Every run is a line of docs/results/laboratory/safety.jsonl; counts by problem go to safety.csv beside it.
+Every run is a line of docs/results/laboratory/safety.jsonl.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 import time
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,10 @@ import asyncqn as aq
 from asyncqn.algorithms.table.choice import table_algorithm
 from asyncqn_paper.nonconvex import Mixture, PhaseRetrieval
 from asyncqn_recommender import MatrixFactorization, ProfiledFactorization
-from benchmarks.studies.laboratory.cells import LAWS, cluster
+from benchmarks.studies.laboratory.cells import LAWS, add, cluster, stored
 from benchmarks.studies.laboratory.models import Robust, TanhNetwork
-from benchmarks.studies.tables import RESULTS, write
+from benchmarks.studies.laboratory.verdict import Verdict
+from benchmarks.studies.tables import RESULTS
 
 LINES = RESULTS / "laboratory" / "safety.jsonl"
 WORKERS = (1, 2, 5, 17, 60, 250, 400)
@@ -102,11 +103,10 @@ def _ratings(rng: np.random.Generator, scale: float) -> dict[str, Any]:
     pairs = rng.choice(40 * 30, 600, replace=False)
     users, items = pairs // 30, pairs % 30
     rows = rng.standard_normal((40, 2)), rng.standard_normal((30, 2))
-    values = scale * (
-        (rows[0][users] * rows[1][items]).sum(axis=1) + 0.3 * rng.standard_normal(600)
-    )
-    return {"users": users, "items": items, "values": values, "n_users": 40, "n_items": 30, "rank": 3,
-            "dtype": "float64"}  # fmt: skip
+    values = (rows[0][users] * rows[1][items]).sum(axis=1)
+    values = scale * (values + 0.3 * rng.standard_normal(600))
+    sizes = {"n_users": 40, "n_items": 30, "rank": 3, "dtype": "float64"}
+    return {"users": users, "items": items, "values": values, **sizes}
 
 
 def _mixture(rng: np.random.Generator, scale: float) -> Any:
@@ -186,74 +186,43 @@ def one_run(number: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def summary(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Counts by problem, and of all."""
-    rows = []
-    for kind in (*KINDS, "all"):
-        mine = [line for line in lines if kind in (line["problem"], "all")]
-        due = [line for line in mine if line["block"] == "converged"]
-        rows.append({
-            "problem": kind, "runs": len(mine),
-            **{name: sum(line["wrong"] == name for line in mine) for name in WRONG},
-            "block converged": len(due),
-            "and the table": sum(line["status"] == "converged" for line in due),
-            "stalled": sum(line["status"] == "stalled" for line in due),
-            "slow": sum(line["status"] not in ("converged", "stalled") for line in due),
-        })  # fmt: skip
-    return rows
-
-
-def verdict(lines: list[dict[str, Any]]) -> list[str]:
-    """The lines that must hold, with their numbers."""
-    whole = summary(lines)[-1]
-    due = whole["block converged"]
-    share = whole["and the table"] / due if due else math.nan
-    said = [
-        f"{'holds ' if whole[name] == 0 else 'MISSED'}  {name}: {whole[name]}, must be 0"
-        for name in WRONG
-    ]
-    word = "holds " if share >= SHARE else "MISSED"
-    said.append(
-        f"{word}  converged within {TIMES} times the passes: {share:.3f} of {due}, must be {SHARE}"
-    )
-    return [f"{len(lines)} runs", *said]
-
-
-def stored() -> list[dict[str, Any]]:
-    """The runs made so far."""
-    return (
-        [json.loads(text) for text in LINES.read_text().splitlines()]
-        if LINES.exists()
-        else []
-    )
+def verdict(lines: list[dict[str, Any]]) -> list[Verdict]:
+    """Return the lines that must hold, with their numbers."""
+    counts = Counter(line["wrong"] for line in lines)
+    due = [line for line in lines if line["block"] == "converged"]
+    arrived = sum(line["status"] == "converged" for line in due)
+    share = arrived / max(len(due), 1)
+    verdicts = [Verdict(name, counts[name] == 0, str(counts[name])) for name in WRONG]
+    what = f"converged within {TIMES} times the passes, at least {SHARE}"
+    number = f"{share:.3f} of {len(due)}"
+    return [*verdicts, Verdict(what, share >= SHARE, number)]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description="the safety study")
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=math.inf)
     given = parser.parse_args()
     until = time.monotonic() + given.seconds
-    LINES.parent.mkdir(parents=True, exist_ok=True)
-    lines = stored()
-    known = {line["run"] for line in lines}
-    with LINES.open("a") as file:
-        for number in range(given.runs):
-            if number in known:
-                continue
-            if time.monotonic() > until:
-                break
-            lines.append(one_run(number))
-            file.write(json.dumps(lines[-1]) + "\n")
-            file.flush()
-            if lines[-1]["wrong"]:
-                print(lines[-1], flush=True)
-    write("laboratory/safety", summary(lines))
-    said = verdict(lines)
-    print(*said, sep="\n")
-    return 1 if any("MISSED" in line for line in said) else 0
+    done = {line["run"] for line in stored(LINES)}
+    for number in range(given.runs):
+        if number in done:
+            continue
+        if time.monotonic() > until:
+            break
+        line = one_run(number)
+        add(LINES, line)
+        if line["wrong"]:
+            print(line, flush=True)
+    lines = stored(LINES)
+    print(f"{len(lines)} runs", *verdict(lines), sep="\n")
+    late = Counter(
+        line["problem"]
+        for line in lines
+        if line["block"] == "converged" != line["status"]
+    )
+    print("did not converge in time:", dict(late))
+    return 0
 
 
 if __name__ == "__main__":

@@ -100,10 +100,6 @@ MIN_TABLE_PARTS = 8
 PartNumber = TypeVar("PartNumber", int, Rows)
 
 
-class Worker(NamedTuple):
-    """A worker remembers nothing, so that a worker that is lost loses nothing."""
-
-
 class Hold(NamedTuple):
     """Knowledge of the point that is held, and the rule for when the next one will be."""
 
@@ -236,10 +232,11 @@ class TableLBFGS(Checked):
 
     # At the workers
 
-    def init_worker(self, problem: Problem, theta0: Array) -> Worker:
-        return Worker()
+    def init_worker(self, problem: Problem, theta0: Array) -> tuple[()]:
+        # A worker remembers nothing, so that a worker that is lost loses nothing.
+        return ()
 
-    def step(self, view: Any, local: Worker, problem: Any, task: Task) -> Update:
+    def step(self, view: Any, local: tuple[()], problem: Any, task: Task) -> Update:
         n, part = problem.n_data, task.part
         assert part is not None
         place = place_of(part, self.parts)
@@ -250,14 +247,6 @@ class TableLBFGS(Checked):
         g, value, finite = share_of(problem, view.theta, np.arange(first, last), share)
         # An update owns its z, because the arrays of an iterate are written in place.
         return Update(g, view.theta.copy(), value, part, finite, task.read)
-
-    # A worker has no state, so that accepted and rejected updates mean nothing to it.
-
-    def learn(self, view: Any, local: Worker, problem: Problem, task: Task) -> Worker:
-        return local
-
-    def forget(self, local: Worker) -> Worker:
-        return local
 
     # At the coordinator
 
@@ -434,7 +423,9 @@ class TableLBFGS(Checked):
         places = place_of(part.astype(np.int64), self.parts)
         return rows_of_parts(n_data, self.parts, places)
 
-    def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
+    def counters(
+        self, iterate: Iterate, locals_: Sequence[tuple[()]]
+    ) -> dict[str, int]:
         return pair_totals([iterate.memory.ring])
 
 
