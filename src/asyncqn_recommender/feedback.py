@@ -112,6 +112,7 @@ class Explicit(Feedback):
         return self.problem.test_rmse(theta, self.p.workers)
 
     def _about_ratings(self) -> dict[str, Any]:
+        # The range to which predictions are clipped.
         values = self.train.values
         return {
             "offsets": measure_offsets(self.train),
@@ -132,6 +133,7 @@ class Implicit(Feedback):
 
     def __init__(self, p: Recommender, train: Ratings, held: Ratings | None) -> None:
         super().__init__(p, train, held)
+        # Without a ridge of their own, clicks get one by their number: see `click_ridge`.
         ridge = click_ridge(train, p.confidence) if p.prior is None else p.prior
         self.prior = float(ridge)
         self.problem = ImplicitFactorization.from_ratings(

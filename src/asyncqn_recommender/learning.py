@@ -53,6 +53,7 @@ def learn(
     task = FEEDBACKS[p.feedback](p, train, held)
     algorithm = staged_algorithm(task.problem, BLOCKS, len(train) / train.n_items)
     if old is not None:
+        # The large steps of the warm-up would undo what was learned.
         algorithm = replace(algorithm, warmup=0)
     watch = Watch(p, task, algorithm.warmup, callback)
     # The warm-up is a pass over the ratings as well.
@@ -60,6 +61,7 @@ def learn(
     run = minimize(
         task.problem,
         algorithm,
+        # Threads share the ratings; the result does not depend on their number.
         engine=Threads(p.workers),
         theta0=_start(p, task, old),
         commits=algorithm.warmup + passes,

@@ -152,6 +152,7 @@ class FactorModel:
     def predict(self, users: Rows, items: Rows) -> Floats:
         """Return `scores`, clipped to the range of the ratings seen if `clip` is set."""
         scores = self.scores(users, items)
+        # In place: the scores are this call's own.
         if self.clip:
             np.clip(scores, self.lowest, self.highest, out=scores)
         return scores

@@ -114,6 +114,7 @@ class StructuredInverse:
     make: Callable[..., Any]
 
     def _apply(self, v: Array) -> None:
+        # H0 does not allow its result in the place of its argument.
         image = np.empty_like(v)
         self.make(self.curvature).apply(v, image)
         v[...] = image
@@ -293,6 +294,7 @@ class StagedLBFGS(Checked):
             summary += update.curvature
             value += update.value
         parts = self._batch_blocks if read < self.warmup else self.blocks
+        # A block that is missing makes the sum no estimate of anything.
         if len({update.part for update in updates}) < parts:
             value = math.inf
         make = commit.inverse_metric_from
@@ -318,6 +320,7 @@ class StagedLBFGS(Checked):
         k = update.read
         # Per weight (per rating, say), because batches differ in their weights.
         loss = update.value / max(float(update.curvature[-1]), 1e-30)
+        # The first batch is computed at the start, whatever became of others.
         if k == 0:
             iterate = iterate._replace(loss=loss)
         # `not <=` also catches NaN; a loss that is infinite at the start ends the run at the first pass.

@@ -71,6 +71,7 @@ def partial_fit(model: FactorModel, new: Ratings, rounds: int) -> FactorModel:
     require_count("rounds", rounds)
     rated = model.offsets.item_counts > 0
     mean_row = model.item_factors[rated].mean(axis=0)
+    # A zero row would be a saddle point from which a new item could not move.
     model, ratings, users, items = _enlarged(
         model, new, np.ones(len(new), dtype=bool), mean_row
     )
@@ -114,11 +115,10 @@ def _enlarged(
         user_factors=_spread(model.user_factors, old_users, len(user_ids), 0.0),
         item_factors=_spread(model.item_factors, old_items, len(item_ids), item_row),
         titles=_titles(model, item_ids, new),
+        # The other offsets are measured again where there are new items.
         offsets=model.offsets._replace(
             users=_spread(model.offsets.users, old_users, len(user_ids), 0.0),
-            items=_spread(model.offsets.items, old_items, len(item_ids), 0.0),
             user_counts=_spread(model.offsets.user_counts, old_users, len(user_ids), 0),
-            item_counts=_spread(model.offsets.item_counts, old_items, len(item_ids), 0),
         ),
     )
     users = larger.user_index(new.user_ids)[new.users]
@@ -209,6 +209,7 @@ def _titles(
 ) -> npt.NDArray[np.str_] | None:
     if model.titles is None or len(item_ids) == len(model.item_ids):
         return model.titles
+    # Titles that the model knows take precedence over new ones of the same items.
     words = {} if new.titles is None else dict(zip(new.item_ids, new.titles))
     words |= zip(model.item_ids, model.titles)
     return np.array([words.get(id_, "") for id_ in item_ids], np.str_)

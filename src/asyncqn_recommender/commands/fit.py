@@ -76,6 +76,7 @@ def fit(
         test_out is None or split == "last" or share > 0.0,
         "--test-out needs a test: add --test-fraction 0.1, or --split last.",
     )
+    # Places are checked before a fit that may take long.
     check_model_place(out)
     if test_out is not None:
         check_table_place(test_out)

@@ -61,6 +61,7 @@ def recommend(
             lists.append(show_user(loaded, name, best, output))
         output.result({"users": lists} | (lists[0] if len(lists) == 1 else {}))
         return
+    # Written as one table, so that a file is complete or not there.
     total = len(user or loaded.user_ids_)
     with output.progress("recommend", total) as advance:
         table = loaded.recommend_many(

@@ -132,6 +132,7 @@ def fetch(
             origin = {"generator": name, "seed": 0}
             save_ratings(synthetic_ratings(*PRESETS[name]), target, origin=origin)
         return target
+    # A stored set is kept, unless the user names a file: that may have changed.
     if source is None and _is_sound(target):
         return target
     if source is None:
@@ -141,6 +142,7 @@ def fetch(
             "or import your own file with --from FILE.",
         )
         say(f"Downloading {name}")
+        # The archive is deleted after the import: the stored set is smaller and faster.
         with tempfile.TemporaryDirectory() as folder:
             archive = _downloaded(name, Path(folder))
             return _store_file(target, archive, reading, say)
@@ -253,6 +255,7 @@ def _md5_of(path: Path) -> str:
 def _store_file(
     target: Path, source: Path, reading: dict[str, Any], say: Callable[[str], None]
 ) -> Path:
+    # Kept in the header, so that a user can see later how the file was read.
     given = {key: value for key, value in reading.items() if value}
     origin: dict[str, Any] = {"file": source.name, "reading": given}
     if target.name in MD5:

@@ -290,6 +290,7 @@ class Ratings:
         return rows
 
     def _divided(self, test_rows: npt.NDArray[np.int64]) -> tuple[Ratings, Ratings]:
+        # A mask keeps the order of rows in both parts.
         test = np.zeros(len(self), dtype=bool)
         test[test_rows] = True
         require(
@@ -342,7 +343,7 @@ def with_titles(ratings: Ratings, titles: dict[Any, str]) -> Ratings:
 
     The shapes are then the published ones: 3,883 movies in 1M, of which 3,706 are rated.
     """
-    # The tables of ids are sorted, and stay so.
+    # `union1d` sorts, so that the table of ids stays sorted.
     new_ids = np.array(list(titles), ratings.item_ids.dtype)
     item_ids = np.union1d(ratings.item_ids, new_ids)
     place = np.searchsorted(item_ids, ratings.item_ids).astype(np.int32)
@@ -426,6 +427,7 @@ def as_ratings(
         from asyncqn_recommender.data.cache import load
 
         return load(obj, **names, duplicates=duplicates, clicks=clicks)
+    # Frames of pandas and polars and Arrow's tables have it; matrices and tuples do not.
     if hasattr(obj, "columns"):
         return Ratings.from_table(obj, **names, duplicates=policy, clicks=clicks)
     require(

@@ -187,6 +187,7 @@ def read_ratings(
             layout = _header_layout(data, source.label, given, clicks)
         names = layout.names
         rows = _text_rows(data, layout, bad.label)
+    # Values that are not valid are nulls by now, in whichever format they came.
     usable = usable_rows(rows.table, names, time is not None)
     lacking = "a user, an item or a finite rating"
     if time is not None:
@@ -280,6 +281,7 @@ def _text_rows(data: bytes, layout: Layout, label: str) -> Rows:
 def _words(data: bytes, layout: Layout, types: dict[str, Any], label: str) -> Rows:
     """Return the rows with the right number of fields; the others are faults."""
     try:
+        # Arrow would report each bad row by an exception of its own.
         data.decode()
     except UnicodeDecodeError:
         raise BadInput(f"{label} is not UTF-8 text: convert it.") from None
@@ -302,6 +304,7 @@ def _words(data: bytes, layout: Layout, types: dict[str, Any], label: str) -> Ro
         ) from error
     first = 1 + layout.header
     every = np.arange(first, first + len(table) + len(faults))
+    # Rows with a wrong number of fields are not in the table, but count.
     numbers = np.setdiff1d(every, list(faults), assume_unique=True)
     return Rows(table, numbers, faults)
 
@@ -348,6 +351,7 @@ def _parquet_rows(source: Source, given: Columns, clicks: bool) -> tuple[Rows, N
         file = arrow("pyarrow.parquet").ParquetFile(data)
     except errors as error:
         raise damaged from error
+    # Only the columns that are needed are decoded.
     names = choose(file.schema_arrow.names, source.label, given, clicks)
     try:
         table = file.read(columns=names.present)

@@ -70,6 +70,7 @@ def read_served(
     names = choose(list(about.columns), url, columns, clicks)
     titled = [TITLE] if TITLE in about.columns else []
     wanted = list(dict.fromkeys([*names.present, *titled]))
+    # A factorization needs the counts of all users and items, so that every row is read.
     batches = [batch for _, batch in table.rows(about, wanted, 0, about.rows)]
     types = lib.schema([(name, about.columns[name]) for name in wanted])
     whole = lib.Table.from_batches(batches, types)
@@ -86,6 +87,7 @@ def read_served(
         duplicates=duplicates,
         clicks=clicks,
     )
+    # The tables of ids have those without ratings as well.
     user_ids = encode_column(user.drop_null(), "user")[1]
     item_ids = encode_column(item.drop_null(), "item")[1]
     user_places = np.searchsorted(user_ids, ratings.user_ids).astype(np.int32)

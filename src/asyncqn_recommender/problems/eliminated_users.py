@@ -56,6 +56,7 @@ class InverseMetric:
             not np.may_share_memory(v, out),
             "apply needs a separate array for its result.",
         )
+        # Padding K x K matrices costs nothing beside the product with all items.
         profiled.apply_metric(
             v,
             profiled.padded_matrix(self.Q, v.dtype),
@@ -161,6 +162,7 @@ class EliminatedUsers(Stored, ABC):
         return self.grad_with_curvature(theta, rows, np.empty_like(theta), unused)
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
+        # The curvature costs K^2 additions per user beside the K^2 per rating of the solve.
         unused = np.empty(self.curvature_size, self.dtype)
         self.grad_with_curvature(theta, rows, out, unused)
 

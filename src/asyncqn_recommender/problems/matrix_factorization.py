@@ -88,6 +88,7 @@ class MatrixFactorization(OfRatings):
         self.mean = float(triples.values.mean(dtype=np.float64))
         self.ratings = pack(triples)
         if seed is not None:
+            # Consecutive rows are then a random subset.
             order = np.random.default_rng(seed).permutation(len(self.ratings))
             self.ratings = self.ratings[order]
         sides = ((triples.items, n_items), (triples.users, n_users))

@@ -72,6 +72,7 @@ def pack(triples: Triples) -> npt.NDArray[np.void]:
 
 def packed_test(test: Any, n_users: int, n_items: int) -> npt.NDArray[np.void] | None:
     """Return the test ratings, given as three arrays or as an object with these attributes."""
+    # Records again, because a test is read rating by rating as well.
     if test is None:
         return None
     whole = hasattr(test, "users")
