@@ -121,14 +121,3 @@ def test_ratings_the_model_was_fitted_on_are_no_test_of_its_lists(
     }
     with pytest.raises(BadInput, match="fitted on all of these"):
         model.evaluate(TRAIN, k=5)
-
-
-@pytest.mark.parametrize(
-    "bad", [{"k": 0}, {"k": 1.5}, {"threshold": 4.0}, {"k": 3, "threshold": 99.0}]
-)
-def test_what_cannot_be_judged_is_one_sentence(
-    model: Recommender, bad: dict[str, float]
-) -> None:
-    with pytest.raises(BadInput) as error:
-        model.evaluate(TEST, **bad)
-    assert "\n" not in str(error.value)

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recommender_cases import TRAIN
 
-from asyncqn.errors import BadInput
 from asyncqn_recommender import ranking
 from asyncqn_recommender.estimator import Recommender
 from asyncqn_recommender.kernels import ranking as kernels
@@ -105,14 +104,3 @@ def test_unknown_users_get_the_items_with_the_highest_damped_means_and_are_told_
     assert {item.basis for item in alone} == {"baseline"}
     assert alone[0].score == model.predict("nobody", alone[0].id)
     assert "baseline" in repr(table)
-
-
-@pytest.mark.parametrize(
-    "bad", [{"n": 0}, {"n": 2.5}, {"n": True}, {"users": 7}, {"users": [[1, 2]]}]
-)
-def test_what_makes_no_list_is_one_sentence(
-    model: Recommender, bad: dict[str, object]
-) -> None:
-    with pytest.raises(BadInput) as error:
-        model.recommend_many(**bad)
-    assert "\n" not in str(error.value)

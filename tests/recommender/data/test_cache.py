@@ -92,12 +92,6 @@ def test_a_download_with_another_checksum_is_refused(server, cache, monkeypatch)
         load("ml-1m")
 
 
-def test_offline_the_sentence_names_the_way_out():
-    with pytest.raises(BadInput, match="--from FILE") as caught:
-        fetch("ml-20m")
-    assert "\n" not in str(caught.value)
-
-
 def test_an_archive_on_disk_is_imported_with_titles(archive, capsys):
     summary = store_set("ml-1m", archive, Output())
     assert json.loads(json.dumps(summary)) == summary

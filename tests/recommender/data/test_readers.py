@@ -76,15 +76,6 @@ def test_tables_with_a_common_delimiter_are_read(tmp_path, delimiter):
     assert rows_of(read_ratings(file).ratings) == ROWS
 
 
-def test_parquet_is_read_alone_and_in_a_zip(tmp_path):
-    table = pa.table({"userId": ["a", "b"], "asin": [1, 2], "overall": [1, 2]})
-    pa.parquet.write_table(table, tmp_path / "t.parquet")
-    content = (tmp_path / "t.parquet").read_bytes()
-    packed = zip_of(tmp_path / "t.zip", {"t.parquet": content})
-    for file in (tmp_path / "t.parquet", packed):
-        assert rows_of(read_ratings(file).ratings) == [("a", 1, 1.0), ("b", 2, 2.0)]
-
-
 def test_a_byte_order_mark_and_quoted_newlines_are_understood(tmp_path):
     file = tmp_path / "reviews.csv"
     file.write_bytes(
@@ -197,8 +188,15 @@ def test_a_file_without_ratings_is_refused_in_one_sentence(tmp_path, content, wo
         read_ratings(file)
 
 
-def test_bad_rows_of_parquet_are_named_by_row_or_skipped(tmp_path):
+def test_parquet_is_read_alone_and_in_a_zip_and_its_bad_rows_are_named_or_skipped(
+    tmp_path,
+):
     file = tmp_path / "t.parquet"
+    table = pa.table({"userId": ["a", "b"], "asin": [1, 2], "overall": [1, 2]})
+    pa.parquet.write_table(table, file)
+    packed = zip_of(tmp_path / "t.zip", {"t.parquet": file.read_bytes()})
+    for place in (file, packed):
+        assert rows_of(read_ratings(place).ratings) == [("a", 1, 1.0), ("b", 2, 2.0)]
     columns = {"user": [1, None, 1, 2], "item": [1, 2, 1, 2]}
     rating = [1.0, 2.0, 3.0, np.inf]
     pa.parquet.write_table(pa.table(columns | {"rating": rating}), file)

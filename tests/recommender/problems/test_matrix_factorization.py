@@ -163,11 +163,3 @@ def test_vectors_of_a_wrong_shape_or_type_are_refused() -> None:
     ):
         with pytest.raises(BadInput, match="contiguous float64 vectors"):
             problem.value(wrong)
-
-
-def test_nan_in_theta_reaches_the_value_and_the_gradient() -> None:
-    problem = model(oracle.make_problem(0))
-    theta = problem.initial(np.random.default_rng(0))
-    theta[0] = np.nan
-    assert np.isnan(problem.value(theta))
-    assert np.isnan(gradient(problem, theta, np.arange(300))).any()
