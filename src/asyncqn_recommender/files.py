@@ -26,7 +26,7 @@ MODEL = FolderKind(
     "asyncqn model",
     "model",
     "model.json",
-    3,
+    4,
     ("arrays.npz",),
     advice="; fit the model again",
 )
