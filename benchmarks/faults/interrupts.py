@@ -74,7 +74,8 @@ def interrupted(
 
 
 def _start(arguments: list[str]) -> subprocess.Popen[str]:
-    options: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
+    options: dict[str, Any] = {"text": True, "cwd": ROOT}
+    options |= {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     return subprocess.Popen([sys.executable, *arguments], **options)
 
 
