@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.algorithms.safeguard import ROUNDING
-from asyncqn.kernels.table import SEEN, VALUE, replace_entry
+from asyncqn.kernels.table import MOVED, SEEN, VALUE, replace_entry
 from asyncqn.kernels.vectors import add_one
 from asyncqn.types import Array
 
@@ -42,8 +41,6 @@ class Tally(NamedTuple):
     """Parts that have an entry."""
     value: float
     """The sum of their values; NaN where none come."""
-    sizes: float
-    """The sum of their |g|^2."""
     # Of the window under way, from here on.
     moved: float
     """Updates whose part's point had moved, by s."""
@@ -90,7 +87,7 @@ class Table(NamedTuple):
     """Shape (4, d): the sums of g and z over the entries, and of the changes of z and g in this window.  They
     are float64 whatever the dtype of theta: each update adds a small difference to a large sum."""
     tally: npt.NDArray[np.float64]
-    """Shape (7,): see `Tally`."""
+    """Shape (6,): see `Tally`."""
 
     @classmethod
     def empty(cls, parts: int, theta0: Array) -> Table:
@@ -118,20 +115,15 @@ class Table(NamedTuple):
         """Return the mean of the parts' estimates of U, each at its own point."""
         return float(self.tally[VALUE]) / max(float(self.tally[SEEN]), 1.0)
 
-    def enter(self, update: Update, judged: bool = True) -> bool:
-        """Put an update in the place of its part's entry, if it is not refused; return whether it was put."""
+    def enter(self, update: Update) -> None:
+        """Put an update in the place of its part's entry."""
         g, z, value, part, _, version = update
-        slack = -1.0
-        if judged:
-            # Rounding of U must not look like a rise; without values there is none.
-            slack = ROUNDING * float(np.finfo(z.dtype).eps) * abs(value)
-            slack = 0.0 if math.isnan(slack) else slack
-        return bool(replace_entry(*self, part, g, z, value, version, slack))
+        replace_entry(*self, part, g, z, value, version)
 
     def next_window(self) -> None:
         """Begin another window, whose sums are zeros."""
         self.sums[2:] = 0.0
-        self.tally[SEEN + 3 :] = 0.0
+        self.tally[MOVED:] = 0.0
 
     def exact(self) -> tuple[Array, float]:
         """Return the gradient and U of entries at one point, summed in the parts' own order."""

@@ -165,7 +165,7 @@ def close_window(walk: Walk, pace: Pace, version: int, read: int) -> Pace:
 
 
 def go_back(walk: Walk, pace: Pace, version: int, read: int) -> Pace:
-    """After a refusal shorten the steps, once per round trip, and return to where the table's entries are."""
+    """Shorten the steps, once per round trip, and return to the entries: an update was not finite."""
     if read < pace.changed:
         return pace
     if pace.rate > 0.0:

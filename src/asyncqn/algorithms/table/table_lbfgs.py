@@ -18,9 +18,6 @@ The length of steps, and the stochastic start where rows are few, follow one rul
 growth
     `first` parts are active at the start; after three updates for each of them every second update makes one
     more active, and from a quarter of all parts on every update does.
-refusal (`entries`)
-    An update whose value exceeds the tangent of its part's last entry by more than G |s|, with G the size of
-    the parts' gradients, does not enter, so mean z stays at good points; theta returns there.
 holding
     To judge a point exactly theta stays until every part has sent an update taken at it.  Then the entries
     are the exact gradient and U.  No worker waits, and the schedule does not depend on the numbers.  Only a
@@ -289,7 +286,8 @@ class TableLBFGS(Checked):
         it = it._replace(hold=hold)
         if update.read < int(table.read[update.part]):
             return it
-        if update.finite and table.enter(update):
+        if update.finite:
+            table.enter(update)
             it.initial.note_deviation(update.g)
             full = window_is_full(it, self.first)
             if full and pace.rate > 0.0:
@@ -331,7 +329,7 @@ class TableLBFGS(Checked):
         if not late and update.finite:
             if not hold.trial:
                 it.initial.note_deviation(update.g)
-            table.enter(update, judged=False)
+            table.enter(update)
             hold = hold._replace(arrived=hold.arrived + 1)
         it = it._replace(hold=hold)
         if late or (update.finite and hold.arrived < self.parts):
