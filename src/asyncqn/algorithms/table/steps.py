@@ -57,11 +57,15 @@ LEAD, FADING = 3.0, 0.9
 the lead with every new pair.  Where a prior has most of the curvature, F says nothing of it: 60 workers with a
 row each then take 300 passes and more in place of 50."""
 FIRST_RATE = 3e-3
-"""The first rate: a step changes every number of theta by about as much, as Adam's usual one does."""
+"""The first rate: a step changes every number of theta by about as much, as Adam's usual one does.  With 0.01
+the laboratory's relu network (W = 40) has U = 1159 after three passes in place of 591, with 0.001 its saddle
+(W = 40) ends at 18657 in place of 3710."""
 SAFETY = 0.6
-"""Largest rate L (1 + l)."""
+"""Largest rate L (1 + l).  Without this limit the relu network (W = 40) has U = 2732 after two passes in place of
+929."""
 NOISE = 0.5
-"""The start ends when the rate has fallen to this share of its highest."""
+"""The start ends when the rate has fallen to this share of its highest.  With 0.25 the dark network (W = 16)
+ends at 344 and 460 in place of 315 and 371."""
 FLOOR = 1e-6
 """Smallest mean of g_j^2, in units of the largest."""
 
