@@ -390,8 +390,6 @@ def test_the_result_is_shown_in_a_table_in_arviz_and_in_a_figure() -> None:
                 aq.LinearGaussian.random(3, 9), engine=aq.Simulator(aq.Cluster(1))
             )
         )
-    with pytest.raises(BadInput, match="names"):
-        aq.Samples.from_run(samples.run, names=["one"])
 
 
 def test_late_divergences_lengthen_the_warm_up_and_stay_with_their_draws() -> None:

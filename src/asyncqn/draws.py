@@ -28,7 +28,7 @@ from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.runs.run import Run
 from asyncqn.storage import check_output, write_whole
-from asyncqn.types import Array, extra
+from asyncqn.types import Array, Counters, extra
 
 MAX_RHAT = 1.01
 """Threshold of R-hat that Vehtari et al. recommend ("Rank-normalization, folding, and localization", 2021):
@@ -105,15 +105,13 @@ class Samples:
         return f"{table}\n{' '.join(self.warnings)}".rstrip()
 
     @classmethod
-    def from_run(cls, run: Run, names: Sequence[str] | None = None) -> Samples:
+    def from_run(cls, run: Run) -> Samples:
         """Return the samples of a run of a sampler that kept every iterate, such as a resumed or loaded run.
 
         Parameters
         ----------
         run : Run
             The run, as `resume`, `replay` or `load_run` returns it.
-        names : sequence of str, optional
-            Names of the parameters; by default those of the problem, or `theta[0]`, `theta[1]`, ...
 
         Returns
         -------
@@ -132,32 +130,30 @@ class Samples:
         assert isinstance(algorithm, SharedMetricHMC)
         assert run.keep is not None
         dim = run.theta0.size
-        labels = names_of(run.problem, dim) if names is None else list(names)
-        require(
-            len(labels) == dim,
-            f"there are {dim} parameters, but {len(labels)} names: pass one for each.",
-        )
-        # The schedule says which chain made each commit, and run.keep holds the draw of each commit.
         longer = bool(run.results["step"][3])
         warm_up = end_of(algorithm.warm_up_commits(dim), longer)
-        places = counted(run.schedule, algorithm, warm_up)
+        # The schedule says which chain made each commit, and run.keep holds the draw of each commit.
+        chain, counts = _chains_of(run.schedule, algorithm.per_worker, warm_up)
+        order = np.argsort(run.schedule.commit, kind="stable")
+        draws = order[counts[order]]
         # A rejected update changed nothing: at its place stands the draw of another chain.
-        lost = sum(map(len, places)) - run.counters["draws"]
+        lost = len(draws) - run.counters["draws"]
         require(
             lost <= 0 or not run.counters.get("updates_rejected", 0),
             f"{lost} draws were not finite or beyond all bounds: {IMPROPER}, and finite.",
         )
-        places = first(places, algorithm.draws)
-        chains = [np.array(run.keep.theta[where]) for where in places]
-        constrain = extra(run.problem, "constrain")
-        if constrain is not None:
-            chains = [constrain(chain) for chain in chains]
-        # The master counts draws in the order of their commits.
-        order = np.sort(np.concatenate([*places, np.zeros(0, np.int64)]))
+        # The first draws of all chains together: slow chains have fewer, and no value decides.
+        draws = draws[: algorithm.draws]
         stored = run.results["statistics"]
-        rows = [np.searchsorted(order, where) for where in places]
-        statistics = [stored[row[row < len(stored)]] for row in rows]
-        return cls(chains, run, labels, statistics)
+        constrain = extra(run.problem, "constrain")
+        chains, statistics = [], []
+        for c in np.unique(chain):
+            mine = np.flatnonzero(chain[draws] == c)
+            # Commit n, counted from 1, is row n - 1 of `run.keep.theta`.
+            theta = np.array(run.keep.theta[run.schedule.commit[draws[mine]] - 1])
+            chains.append(theta if constrain is None else constrain(theta))
+            statistics.append(stored[mine[mine < len(stored)]])
+        return cls(chains, run, names_of(run.problem, dim), statistics)
 
     def __getitem__(self, name: str) -> Array:
         """Return all draws of a parameter, of all chains together."""
@@ -359,43 +355,30 @@ def check_exports(netcdf: Path | None, csv_file: Path | None) -> None:
             check_output(path)
 
 
-def counted(
-    schedule: Schedule, algorithm: SharedMetricHMC, warm_up: int
-) -> list[Array]:
-    """Return, for every chain, the indices of its draws after the warm-up, in the order of commits.
+def _chains_of(
+    schedule: Schedule, per_worker: int, warm_up: int
+) -> tuple[Counters, Any]:
+    """Return the chain of every row of a schedule, and whether its draw counts.
 
-    warm_up: the last commit of the warm-up.
-
-    A draw counts if the version that it read is at or after the end of the warm-up, and if its chain has
+    A draw counts if the version that it read is at or after the last commit of the warm-up, and if its chain has
     burned in.  Both follow from the schedule alone: a choice by the values of draws would bias them.
     """
-    per_worker = algorithm.per_worker
     # The k-th step of a worker moves its chain k modulo per_worker; reads of one worker increase with k.
     # `lexsort` sorts by its last key first: by worker, then by version read, then by arrival.
     order = np.lexsort((np.arange(len(schedule)), schedule.read, schedule.worker))
-    made = np.empty(len(schedule), np.int64)
     workers = schedule.worker[order]
     # The place of each worker's first step in the sorted order; the distance to it is k.
-    first = np.searchsorted(workers, workers)
-    made[order] = np.arange(len(schedule)) - first
-    chain = schedule.worker.astype(np.int64) * per_worker + made % per_worker
-    good = (schedule.commit != DROPPED) & (schedule.read >= warm_up)
-    good &= made // per_worker >= BURN_IN
-    # Commit n, counted from 1, is row n - 1 of `run.keep.theta`.
-    place = schedule.commit.astype(np.int64) - 1
-    return [np.sort(place[good & (chain == c)]) for c in np.unique(chain)]
+    k = np.empty(len(schedule), np.int64)
+    k[order] = np.arange(len(schedule)) - np.searchsorted(workers, workers)
+    chain = schedule.worker.astype(np.int64) * per_worker + k % per_worker
+    delivered = schedule.commit != DROPPED
+    return chain, delivered & (schedule.read >= warm_up) & (k // per_worker >= BURN_IN)
 
 
 def names_of(problem: Any, dim: int) -> list[str]:
     """Return the names of a problem's parameters."""
     names = extra(problem, "names")
     return [f"theta[{i}]" for i in range(dim)] if names is None else list(names)
-
-
-def first(places: Sequence[Array], most: int) -> list[Array]:
-    """Return the first `most` draws of all chains together: slow chains have fewer; no value decides."""
-    every = np.sort(np.concatenate([*places, np.zeros(0, np.int64)]))[:most]
-    return [where[where <= (every[-1] if every.size else -1)] for where in places]
 
 
 def _by_name(names: Sequence[str], draws: Array) -> dict[str, Array]:
