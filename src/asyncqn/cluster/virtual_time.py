@@ -38,7 +38,9 @@ class WorkerTimes:
     """The times of a worker's computations, which follow from the seed and its number."""
 
     def __init__(self, cluster: Cluster, seed: int, worker: int) -> None:
-        self._cluster, self._seed, self._worker = cluster, seed, worker
+        self._cluster = cluster
+        self._seed = seed
+        self._worker = worker
         self._times: list[float] = []
         self._drawn = 0
 
@@ -93,7 +95,9 @@ class VirtualTime:
     """
 
     def __init__(self, cluster: Cluster, stages: Stages, seed: int) -> None:
-        self.cluster, self.stages, self.seed = cluster, stages, seed
+        self.cluster = cluster
+        self.stages = stages
+        self.seed = seed
         self.commits, self.workers = None, cluster.workers
         self.recorder = Recorder()
         self._half, self._link = cluster.message / 2.0, float(cluster.link)
@@ -126,7 +130,9 @@ class VirtualTime:
 
         If every worker is gone before, the last turn has no commit.
         """
-        heap, machine, turns = self._heap, self._machine, self._turns
+        heap = self._heap
+        machine = self._machine
+        turns = self._turns
         handlers = (
             self._is_ready,
             self._reaches,
@@ -334,7 +340,9 @@ class VirtualTime:
 
     def _settle(self, now: float) -> None:
         """Carry out what the machine decides when all events of a moment are in."""
-        tree, reached, sent = self.cluster.sending == "tree", 1, 0
+        tree = self.cluster.sending == "tree"
+        reached = 1
+        sent = 0
         while orders := self._machine.settle(now):
             for order in orders:
                 if isinstance(order, Commit):
@@ -366,7 +374,9 @@ class VirtualTime:
             if costs:
                 self._free = max(now, self._free) + self._reply
             received = self._free + self._half
-        worker.read, worker.part, worker.last = read, part, last
+        worker.read = read
+        worker.part = part
+        worker.last = last
         worker.received = 0.0 if self._machine.stage.listens else received
         begins = received
         if self._machine.stage.listens:

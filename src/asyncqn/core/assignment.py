@@ -85,7 +85,9 @@ class Assignment:
     def __init__(
         self, stages: Stages, seed: int = 0, version: int = 0, now: float = 0.0
     ) -> None:
-        self.stages, self.seed, self.version = stages, seed, version
+        self.stages = stages
+        self.seed = seed
+        self.version = version
         self.present: set[int] = set()
         """The workers that are there."""
         self.closing = False

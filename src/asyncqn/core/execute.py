@@ -111,7 +111,9 @@ def execute(
         replace(request, commits=N), max(source.workers, workers), kept=kept
     )
     loop = Loop(master, request.seed, wire)
-    outcome, message, failure = Outcome.COMPLETED, f"{N} commits were made.", None
+    outcome = Outcome.COMPLETED
+    message = f"{N} commits were made."
+    failure: BaseException | None = None
     if watch is not None:
         watch.begin(loop)
     try:
@@ -131,7 +133,9 @@ def execute(
             outcome = Outcome.STOPPED
             message = f"every worker was gone after {master.version} of {request.commits} commits."
     except Ended as ended:
-        outcome, message, failure = ended.outcome, str(ended), ended.__cause__
+        outcome = ended.outcome
+        message = str(ended)
+        failure = ended.__cause__
     except StopIteration as error:
         raise problem_stopped(error, master.version) from error
     if watch is not None and outcome is not Outcome.DIVERGED:
@@ -162,16 +166,24 @@ class Loop:
 
     def run(self, turns: Iterable[Turn], watch: Watch | None = None) -> None:
         """Compute and commit turn by turn; raises `Ended` where the run ends before the last."""
-        master, seed, work = self.master, self.seed, self.worker
-        locals_, steps, pending = self.locals, self.steps, self.pending
+        master = self.master
+        seed = self.seed
+        work = self.worker
+        locals_ = self.locals
+        steps = self.steps
+        pending = self.pending
         for version, begins, ends, time in turns:
             # First run every computation that reads this version, although it may end much later ...
             for w, part in begins:
                 # Workers may join late: their state is created when they first compute.
                 if w not in locals_:
                     local = master.algorithm.init_worker(work.problem, master.theta0)
-                    locals_[w], steps[w], pending[w] = local, 0, deque()
-                k, local, iterate = steps[w], locals_[w], master.iterate
+                    locals_[w] = local
+                    steps[w] = 0
+                    pending[w] = deque()
+                k = steps[w]
+                local = locals_[w]
+                iterate = master.iterate
                 # k counts the worker's own steps, so its random numbers do not depend on what others do.
                 stream = new_tuple(Stream, (seed, w, k))
                 task = new_tuple(Task, (w, version, stream, part))

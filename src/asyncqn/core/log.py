@@ -44,7 +44,9 @@ def schedule_of_log(table: Any, columns: Mapping[str, str]) -> Schedule:
     worker = _numbers_of(labels, columns["worker"])
     # Updates are committed in the order in which they ended; ties are settled by the worker.
     order = np.lexsort((start, worker, end))
-    start, end, worker = start[order], end[order], worker[order]
+    start = start[order]
+    end = end[order]
+    worker = worker[order]
     commit = np.arange(1, n + 1)
     if (versions_made := _optional(table, columns["commit"])) is not None:
         commit = _commits(versions_made, columns["commit"], order)

@@ -89,11 +89,9 @@ class Master:
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
         kept: KeptRows | None = None,
     ) -> None:
-        self.theta0, self.stopping, self.callback = (
-            request.theta0,
-            request.stopping,
-            request.callback,
-        )
+        self.theta0 = request.theta0
+        self.stopping = request.stopping
+        self.callback = request.callback
         self._stop = request.stop
         self.go_on_with(request.algorithm, request.problem)
         self.iterate = request.algorithm.init(self.theta0)
@@ -105,7 +103,10 @@ class Master:
         self._every = request.evaluate or sys.maxsize
         self.commits = request.commits
         self._last = request.commits if self.evaluates else 0
-        self.pause, self.workers, self.alive, self.lost = pause, workers, workers, 0
+        self.pause = pause
+        self.workers = workers
+        self.alive = workers
+        self.lost = 0
         self.best = (
             None if self.stopping.patience is None else Best(self.stopping.patience)
         )
@@ -194,7 +195,9 @@ class Master:
             self.rejected_in_a_row = 0
             fields = version, staleness, self.value, self._inverse_metric_from
             self.iterate = self._apply(self.iterate, good, new_tuple(Commit, fields))
-        self.version, self.time, self._stood = version, time, None
+        self.version = version
+        self.time = time
+        self._stood = None
         # Most algorithms update theta in place; only a new array needs new views.
         if self.iterate.theta is not self._theta:
             self._view_theta()
@@ -424,7 +427,9 @@ class Master:
     ) -> None:
         """Continue from the state of another master."""
         self.best = best
-        self.iterate, self.version, self.time = iterate, version, time
+        self.iterate = iterate
+        self.version = version
+        self.time = time
         self.rejected, self.rejected_in_a_row = rejected, rejected_in_a_row
         self.rows, self.passes = rows, rows / self.problem.n_data
         self.fingerprints, self.records = array("I", fingerprints), records

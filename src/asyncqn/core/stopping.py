@@ -115,12 +115,10 @@ class Best:
             value < self.value if lower else value > self.value
         )
         if math.isfinite(value) and better:
-            self.value, self.fun, self.commit, self.rows_since = (
-                value,
-                record["fun"],
-                int(record["commit"]),
-                0,
-            )
+            self.value = value
+            self.fun = record["fun"]
+            self.commit = int(record["commit"])
+            self.rows_since = 0
             self.theta = theta.copy() if rule.keep_best else None
             return False
         self.rows_since += 1

@@ -126,7 +126,9 @@ class ScatterMatrix(NamedTuple):
 
         No direction is taken to be flatter than the stiffest coordinate by more than k^flattest.
         """
-        F, factor, seen = self.F, self.factor, int(self.seen[0])
+        F = self.F
+        factor = self.factor
+        seen = int(self.seen[0])
         k = seen - 1
         if k < FIRST_DIFFERENCES or seen < RENEWAL * self.factored[0]:
             return False
@@ -235,7 +237,9 @@ class ScatterInverse(InitialInverse):
         s, y = s.astype(np.float64), y.astype(np.float64)
         image = y.copy()
         self.state.solve(image)
-        sFs, yHy, plain = self.state.size(s), dot(y, image), dot(s, s) * dot(y, y)
+        sFs = self.state.size(s)
+        yHy = dot(y, image)
+        plain = dot(s, s) * dot(y, y)
         return math.log(plain / (sFs * yHy)) if sFs * yHy > 0.0 and plain > 0.0 else 0.0
 
     def follow(self, memory: RecursiveMemory) -> None:
