@@ -3,7 +3,7 @@
 The first line that applies decides:
 
 - If the problem has a metric of samples, or names an algorithm of its own: that one, which may wait.
-- If its rows make 64 parts, four per worker, each worth half a message: `TableLBFGS`, which never waits.
+- If its rows make 100 parts, four per worker, each worth half a message: `TableLBFGS`, which never waits.
 - Otherwise: `ExactLBFGS`, all rows if they are few, or samples that grow to all rows (`exact.choice`).
 
 `waits=False` asks for `TableLBFGS`, `waits=True` for a method that may wait.  None has a step size, so nothing
@@ -16,9 +16,10 @@ from asyncqn.algorithms.exact.choice import exact_algorithm
 from asyncqn.algorithms.exact.metric import METRIC_EXTRAS
 from asyncqn.algorithms.fit import offers
 from asyncqn.algorithms.table.choice import (
+    PARTS,
+    PARTS_PER_WORKER,
     MasterCost,
     MessageCost,
-    enough_parts,
     most_parts,
     table_algorithm,
 )
@@ -71,13 +72,12 @@ def default_algorithm(
     table = table_algorithm(problem, workers, message, master)
     if waits is False:
         return table
-    own = extra(problem, "default_algorithm")
-    if own is not None and not offers(problem, METRIC_EXTRAS):
+    own, metric = extra(problem, "default_algorithm"), offers(problem, METRIC_EXTRAS)
+    if own is not None and not metric:
         algorithm: Algorithm = own(workers)
         return algorithm
     most = min(table.parts, most_parts(problem.n_data, workers, message, master))
-    metric = offers(problem, METRIC_EXTRAS)
-    if not (waits or metric) and enough_parts(most, workers):
+    if not (waits or metric) and most >= max(PARTS, PARTS_PER_WORKER * workers):
         return table
     return exact_algorithm(problem, workers)
 

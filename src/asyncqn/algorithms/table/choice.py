@@ -23,30 +23,13 @@ LARGEST_TABLE = 2**28
 """Largest size of the table at the coordinator, in bytes; a user may ask for four times that."""
 STEPS_PER_ROUND = 40
 """Steps of the master in the time in which every worker sends an update."""
-MessageCost = Annotated[
-    float,
-    parameter(
-        unit="row gradients",
-        ge=0.0,
-    ),
-]
-MasterCost = Annotated[
-    float,
-    parameter(
-        unit="row gradients",
-        ge=0.0,
-    ),
-]
+MessageCost = Annotated[float, parameter(unit="row gradients", ge=0.0)]
+MasterCost = Annotated[float, parameter(unit="row gradients", ge=0.0)]
 
 
 def most_parts(n_data: int, workers: int, message: float, master: float) -> int:
     """Return into how many parts rows can be cut so that none is too short for its message and its commit."""
     return int(n_data / max(MIN_ROWS, SHORTEST * message, workers * master))
-
-
-def enough_parts(parts: int, workers: int) -> bool:
-    """Return whether updates are young enough for a table to be the default: see `PARTS`."""
-    return parts >= max(PARTS, PARTS_PER_WORKER * workers)
 
 
 @checked
