@@ -78,13 +78,6 @@ def test_an_exact_method_needs_a_tolerance_or_a_number_of_commits():
         )
 
 
-def test_no_workers_are_refused():
-    with pytest.raises(
-        aq.BadInput, match="workers must be an integer of at least 1, not 0"
-    ):
-        default_algorithm(Quadratic.random(), 0)
-
-
 ALL = (0, 1, 2, 3, 4, 6, 8, 10)
 
 
