@@ -1,4 +1,4 @@
-"""Record schedules of eight uneven MPI processes: `python -m schedules.record --runs 3`.
+"""Record schedules of eight uneven MPI processes: `mpiexec -n 9 python -m schedules.record RUN`, RUN = 0, 1, 2.
 
 Worker i computes its gradient 1 + i // 2 times, so that speeds differ by four, on however many processors the
 machine has; other programs may disturb it.  Each run is a-SGD, as any asynchronous algorithm has the same
@@ -7,9 +7,6 @@ schedule; its rows are written to docs/results/schedules/.
 
 from __future__ import annotations
 
-import argparse
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -31,34 +28,26 @@ def model() -> aq.LogisticRegression:
     return aq.LogisticRegression(X, y, prior=0.1, intercept=False)
 
 
-class Uneven:
-    """A problem whose gradient is computed several times, as a slow machine would."""
+def slow(turns: int) -> aq.FiniteSum:
+    """Return the problem with a gradient that is computed several times, as a slow machine would."""
+    problem = model()
 
-    def __init__(self, problem: aq.LogisticRegression, turns: int) -> None:
-        self.problem = problem
-        self.turns = turns
-        self.dim = problem.dim
-        self.n_data = problem.n_data
-        self.dtype = problem.dtype
+    def grad(theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        out = np.empty_like(theta)
+        for _ in range(40 * turns):
+            problem.grad(theta, rows, out)
+        return out
 
-    def value(self, theta: np.ndarray) -> float:
-        return float(self.problem.value(theta))
-
-    def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
-        for _ in range(40 * self.turns):
-            self.problem.grad(theta, rows, out)
+    return aq.FiniteSum(problem.value_rows, grad, n_data=4000, dim=40)
 
 
-def rank(run: int, out: Path) -> None:
+def main(run: int) -> None:
     """Run on this rank; rank 0 writes the schedule."""
     from mpi4py import MPI
 
-    mine = max(0, MPI.COMM_WORLD.rank - 1)
-    problem = Uneven(model(), 1 + mine // 2)
-    algorithm = aq.AsyncSGD(h=1e-5, batch=400)
-    found = aq.minimize(
-        problem,
-        algorithm,
+    result = aq.minimize(
+        slow(1 + max(0, MPI.COMM_WORLD.rank - 1) // 2),
+        aq.AsyncSGD(h=1e-5, batch=400),
         engine=aq.MPI(),
         commits=COMMITS,
         seed=run,
@@ -66,41 +55,11 @@ def rank(run: int, out: Path) -> None:
         check=False,
         progress=False,
     )
-    if found is not None and MPI.COMM_WORLD.rank == 0:
-        schedule = found.schedule
-        columns = {
-            "worker": schedule.worker,
-            "read": schedule.read,
-            "time": schedule.time,
-        }
-        np.savez_compressed(out, **columns)
-
-
-def main() -> None:
-    """Launch the runs one after another."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--rank", type=int)
-    parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
-    if given.rank is not None:
-        rank(given.rank, given.out)
-        return
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    root = {
-        f"{word}_ALLOW_RUN_AS_ROOT{end}": "1"
-        for word in ("OMPI", "PRTE")
-        for end in ("", "_CONFIRM")
-    }
-    launcher = Path(sys.executable).parent / "mpiexec"
-    for run in range(given.runs):
-        out = FOLDER / f"run{run}.npz"
-        command = [str(launcher), "--oversubscribe", "--bind-to", "none"]
-        command += ["-n", str(WORKERS + 1), sys.executable, "-m", "schedules.record"]
-        command += ["--rank", str(run), "--out", str(out)]
-        subprocess.run(command, check=True, timeout=400.0, env={**os.environ, **root})
-        print(f"wrote {out.name}")
+    if result is not None and MPI.COMM_WORLD.rank == 0:
+        schedule = result.schedule
+        columns = {name: getattr(schedule, name) for name in ("worker", "read", "time")}
+        np.savez_compressed(FOLDER / f"run{run}.npz", **columns)
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any
 
 import numpy as np
 from tables import read, write
@@ -37,22 +38,20 @@ TOP = largest_curvature(PROBLEM, THETA0)
 OPTIMUM = aq.minimize(PROBLEM, progress=False).fun
 
 
-class Point(NamedTuple):
-    """Time and U."""
-
-    time: float
-    fun: float
+Curve = list[tuple[float, float]]
+"""Times and U."""
 
 
 def schedules() -> list[aq.Schedule]:
     """Return the recorded schedules; every computation is a commit."""
-    found = []
+    runs = []
     for run in range(RUNS):
         with np.load(FOLDER / f"run{run}.npz") as data:
-            rows = data["worker"], data["read"], data["time"]
-        commits = np.arange(1, len(rows[0]) + 1)
-        found.append(aq.Schedule(rows[0], rows[1], commits, rows[2]))
-    return found
+            commits = np.arange(1, len(data["worker"]) + 1)
+            runs.append(
+                aq.Schedule(data["worker"], data["read"], commits, data["time"])
+            )
+    return runs
 
 
 def fresh(schedule: aq.Schedule) -> aq.Schedule:
@@ -87,36 +86,41 @@ def with_parts(schedule: aq.Schedule, parts: int) -> aq.Schedule:
     return replace(schedule, part=np.array(column))
 
 
-def recorded(algorithm: aq.types.Algorithm, schedule: aq.Schedule) -> list[Point]:
-    """Run an algorithm of the library on a schedule."""
+def run_on(engine: Any, algorithm: Any, evaluate: int, **limits: Any) -> Curve:
+    """Run an algorithm of the library."""
     run = aq.minimize(
         PROBLEM,
         algorithm,
-        engine=aq.Recorded(schedule),
+        engine=engine,
         theta0=THETA0.copy(),
-        commits=schedule.commits,
-        evaluate=max(1, schedule.commits // POINTS),
+        evaluate=evaluate,
         check=False,
         progress=False,
+        **limits,
     )
-    times = run.metrics["time"].tolist()
-    return [
-        Point(*pair) for pair in zip(times, run.metrics["fun"].tolist(), strict=True)
-    ]
+    columns = (run.metrics["time"].tolist(), run.metrics["fun"].tolist())
+    return list(zip(*columns, strict=True))
 
 
-def sgd(share: float, schedule: aq.Schedule) -> list[Point]:
+def recorded(algorithm: aq.types.Algorithm, schedule: aq.Schedule) -> Curve:
+    """Run an algorithm of the library on a schedule."""
+    commits = schedule.commits
+    every = max(1, commits // POINTS)
+    return run_on(aq.Recorded(schedule), algorithm, every, commits=commits)
+
+
+def sgd(share: float, schedule: aq.Schedule) -> Curve:
     return recorded(aq.AsyncSGD(share / TOP, BATCH), schedule)
 
 
-def ringmaster(share: float, schedule: aq.Schedule) -> list[Point]:
+def ringmaster(share: float, schedule: aq.Schedule) -> Curve:
     algorithm = aq.Ringmaster(share / TOP, BATCH, MAX_DELAY)
     if (schedule.staleness == 0).all():
         return recorded(algorithm, schedule)
     return recorded(algorithm, without_old(schedule))
 
 
-def as_lbfgs(share: float, schedule: aq.Schedule) -> list[Point]:
+def as_lbfgs(share: float, schedule: aq.Schedule) -> Curve:
     """Run as-L-BFGS; H0 = I / L, so that H = H0 with h' = share gamma L has the drift of a-SGD's step.
 
     The friction and the cautious constant were chosen on the first schedule, of three and two values.
@@ -135,27 +139,21 @@ def as_lbfgs(share: float, schedule: aq.Schedule) -> list[Point]:
     return recorded(algorithm, schedule)
 
 
-def table(share: float, schedule: aq.Schedule) -> list[Point]:
+def table(share: float, schedule: aq.Schedule) -> Curve:
     """Run the table, which chooses its own steps."""
     algorithm = table_algorithm(PROBLEM, WORKERS)
     return recorded(algorithm, with_parts(schedule, algorithm.stages[0].parts))
 
 
-def thinned(points: Iterator[tuple[float, np.ndarray]]) -> list[Point]:
-    """Return every so many points with U."""
-    every = COMMITS // POINTS
-    return [
-        Point(time, float(PROBLEM.value(theta)))
-        for k, (time, theta) in enumerate(points)
-        if k % every == 0
-    ]
+def value_at(time: float, theta: np.ndarray) -> tuple[float, float]:
+    return time, float(PROBLEM.value(theta))
 
 
-def dave(share: float, schedule: aq.Schedule) -> list[Point]:
+def dave(share: float, schedule: aq.Schedule) -> Curve:
     """Run DAve-QN; `share` scales its first matrix."""
     with np.errstate(all="ignore"):
-        shards = Shards(PROBLEM, WORKERS)
-        return thinned(dave_qn(shards, schedule, THETA0, TOP / share))
+        path = dave_qn(Shards(PROBLEM, WORKERS), schedule, THETA0, TOP / share)
+        return [value_at(*point) for point in islice(path, 0, None, COMMITS // POINTS)]
 
 
 def worker_times(schedule: aq.Schedule) -> list[np.ndarray]:
@@ -163,14 +161,14 @@ def worker_times(schedule: aq.Schedule) -> list[np.ndarray]:
     return [np.diff(schedule.time[schedule.worker == w]) for w in range(WORKERS)]
 
 
-def mindflayer(share: float, schedule: aq.Schedule) -> list[Point]:
+def mindflayer(share: float, schedule: aq.Schedule) -> Curve:
     """Run MindFlayer with one trial a round; its rounds draw from the recorded times."""
     times = worker_times(schedule)
     method = MindFlayer.of_times(share / TOP, 1, times)
     rng = np.random.default_rng(0)
     theta = THETA0.copy()
     now = 0.0
-    found = [Point(0.0, float(PROBLEM.value(theta)))]
+    path = [value_at(0.0, theta)]
 
     def gradient(rng: np.random.Generator) -> np.ndarray:
         out = np.empty_like(theta)
@@ -181,30 +179,19 @@ def mindflayer(share: float, schedule: aq.Schedule) -> list[Point]:
         spent, g = method.round(times, gradient, rng)
         now += spent
         theta = theta - method.h * g
-        found.append(Point(now, float(PROBLEM.value(theta))))
-    return found[:: max(1, len(found) // POINTS)]
+        path.append(value_at(now, theta))
+    return path[:: max(1, len(path) // POINTS)]
 
 
-def mb_lbfgs(share: float, schedule: aq.Schedule) -> list[Point]:
+def mb_lbfgs(share: float, schedule: aq.Schedule) -> Curve:
     """Run mb-L-BFGS in rounds of all workers, on a cluster with the recorded times."""
-    run = aq.minimize(
-        PROBLEM,
-        aq.MBLBFGS(share, 3, BATCH, BATCH // 3, quorum=1.0),
-        engine=aq.Simulator(aq.Cluster.from_schedule(schedule)),
-        theta0=THETA0.copy(),
-        max_time=float(schedule.time[-1]),
-        commits=COMMITS,
-        evaluate=5,
-        check=False,
-        progress=False,
-    )
-    times = run.metrics["time"].tolist()
-    return [
-        Point(*pair) for pair in zip(times, run.metrics["fun"].tolist(), strict=True)
-    ]
+    engine = aq.Simulator(aq.Cluster.from_schedule(schedule))
+    algorithm = aq.MBLBFGS(share, 3, BATCH, BATCH // 3, quorum=1.0)
+    longest = float(schedule.time[-1])
+    return run_on(engine, algorithm, 5, commits=COMMITS, max_time=longest)
 
 
-METHODS: dict[str, Callable[[float, aq.Schedule], list[Point]]] = {
+METHODS: dict[str, Callable[[float, aq.Schedule], Curve]] = {
     "a-SGD": sgd,
     "Ringmaster": ringmaster,
     "as-L-BFGS": as_lbfgs,
@@ -213,93 +200,83 @@ METHODS: dict[str, Callable[[float, aq.Schedule], list[Point]]] = {
     "mb-L-BFGS": mb_lbfgs,
     "MindFlayer": mindflayer,
 }
-ROUNDS = ("mb-L-BFGS", "MindFlayer")
+CASES = [(name, "recorded") for name in METHODS]
+# Rounds have no reads of their own.
+CASES += [
+    (name, "fresh") for name in METHODS if name not in ("mb-L-BFGS", "MindFlayer")
+]
 
 
-def excess(points: list[Point]) -> float:
-    """Return the last (U - U*) / U*; infinite after a divergence."""
-    last = points[-1].fun
-    return (last - OPTIMUM) / OPTIMUM if np.isfinite(last) else np.inf
+def excess(fun: float) -> float:
+    """Return (U - U*) / U*; infinite after a divergence."""
+    return (fun - OPTIMUM) / OPTIMUM if np.isfinite(fun) else np.inf
 
 
 def measure() -> None:
     """Tune every method on the first schedule, measure it on the others, and write the tables."""
     first, *others = schedules()
     rows: list[dict[str, Any]] = []
-    for name, method in METHODS.items():
-        for reads in ("recorded", "fresh"):
-            if reads == "fresh" and name in ROUNDS:
-                continue
-            turn = fresh if reads == "fresh" else replace
-            tried = STEPS if name != "table" else (1.0,)
-            results = {share: excess(method(share, turn(first))) for share in tried}
-            share = min(results, key=lambda one: results[one])
-            for run, schedule in enumerate(others, 1):
-                for time, fun in method(share, turn(schedule)):
-                    rows.append(
-                        {
-                            "method": name,
-                            "reads": reads,
-                            "run": run,
-                            "share": share,
-                            "time": time,
-                            "excess": (fun - OPTIMUM) / OPTIMUM,
-                        }
-                    )
-            last = [
-                r["excess"] for r in rows if (r["method"], r["reads"]) == (name, reads)
-            ]
-            print(
-                f"{name:12} {reads:9} share {share:.2g}, ends at {last[-1]:.3g}",
-                flush=True,
-            )
+    for name, reads in CASES:
+        method = METHODS[name]
+        turn = fresh if reads == "fresh" else replace
+        shares = STEPS if name != "table" else (1.0,)
+        ends = {share: excess(method(share, turn(first))[-1][1]) for share in shares}
+        share = min(ends, key=lambda one: ends[one])
+        for run, schedule in enumerate(others, 1):
+            for time, fun in method(share, turn(schedule)):
+                row = {"method": name, "reads": reads, "run": run, "share": share}
+                rows.append(row | {"time": time, "excess": excess(fun)})
+        end = rows[-1]["excess"]
+        print(f"{name:12} {reads:9} share {share:.2g}, ends at {end:.3g}", flush=True)
     write("schedules/curves", rows, digits=4)
+
+
+def curves() -> dict[tuple[str, str], dict[str, Curve]]:
+    """Return times and excess by method, reads and run, from the table."""
+    table: dict[tuple[str, str], dict[str, Curve]] = {}
+    for row in read("schedules/curves"):
+        runs = table.setdefault((row["method"], row["reads"]), {})
+        point = (float(row["time"]), float(row["excess"]))
+        runs.setdefault(row["run"], []).append(point)
+    return table
 
 
 def draw() -> None:
     """Draw U - U* over time, recorded and fresh, from the table alone."""
     from asyncqn_paper.drawing import STYLES, panels, save_figure, style
 
-    rows = read("schedules/curves")
+    looks = (*STYLES, {"color": "#777777", "linestyle": "--"})
     with style():
         figure, axes = panels(1, 2, width=3.8, height=3.1, sharey=True)
-        for axis, reads in zip(axes[0], ("recorded", "fresh"), strict=True):
-            looks = (*STYLES, {"color": "#777777", "linestyle": "--"})
-            for name, look in zip(METHODS, looks, strict=False):
-                mine = [r for r in rows if (r["method"], r["reads"]) == (name, reads)]
-                for run in dict.fromkeys(r["run"] for r in mine):
-                    one = [r for r in mine if r["run"] == run]
-                    label = name if run == mine[0]["run"] else None
-                    x = [float(r["time"]) for r in one]
-                    y = [max(1e-8, float(r["excess"])) for r in one]
-                    axis.plot(x, y, label=label, **{**look, "markevery": 8})
+        columns = dict(zip(("recorded", "fresh"), axes[0], strict=True))
+        for (name, reads), runs in curves().items():
+            look = {**looks[list(METHODS).index(name)], "markevery": 8}
+            for k, points in enumerate(runs.values()):
+                x, y = np.array(points).T
+                label = None if k else name
+                columns[reads].plot(x, np.maximum(y, 1e-8), label=label, **look)
+        for reads, axis in columns.items():
             axis.set(yscale="log", xlabel="time (s)", title=f"{reads} reads")
         axes[0][0].set(ylabel="(U − U*)/U*", ylim=(1e-7, 3.0))
         axes[0][0].legend(fontsize=6.5)
         save_figure(figure, FOLDER.parent / "figures" / "schedules")
 
 
+def first_below(points: Curve, goal: float) -> str:
+    times = [time for time, value in points if value <= goal]
+    return f"{times[0]:.1f}" if times else "–"
+
+
 def summary() -> list[str]:
     """Return the table of the page: seconds to 10 % and 1 % above U*, and the end, of both measured runs."""
-    rows = read("schedules/curves")
     lines = ["| | reads | s to 10 % | s to 1 % | ends at |", "|---|---|---|---|---|"]
-    for name in METHODS:
-        for reads in ("recorded", "fresh"):
-            mine = [r for r in rows if (r["method"], r["reads"]) == (name, reads)]
-            runs = list(dict.fromkeys(r["run"] for r in mine))
-            cells: list[list[str]] = [[], [], []]
-            for run in runs:
-                one = [r for r in mine if r["run"] == run]
-                for cell, goal in zip(cells, (0.1, 0.01), strict=False):
-                    times = [
-                        float(r["time"]) for r in one if float(r["excess"]) <= goal
-                    ]
-                    cell.append(f"{times[0]:.1f}" if times else "–")
-                end = 100.0 * float(one[-1]["excess"])
-                cells[2].append(f"{end:.2g} %" if end > 1e-6 else "below 1e-6 %")
-            if runs:
-                words = " | ".join(", ".join(cell) for cell in cells)
-                lines.append(f"| {name} | {reads} | {words} |")
+    for (name, reads), runs in curves().items():
+        quick = ", ".join(first_below(run, 0.1) for run in runs.values())
+        late = ", ".join(first_below(run, 0.01) for run in runs.values())
+        ends = [100.0 * run[-1][1] for run in runs.values()]
+        words = [f"{end:.2g} %" if end > 1e-6 else "below 1e-6 %" for end in ends]
+        last = ", ".join(words)
+        lines.append(f"| {name} | {reads} | {quick} | {late} | {last} |")
     return lines
 
 
