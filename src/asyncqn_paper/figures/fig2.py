@@ -230,11 +230,13 @@ def stated(get: Get) -> list[Outcome]:
 def least_lead(get: Get) -> str:
     """Return the least lead of as-L-BFGS at a single sigma_w^2, over a-SGD or (from 200 on) mb-L-BFGS."""
     rows = on_fresh_seeds(get)
-    leads = [lead(rows, SGD, [v]) for v in VARIANCES]
-    leads += [lead(rows, MB, [v]) for v in VARIANCES if v >= NAMED]
-    least = min(leads, key=lambda one: one.value)
+    leads = {("a-SGD", v): lead(rows, SGD, [v]) for v in VARIANCES}
+    for v in VARIANCES:
+        if v >= NAMED:
+            leads["mb-L-BFGS", v] = lead(rows, MB, [v])
+    (rival, v), least = min(leads.items(), key=lambda item: item[1].value)
     factor = math.exp(least.value)
-    return f"×{factor:.2f} ± {least.error * factor:.2f}"
+    return f"×{factor:.2f} ± {least.error * factor:.2f} ({rival}, {v:g})"
 
 
 def _capped(records: Sequence[Record]) -> list[float]:

@@ -65,6 +65,11 @@ TUNING_SEEDS = range(2_000_000, 2_000_006)
 CYCLE = 10.0 + PRODUCTS["as-lbfgs"] + MESSAGE
 MOST_COMMITS = 6000.0
 PROBLEMS = ("rows-alike-1", "rows-alike-8", "five-directions-8")
+SAID = {
+    "rows-alike-1": "rows are alike, λ_max is 2",
+    "rows-alike-8": "rows are alike, λ_max is 9",
+    "five-directions-8": "rows are of five kinds",
+}
 SHARES = (0.0, 5.0, 10.0, 20.0, 40.0)
 """Percent of an exchange during which the link is busy.  With 5 to 40 it serves 160, 80, 40 and 20 workers."""
 SEEDS = 20
@@ -240,7 +245,12 @@ def stated(get: Get) -> list[Outcome]:
     _, slow, _ = _table(many, TARGET)
     apart = estimate(slopes(workers, slow) - slopes(workers, quick), draws)
     remark = above("fig3-variance", _words(WIDEST), apart)
-    return [*judge(rows_of(get, place), _words(place)), remark]
+    problem, payer = place
+    words = {PROBLEM: SAID[problem], PAYS: "nobody pays for messages"}
+    if payer != NOBODY:
+        share = payer.split(", ")[-1]
+        words[PAYS] = f"messages keep the link busy for {share} of an exchange"
+    return [*judge(rows_of(get, place), words), remark]
 
 
 def draw(get: Get) -> dict[str, Any]:
