@@ -112,15 +112,15 @@ class Path:
         target: float,
         hopeless: float = math.inf,
     ) -> None:
-        self.problem, self.best, self.every, self.target = (
-            problem,
-            problem.optimum(),
-            every,
-            target,
-        )
-        self.thetas, self.times = [theta0.copy()], [0.0]
+        self.problem = problem
+        self.best = problem.optimum()
+        self.every = every
+        self.target = target
+        self.thetas = [theta0.copy()]
+        self.times = [0.0]
         self.reached = 0.0 if self.error(theta0) <= target else None
-        self.lost, self.most = False, hopeless * max(1.0, self.error(theta0))
+        self.lost = False
+        self.most = hopeless * max(1.0, self.error(theta0))
 
     def error(self, theta: np.ndarray) -> float:
         return (self.problem.value(theta) - self.best) / self.best
@@ -148,13 +148,11 @@ class ASGDWorker:
     def __init__(
         self, problem: Problem, given: dict[str, Any], worker: int, numbers: Any
     ) -> None:
-        self.problem, self.given, self.worker, self.numbers, self.k = (
-            problem,
-            given,
-            worker,
-            numbers,
-            0,
-        )
+        self.problem = problem
+        self.given = given
+        self.worker = worker
+        self.numbers = numbers
+        self.k = 0
 
     def step(self, theta: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         n = len(self.problem.y)
@@ -202,17 +200,13 @@ def asynchronous(
     """First come, first served at a master that does one thing at a time."""
     make = ASLBFGSWorker if kind == "as-lbfgs" else ASGDWorker
     workers = [make(problem, given, w, numbers) for w in range(timing.workers)]
-    theta, u, half, free = (
-        theta0.copy(),
-        np.zeros_like(theta0),
-        timing.message / 2.0,
-        0.0,
-    )
-    path, views, computed = (
-        Path(problem, theta0, every, target, hopeless),
-        {},
-        [0] * timing.workers,
-    )
+    theta = theta0.copy()
+    u = np.zeros_like(theta0)
+    half = timing.message / 2.0
+    free = 0.0
+    path = Path(problem, theta0, every, target, hopeless)
+    views: dict[int, Any] = {}
+    computed = [0] * timing.workers
     queue: list[tuple[float, int]] = []
 
     def hand_out(w: int, sent: float) -> None:
@@ -239,20 +233,16 @@ def rounds(
     *, target: float = 0.0, commits: int = 10**9, limit: float = math.inf, every: int = 1,
 ) -> Path:  # fmt: skip
     """mb-L-BFGS: broadcast, wait for everyone, one step of the master with its central memory."""
-    W, half, n, overlap = (
-        timing.workers,
-        timing.message / 2.0,
-        len(problem.y),
-        given["overlap"],
-    )
+    W = timing.workers
+    half = timing.message / 2.0
+    n = len(problem.y)
+    overlap = given["overlap"]
     memory = DenseBFGS(given["memory"], given["epsilon"], given["initial_scale"])
-    path, theta, kept, now = (
-        Path(problem, theta0, every, target),
-        theta0.copy(),
-        None,
-        0.0,
-    )
+    path = Path(problem, theta0, every, target)
+    theta = theta0.copy()
     theta_old = theta0
+    kept = None
+    now = 0.0
     for k in range(10**9):
         if path.ends(commits, limit):
             return path
