@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import asyncqn as aq
-from asyncqn.algorithms.table.entries import Update
+from asyncqn.algorithms.table.state import Update
 from asyncqn.core.master import Master
 from asyncqn.core.request import Request
 from asyncqn.engines.round_trip import Nothing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asyncqn.algorithms.table.entries import Tally
+from asyncqn.algorithms.table.state import Tally
 from asyncqn.kernels import table as table_kernels
 from asyncqn.kernels.table import RISE, SEEN, VALUE, replace_entry, table_means
 

@@ -5,7 +5,7 @@ import numpy as np
 from asyncqn.kernels.jit import kernel, reducing_kernel
 
 SEEN, VALUE, MOVED, RISE, SQUARES, SLOPE = range(6)
-"""Places in the tally of a table, which `algorithms.table.entries.Tally` explains."""
+"""Places in the tally of a table, which `algorithms.table.state.Tally` explains."""
 
 
 @kernel

@@ -29,18 +29,16 @@ trip,
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.algorithms.exact.inverse import InverseHessian
-from asyncqn.algorithms.exact.scatter import ScatterInverse, ScatterMatrix
-from asyncqn.algorithms.pair_memory import RecursiveMemory
-from asyncqn.algorithms.table.entries import LARGEST_FACTOR, Table, Update
+from asyncqn.algorithms.exact.scatter import ScatterInverse
+from asyncqn.algorithms.table.state import LARGEST_FACTOR, Iterate, Pace, Update
 from asyncqn.kernels.table import MOVED, SEEN, table_means
 from asyncqn.kernels.vectors import dot, sum_of_squares
-from asyncqn.types import Array
 
 WINDOW_SHARE, MIN_WINDOW_SHARE = 0.25, 0.5
 """Length of a window: the first share of the parts seen, but at least the second share of the parts active at
@@ -52,10 +50,8 @@ PROMISE = 0.5
 """Before the first pair a step by the scatter of the gradients promises at most this share of |U|."""
 BELIEF = 2.0
 """The exponent p of `exact.scatter`, where the choice for the table is explained."""
-LEAD, FADING = 3.0, 0.9
-"""The scatter is not used where its lead over I is below minus the first number; the second one multiplies
-the lead with every new pair.  Where a prior has most of the curvature, F says nothing of it: 60 workers with a
-row each then take 300 passes and more in place of 50."""
+FADING = 0.9
+"""Factor on the lead of the scatter with every new pair."""
 FIRST_RATE = 3e-3
 """The first rate: a step changes every number of theta by about as much, as Adam's usual one does.  With 0.01
 the laboratory's relu network (W = 40) has U = 1159 after three passes in place of 591, with 0.001 its saddle
@@ -70,93 +66,34 @@ FLOOR = 1e-6
 """Smallest mean of g_j^2, in units of the largest."""
 
 
-class Walk(Protocol):
-    """The part of an iterate that steps write, in place."""
-
-    @property
-    def theta(self) -> Array: ...
-    @property
-    def memory(self) -> RecursiveMemory: ...
-    @property
-    def initial(self) -> ScatterMatrix: ...
-    @property
-    def table(self) -> Table: ...
-    @property
-    def squares(self) -> npt.NDArray[np.float64]:
-        """v, the running mean of g^2."""
-
-    @property
-    def pace(self) -> Pace: ...
-
-
-class Pace(NamedTuple):
-    """The length of steps, and what they have shown."""
-
-    radius: float = math.inf
-    """The longest step of the table that is taken."""
-    longest: float = 0.0
-    """The longest one since the radius was last changed."""
-    changed: int = 0
-    """The version at which the radius was last changed: updates that read earlier ones do not judge it."""
-    rate: float = 0.0
-    """The rate of the stochastic start; 0 where it is over, or never began."""
-    top: float = 0.0
-    """The highest rate so far."""
-    updates: int = 0
-    """Updates of the start."""
-    staleness: float = 0.0
-    """Their mean staleness, l, in commits; older ones fade."""
-    norm: float = math.inf
-    """|mean g| at the last step; infinite during the start."""
-    first_norm: float = 0.0
-    first_value: float = math.nan
-    """|mean g| and the mean value at the first step."""
-    lead: float = 0.0
-    """How much better F^-1 fits the pairs than I does: the sum of the logarithms, older ones fading."""
-
-    @property
-    def scattered(self) -> bool:
-        """Return whether H0 is made of the scatter; it is c I where the pairs say that F misleads."""
-        return self.lead >= -LEAD
-
-    def resized(self, factor: float, version: int) -> Pace:
-        """Return the pace with a radius in units of the longest step."""
-        longest = min(self.radius, self.longest or math.inf)
-        return self._replace(
-            radius=factor * longest,
-            longest=0.0,
-            changed=version,
-        )
-
-
-def window_is_full(walk: Walk, first: int) -> bool:
+def window_is_full(it: Iterate, first: int) -> bool:
     """Return whether enough parts have moved for a pair; first: how many are active at the start."""
-    moved, seen = walk.table.tally[MOVED], walk.table.tally[SEEN]
+    moved, seen = it.table.tally[MOVED], it.table.tally[SEEN]
     # H is P F^-1 until the first pair and may be far too long, so that pair must not wait for a full window.
-    enough, least = WINDOW_SHARE * first, MIN_WINDOW_SHARE * min(first, walk.theta.size)
-    if walk.pace.rate > 0.0:
+    enough, least = WINDOW_SHARE * first, MIN_WINDOW_SHARE * min(first, it.theta.size)
+    if it.pace.rate > 0.0:
         enough = least
-    elif walk.memory.stored > 0:
+    elif it.memory.stored > 0:
         enough = max(WINDOW_SHARE * seen, least)
     # A standard error needs two.
     return bool(moved >= max(enough, 2.0))
 
 
-def close_window(walk: Walk, pace: Pace, version: int, read: int) -> Pace:
+def close_window(it: Iterate, pace: Pace, version: int, read: int) -> Pace:
     """Learn a pair, begin another window, and set the radius by this one."""
-    table, known = walk.table, walk.memory.stored > 0
+    table, known = it.table, it.memory.stored > 0
     tally = table.counts
     # A common factor of s and y changes nothing in H; means keep both within the range of float32.
-    kind = walk.theta.dtype
+    kind = it.theta.dtype
     s, y = ((total / tally.moved).astype(kind) for total in table.sums[2:])
     # Also a window that did harm has measured curvature.
-    initial = initial_of(walk, pace)
+    initial = initial_of(it, pace)
     gain = initial.gain(s, y)
-    if InverseHessian(walk.memory, initial).learn(s, y[None]):
+    if InverseHessian(it.memory, initial).learn(s, y[None]):
         before, pace = pace, pace._replace(lead=FADING * pace.lead + gain)
         # c F^-1 and c I have c of different units, so c is taken whole from this pair, without caution.
         if pace.scattered != before.scattered:
-            ScatterInverse(walk.initial, trusted=pace.scattered).follow(walk.memory)
+            ScatterInverse(it.initial, trusted=pace.scattered).follow(it.memory)
     table.next_window()
     # Once per round trip: the steps since then have not been heard of yet.
     if pace.longest == 0.0 or read < pace.changed:
@@ -168,28 +105,28 @@ def close_window(walk: Walk, pace: Pace, version: int, read: int) -> Pace:
     return pace.resized(max(slack, 1.0), version)
 
 
-def go_back(walk: Walk, pace: Pace, version: int, read: int) -> Pace:
+def go_back(it: Iterate, pace: Pace, version: int, read: int) -> Pace:
     """Shorten the steps, once per round trip, and return to the entries: an update was not finite."""
     if read < pace.changed:
         return pace
     if pace.rate > 0.0:
-        if walk.table.tally[SEEN] > 0.0:
-            walk.theta[...] = walk.table.sums[1] / walk.table.tally[SEEN]
+        if it.table.tally[SEEN] > 0.0:
+            it.theta[...] = it.table.sums[1] / it.table.tally[SEEN]
         return pace._replace(rate=0.5 * pace.rate, changed=version)
     if pace.longest == 0.0 and pace.radius == math.inf:
         return pace
-    return aim(walk, pace.resized(0.5, version))
+    return aim(it, pace.resized(0.5, version))
 
 
-def initial_of(walk: Walk, pace: Pace) -> ScatterInverse:
+def initial_of(it: Iterate, pace: Pace) -> ScatterInverse:
     """Return H0 as the table uses it."""
-    return ScatterInverse(walk.initial, BELIEF, cautious=True, trusted=pace.scattered)
+    return ScatterInverse(it.initial, BELIEF, cautious=True, trusted=pace.scattered)
 
 
-def aim(walk: Walk, pace: Pace) -> Pace:
+def aim(it: Iterate, pace: Pace) -> Pace:
     """Set theta = mean z - H mean g, the step no longer than the radius."""
-    table, memory = walk.table, walk.memory
-    d = walk.theta.size
+    table, memory = it.table, it.memory
+    d = it.theta.size
     seen = float(table.tally[SEEN])
     # In double precision, as the sums are.
     g, z = np.empty(d), np.empty(d)
@@ -200,7 +137,7 @@ def aim(walk: Walk, pace: Pace) -> Pace:
     # n / P rows, scaled up by P, has the covariance P n V: F is about P B, and c = P.
     if not known:
         memory.scale[0] = len(table.read)
-    step = initial_of(walk, pace).times(memory, g)
+    step = initial_of(it, pace).times(memory, g)
     length = _norm(step)
     # A zero gradient leaves theta where it is, and norm = 0 makes the method hold it.
     if not (0.0 < length < math.inf and norm < math.inf):
@@ -210,12 +147,12 @@ def aim(walk: Walk, pace: Pace) -> Pace:
         # The decrease on the quadratic whose Hessian is H^-1.
         promised = 0.5 * dot(g, step)
         allowed = length * PROMISE * abs(table.value) / promised
-        if not (walk.initial.known and pace.scattered) or math.isnan(allowed):
+        if not (it.initial.known and pace.scattered) or math.isnan(allowed):
             allowed = min(max(1.0 / norm, FIRST_LENGTH * far), max(1.0, far))
         most = min(most, allowed)
     scale = min(1.0, most / length)
     # From the mean z, not from theta: see the top of `table_lbfgs`.
-    walk.theta[...] = z - scale * step
+    it.theta[...] = z - scale * step
     # Theta does not move before its first step, so these are estimates at the start.
     if pace.first_norm == 0.0:
         pace = pace._replace(
@@ -231,16 +168,16 @@ def aim(walk: Walk, pace: Pace) -> Pace:
 # The stochastic start
 
 
-def stochastic_step(walk: Walk, pace: Pace, update: Update, version: int) -> Pace:
+def stochastic_step(it: Iterate, pace: Pace, update: Update, version: int) -> Pace:
     """Take a step by a single update; theta and v change in place."""
     if pace.first_norm == 0.0:
-        pace = pace._replace(first_norm=_norm(update.g), first_value=walk.table.value)
-    v, updates = walk.squares, pace.updates + 1
-    weight = 1.0 / min(updates, len(walk.table.read))
+        pace = pace._replace(first_norm=_norm(update.g), first_value=it.table.value)
+    v, updates = it.squares, pace.updates + 1
+    weight = 1.0 / min(updates, len(it.table.read))
     v += weight * (update.g.astype(np.float64) ** 2 - v)
     np.maximum(v, FLOOR * v.max(), out=v)
     if v.any():
-        walk.theta[...] = walk.theta - pace.rate * update.g / np.sqrt(v)
+        it.theta[...] = it.theta - pace.rate * update.g / np.sqrt(v)
     # An update that read the version before this commit has the staleness 0.
     late = version - 1 - update.read - pace.staleness
     return pace._replace(
@@ -249,11 +186,11 @@ def stochastic_step(walk: Walk, pace: Pace, update: Update, version: int) -> Pac
     )
 
 
-def set_rate(walk: Walk, pace: Pace, version: int) -> Pace:
+def set_rate(it: Iterate, pace: Pace, version: int) -> Pace:
     """Set the rate by a window, and end the start where noise has brought it down."""
-    table, tally = walk.table, walk.table.counts
+    table, tally = it.table, it.table.counts
     S, Y = table.sums[2:]
-    roots = np.sqrt(walk.squares)
+    roots = np.sqrt(it.squares)
     rate = pace.rate * tally.factor ** (tally.moved / tally.seen)
     change, response = dot(S * S, roots), dot(Y * Y, 1.0 / roots)
     if change > 0.0 and response > 0.0:

@@ -40,10 +40,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from asyncqn.algorithms.exact.inverse import InverseHessian
 from asyncqn.algorithms.exact.scatter import ScatterInverse, ScatterMatrix
@@ -59,10 +58,9 @@ from asyncqn.algorithms.safeguard import (
     aim_from_base,
     standing,
 )
-from asyncqn.algorithms.table.entries import Table, Update
+from asyncqn.algorithms.table.state import Hold, Iterate, Pace, Table, Update
 from asyncqn.algorithms.table.steps import (
     FIRST_RATE,
-    Pace,
     aim,
     close_window,
     go_back,
@@ -95,50 +93,6 @@ part."""
 MIN_TABLE_PARTS = 8
 """With fewer parts the steps are exact throughout."""
 PartNumber = TypeVar("PartNumber", int, Rows)
-
-
-class Hold(NamedTuple):
-    """Knowledge of the point that is held, and the rule for when the next one will be."""
-
-    since: int = -1
-    """The version whose theta is held; -1: none is."""
-    arrived: int = 0
-    """Parts whose update at it has arrived."""
-    trial: bool = False
-    """Whether the point is a trial of the safeguard; else the table's steps have led to it."""
-    exact: bool = False
-    """Whether an exact phase follows in any case."""
-    judged: bool = False
-    """Whether the last commit completed a point."""
-    until: float = 0.0
-    """The exact phase ends when `Trial.kept` has reached this number."""
-    phases: int = 0
-    """Exact phases so far."""
-    updates: int = 0
-    """Updates since a point was last held."""
-    slope: float = math.nan
-    """A point is held where |mean g| is at most this; NaN: none was held yet."""
-
-
-class Iterate(NamedTuple):
-    """The state of the coordinator; all arrays are written in place."""
-
-    theta: Array
-    base: Array
-    """The last point that was held and accepted; the start before there is one."""
-    at_base: Array
-    """Shape (1, d): the gradient there."""
-    memory: RecursiveMemory
-    initial: ScatterMatrix
-    squares: npt.NDArray[np.float64]
-    """Shape (d,): the running mean of g^2, for the stochastic start."""
-    trial: Trial
-    """The safeguard's knowledge."""
-    begin: Array
-    """A copy of theta0, which is returned where all else is above it."""
-    table: Table
-    pace: Pace
-    hold: Hold
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The centred table: the newest gradient of every part, and the point where it was taken."""
+"""What the coordinator knows: the centred table, the length of steps, the point that is held."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.algorithms.exact.scatter import ScatterMatrix
+from asyncqn.algorithms.pair_memory import RecursiveMemory
+from asyncqn.algorithms.safeguard import Trial
 from asyncqn.kernels.table import MOVED, SEEN, VALUE, replace_entry
 from asyncqn.kernels.vectors import add_one
 from asyncqn.types import Array
@@ -17,6 +20,9 @@ STANDARD_ERRORS, FEWEST = 3.0, 5
 parts."""
 LARGEST_FACTOR = 4.0
 """The most by which one window lengthens the steps, and 1 over the most by which it shortens them."""
+LEAD = 3.0
+"""The scatter is not used where its lead over I is below minus this number.  Where a prior has most of the
+curvature, F says nothing of it: 60 workers with a row each then take 300 passes and more in place of 50."""
 NO_ENTRY = -1
 
 
@@ -139,3 +145,87 @@ class Table(NamedTuple):
         self.tally[VALUE] = value
         parts = len(self.read)
         return (self.sums[0] / parts).astype(self.entries.dtype)[None], value / parts
+
+
+class Pace(NamedTuple):
+    """The length of steps, and what they have shown."""
+
+    radius: float = math.inf
+    """The longest step of the table that is taken."""
+    longest: float = 0.0
+    """The longest one since the radius was last changed."""
+    changed: int = 0
+    """The version at which the radius was last changed: updates that read earlier ones do not judge it."""
+    rate: float = 0.0
+    """The rate of the stochastic start; 0 where it is over, or never began."""
+    top: float = 0.0
+    """The highest rate so far."""
+    updates: int = 0
+    """Updates of the start."""
+    staleness: float = 0.0
+    """Their mean staleness, l, in commits; older ones fade."""
+    norm: float = math.inf
+    """|mean g| at the last step; infinite during the start."""
+    first_norm: float = 0.0
+    first_value: float = math.nan
+    """|mean g| and the mean value at the first step."""
+    lead: float = 0.0
+    """How much better F^-1 fits the pairs than I does: the sum of the logarithms, older ones fading."""
+
+    @property
+    def scattered(self) -> bool:
+        """Return whether H0 is made of the scatter; it is c I where the pairs say that F misleads."""
+        return self.lead >= -LEAD
+
+    def resized(self, factor: float, version: int) -> Pace:
+        """Return the pace with a radius in units of the longest step."""
+        longest = min(self.radius, self.longest or math.inf)
+        return self._replace(
+            radius=factor * longest,
+            longest=0.0,
+            changed=version,
+        )
+
+
+class Hold(NamedTuple):
+    """Knowledge of the point that is held, and the rule for when the next one will be."""
+
+    since: int = -1
+    """The version whose theta is held; -1: none is."""
+    arrived: int = 0
+    """Parts whose update at it has arrived."""
+    trial: bool = False
+    """Whether the point is a trial of the safeguard; else the table's steps have led to it."""
+    exact: bool = False
+    """Whether an exact phase follows in any case."""
+    judged: bool = False
+    """Whether the last commit completed a point."""
+    until: float = 0.0
+    """The exact phase ends when `Trial.kept` has reached this number."""
+    phases: int = 0
+    """Exact phases so far."""
+    updates: int = 0
+    """Updates since a point was last held."""
+    slope: float = math.nan
+    """A point is held where |mean g| is at most this; NaN: none was held yet."""
+
+
+class Iterate(NamedTuple):
+    """The state of the coordinator; all arrays are written in place."""
+
+    theta: Array
+    base: Array
+    """The last point that was held and accepted; the start before there is one."""
+    at_base: Array
+    """Shape (1, d): the gradient there."""
+    memory: RecursiveMemory
+    initial: ScatterMatrix
+    squares: npt.NDArray[np.float64]
+    """Shape (d,): the running mean of g^2, for the stochastic start."""
+    trial: Trial
+    """The safeguard's knowledge."""
+    begin: Array
+    """A copy of theta0, which is returned where all else is above it."""
+    table: Table
+    pace: Pace
+    hold: Hold
