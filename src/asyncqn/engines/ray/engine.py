@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, chdir, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -127,10 +127,21 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
         yield
         return
     try:
-        _connect(ray, address)
+        with _importable_folder():
+            _connect(ray, address)
         yield
     finally:
         ray.shutdown()
+
+
+def _importable_folder() -> AbstractContextManager[None]:
+    """Leave the current folder inside the block, unless this process imports modules from it.
+
+    `ray.init` makes the current folder the first from which actors import, so that a file `socket.py` there
+    would be run by every actor.
+    """
+    folders = {os.path.abspath(folder) for folder in sys.path}
+    return nullcontext() if os.getcwd() in folders else chdir(os.sep)
 
 
 def _connect(ray: Any, address: str | None) -> None:
