@@ -92,7 +92,10 @@ class LearnedDiagonal(InitialInverse):
         D[...] = fitted_diagonal(memory)
         # c must belong to the H0 in use: either s'y / y'D y or s'y / y'y.
         y = memory.pairs[1, newest].astype(np.float64)
-        memory.scale[0] = sy / (dot(y * D, y) if self._in_use else yy)
+        size = dot(y * D, y) if self._in_use else yy
+        # In a tail that is nearly flat y'y underflows, and the pair says nothing about the scale.
+        if size > 0.0:
+            memory.scale[0] = sy / size
 
     def forget(self, memory: RecursiveMemory) -> None:
         # D with its lead: it was fitted to the pairs that were just removed.

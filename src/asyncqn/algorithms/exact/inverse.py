@@ -77,7 +77,9 @@ class InitialInverse:
         """Take account of the newest pair, which has just been admitted."""
         # An admitted pair has s'y > 0, and so y'y > 0.
         sy, _, yy = memory.products[:, memory.newest].tolist()
-        memory.scale[0] = sy / yy
+        # In a tail that is nearly flat y'y underflows, and the pair says nothing about the scale.
+        if yy > 0.0:
+            memory.scale[0] = sy / yy
 
     def accept(self, memory: RecursiveMemory) -> None:
         """The trial was accepted: the moment to change H0."""
