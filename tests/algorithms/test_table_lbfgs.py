@@ -45,7 +45,7 @@ def test_stale_gradients_of_a_quadratic_give_its_minimum_once_the_curvature_is_k
         it = _send(algorithm, it, part, [3.0 * (z - minima[part])], [z], version)
     assert it.memory.ring.accepted == 1
     assert abs(it.theta[0] - minima.mean()) < 1e-12
-    assert len(set(it.table.state[1, :3, 0])) == 3
+    assert len(set(it.table.entries[1, :3, 0])) == 3
 
 
 def test_the_sums_are_those_of_the_table() -> None:
@@ -62,7 +62,7 @@ def test_the_sums_are_those_of_the_table() -> None:
             version,
         )
         known = it.table.read >= 0
-        sums = it.table.state[:, known].sum(axis=1)
+        sums = it.table.entries[:, known].sum(axis=1)
         assert np.allclose(it.table.sums[:2], sums, atol=1e-12)
         assert it.table.counts.seen == known.sum()
 
@@ -76,7 +76,7 @@ def test_an_update_that_is_older_than_the_entry_of_its_part_is_void() -> None:
         )
     late = Update(np.array([9.0]), np.array([9.0]), math.nan, 0, True, 1)
     after = algorithm.apply(it, [late], _commit(5))
-    assert after.table.state[0, 0, 0] == 5.0
+    assert after.table.entries[0, 0, 0] == 5.0
     assert after.pace == it.pace
 
 
@@ -231,7 +231,7 @@ def test_theta_is_set_anew_every_few_updates_and_all_of_them_enter_the_table() -
         if not np.array_equal(it.theta, before):
             moved.append(version)
         known = it.table.read >= 0
-        sums = it.table.state[:, known].sum(axis=1)
+        sums = it.table.entries[:, known].sum(axis=1)
         assert np.allclose(it.table.sums[:2], sums, atol=1e-12)
     assert len(moved) > 5
     assert all(version % 3 == 0 for version in moved)
@@ -296,13 +296,13 @@ def test_updates_that_are_not_finite_halve_the_radius_once_per_round_trip() -> N
     it = algorithm.init(np.array([70.0]))
     for version in range(1, 16):
         it = _quadratic(algorithm, it, version, (version - 1) % PARTS)
-    far, before = np.array([1e6]), it.table.state.copy()
+    far, before = np.array([1e6]), it.table.entries.copy()
     longest = min(it.pace.radius, it.pace.longest or math.inf)
     for part, version in ((6, 16), (7, 17)):
         update = Update(np.zeros(1), far, math.inf, part, False, 15)
         it = algorithm.apply(it, [update], _commit(version))
         assert it.pace.radius == 0.5 * longest
-    assert np.array_equal(it.table.state, before)
+    assert np.array_equal(it.table.entries, before)
     mean = it.table.sums[1] / PARTS
     assert abs(it.theta - mean) <= it.pace.radius * (1.0 + 1e-12)
 
