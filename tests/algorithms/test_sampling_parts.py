@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from asyncqn.algorithms.exact.inverse import InitialInverse
 from asyncqn.algorithms.sampling.evidence import place_at
 from asyncqn.algorithms.sampling.metric import (
     draw,
@@ -191,6 +193,14 @@ def test_the_model_of_acceptance_finds_the_step_that_made_its_data() -> None:
     assert math.erfc(math.sqrt(c) * step * step / math.sqrt(8.0)) == pytest.approx(0.8)
     shorter = fit_constant(np.full(20, 0.5), np.zeros(20), first_constant(4), 0.8)
     assert step_for(shorter, 0.8) < 0.5 * step_for(first_constant(4), 0.8)
+
+
+def test_a_pair_whose_square_underflows_leaves_the_scale_of_a_search() -> None:
+    """On tails that are nearly flat y'y is zero although s'y is not."""
+    products = np.array([[1e-150], [1.0], [0.0]])
+    memory = SimpleNamespace(products=products, newest=0, scale=np.array([2.0]))
+    InitialInverse(state=()).follow(memory)
+    assert memory.scale[0] == 2.0
 
 
 def autocorrelated(seed: int, n: int, chains: int = 3) -> np.ndarray:

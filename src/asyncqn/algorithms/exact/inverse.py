@@ -75,9 +75,8 @@ class InitialInverse:
 
     def follow(self, memory: RecursiveMemory) -> None:
         """Take account of the newest pair, which has just been admitted."""
-        # An admitted pair has s'y > 0, and so y'y > 0.
+        # An admitted pair has s'y > 0, but in a tail that is nearly flat y'y may underflow.
         sy, _, yy = memory.products[:, memory.newest].tolist()
-        # In a tail that is nearly flat y'y underflows, and the pair says nothing about the scale.
         if yy > 0.0:
             memory.scale[0] = sy / yy
 
