@@ -98,26 +98,3 @@ def test_an_objective_that_is_not_finite_at_the_start_is_named_as_the_cause() ->
     )
     assert run.status == "diverged"
     assert "the objective at theta0 is not finite" in run.message
-
-
-@pytest.mark.parametrize("method", ["value", "grad"])
-@pytest.mark.parametrize("at", [aq.Threads(1), aq.Threads(2), engine()], ids=repr)
-def test_a_problem_s_stop_iteration_is_not_taken_for_the_callback_s(
-    method: str, at: Any
-) -> None:
-    def late(self: Any, *arguments: Any) -> Any:
-        self.calls = getattr(self, "calls", 0) + 1
-        if self.calls > 12:
-            raise StopIteration
-        return getattr(Bowl, method)(self, *arguments)
-
-    for check in (True, False):
-        with pytest.raises((BadInput, WorkerFailed), match="StopIteration"):
-            aq.minimize(
-                bowl(**{method: late}),
-                SGD,
-                engine=at,
-                commits=50,
-                evaluate=2,
-                check=check,
-            )

@@ -9,7 +9,7 @@ import pytest
 
 from asyncqn.runs.checkpoint import Checkpoints
 from benchmarks.faults.interrupts import PROMISE
-from benchmarks.run import checked, lines
+from benchmarks.run import checked
 
 
 @pytest.mark.parametrize(
@@ -42,21 +42,6 @@ def test_a_target_is_judged_by_the_number_that_is_shown(
     assert checked({**row, "met": not met})["met"] is met, (
         "whatever the benchmark itself says"
     )
-
-
-def test_a_row_is_a_line_of_80_columns_and_missed_rows_come_first() -> None:
-    row = {"value": 1234567.0, "unit": "row gradients / s", "ratio": 0.8321}
-    long = checked({**row, "name": "name " * 20, "target": ">= 1 of it all"})
-    good = checked({**row, "name": "good", "target": "<= 1"})
-    other = checked({**row, "name": "other", "target": None})
-    text = lines({"machine": [good, other], "kernels": [long]})
-    assert [line for line in text if line and line[0] != " "] == [
-        "missed",
-        "machine",
-        "3 rows, 2 with a target, 1 missed",
-    ]
-    assert max(map(len, text)) <= 80
-    assert sum("1.235e+06 row gr" in line for line in text) == 3
 
 
 def test_the_scenario_of_interrupts_recognises_the_promise_of_a_checkpoint(

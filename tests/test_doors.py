@@ -108,21 +108,6 @@ print(search.fit(np.zeros((4, 1)), np.zeros(4)).best_params_)
     assert done.stdout == "[1, 2]\n{'workers': 1}\n", done.stderr
 
 
-def test_classes_of_a_script_go_to_new_interpreters(tmp_path: Path) -> None:
-    call = "run(aq.Processes(2, start_method='spawn')).save('run')\n"
-    (tmp_path / "script.py").write_text(SCRIPT + call)
-    done = subprocess.run(
-        [sys.executable, "script.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    run = aq.load_run(tmp_path / "run")
-    assert (run.nit, run.manifest["engine"]["workers_lost"]) == (20, 0)
-
-
 def test_classes_of_a_script_go_to_ray(ray_local: Any) -> None:
     run = script()["run"](aq.Ray(2))
     assert (run.nit, run.manifest["engine"]["workers_lost"]) == (20, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +25,6 @@ from tests.posterior_models import (
     gaussian,
     hierarchical,
     on_a_grid,
-    two_modes,
 )
 
 EIGHT = aq.Simulator(aq.Cluster(8))
@@ -147,16 +145,6 @@ def test_a_second_mode_is_found_even_if_it_is_narrow_or_far(
     assert any("2 separate places" in sentence for sentence in samples.warnings)
 
 
-@pytest.mark.parametrize("chain", [0, 1, 2, 3])
-def test_a_tail_is_no_mode(chain: int) -> None:
-    """A search that ends far out in a tail, because U hardly falls there, has found nothing."""
-    cauchy = Model(lambda t: (np.log1p(t**2).sum(), 2.0 * t / (1.0 + t**2)), 2)
-    rng, target = np.random.default_rng(chain), Target(cauchy, np.float64)
-    with np.errstate(all="ignore"):
-        start = find_start(target, np.array([0.5, -1.0]), rng, chain, 4)
-    assert np.abs(start.x).max() < 3.0
-
-
 def test_a_chain_whose_start_is_not_finite_begins_at_the_best_of_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -188,13 +176,6 @@ def test_a_chain_leaves_a_place_that_is_too_steep_for_the_usual_step() -> None:
     assert abs(np.concatenate(samples.chains)[:, 0].mean()) < 0.15
 
 
-def test_a_mode_of_negligible_mass_is_left() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        samples = drawn(two_modes(share=1e-9), 3000, chains=8, engine=EIGHT)
-    assert_right(samples, -4.0, 1.0)
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_posterior_without_a_mode_is_drawn_and_replays(seed: int) -> None:
     with quietly():
@@ -214,13 +195,6 @@ def test_a_replay_gives_every_draw_again(engine: Any, tmp_path: Path) -> None:
     assert_equal(aq.Samples.from_run(aq.replay(samples.run)), samples)
     loaded = aq.load_run(samples.run.save(tmp_path / "run"))
     assert_equal(aq.Samples.from_run(loaded), samples)
-
-
-def test_equal_seeds_give_equal_bits_and_others_other_draws() -> None:
-    with quietly():
-        a, b, c = (drawn(gaussian(3), 300, warm_up=200, seed=s) for s in (1, 1, 2))
-    assert_equal(a, b)
-    assert a.chains[0][0, 0] != c.chains[0][0, 0]
 
 
 @pytest.mark.parametrize("engine", [uneven(), aq.Threads(2)], ids=["sim", "threads"])
@@ -267,18 +241,6 @@ def test_every_worker_runs_equally_many_chains(
         samples = drawn(model, 1200, chains=chains, warm_up=600, engine=engine)
     assert len(samples.chains) == expected
     assert_right(samples, model.mean, model.sd)
-
-
-def test_a_long_theta_is_drawn_right() -> None:
-    dim = 300
-    sd = np.geomspace(0.1, 10.0, dim)
-    model = Model(lambda t: (0.5 * ((t / sd) ** 2).sum(), t / sd**2), dim)
-    with quietly():
-        samples = drawn(model, 1500)
-    assert samples.metric.shape == (dim,)
-    assert samples.rhat.max() < 1.05
-    pooled = np.concatenate(samples.chains)
-    assert np.abs((pooled**2).mean(axis=0) / sd**2 - 1.0).mean() < 0.06
 
 
 @pytest.mark.parametrize(
@@ -344,15 +306,6 @@ def test_an_improper_posterior_never_looks_fine(function: Any) -> None:
 def test_a_doubtful_density_is_told(function: Any, sentence: str) -> None:
     said = warned(Model(function, 2), 800, check=False, theta0=np.zeros(2))
     assert sentence in said
-
-
-def test_draws_that_a_chain_could_not_send_are_no_draws() -> None:
-    """At the commit of a rejected update stands the draw of another chain."""
-    with quietly():
-        run = drawn(gaussian(2), 300, warm_up=200).run
-    counters = {**run.counters, "draws": 295, "updates_rejected": 5}
-    with pytest.raises(BadInput, match="5 draws were not finite or beyond all bounds"):
-        aq.Samples.from_run(dataclasses.replace(run, counters=counters))
 
 
 def test_a_run_that_ends_in_its_warm_up_has_no_draws_to_show() -> None:
@@ -439,14 +392,3 @@ def test_a_mistake_below_constrained_names_the_class_of_the_user() -> None:
     wrong = type("Wrong", (Model,), {})(lambda t: (0.5 * t @ t, 3.0 * t), 1)
     with pytest.raises(BadInput, match=r"^Wrong\.grad"):
         drawn(aq.Constrained(wrong, [aq.Bounded("a", low=-9.0)]), 100)
-
-
-def test_values_that_change_only_away_from_the_start_are_refused() -> None:
-    calls: list[int] = []
-
-    def noisy(t: Any) -> tuple[float, Any]:
-        calls.append(1)
-        return 0.5 * t @ t * (1.0 + 1e-6 * len(calls)), t
-
-    with pytest.raises(BadInput, match="value is not pure"):
-        drawn(Model(noisy, 2), 100)

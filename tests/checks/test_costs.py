@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 
@@ -70,14 +68,6 @@ def test_an_engine_says_what_a_message_takes() -> None:
     )
     run = aq.minimize(PROBLEM, engine=Silent(0.0), waits=False)
     assert isinstance(run.algorithm, aq.TableLBFGS)
-
-
-def test_the_numbers_that_an_engine_agrees_on_are_used() -> None:
-    class Agreed(aq.Threads):
-        def agreed(self, numbers: Sequence[float]) -> Sequence[float]:
-            return (0.0, 1.0, 32.0)
-
-    assert measured_costs(PROBLEM, np.zeros(5), Agreed(2)).message == 32.0
 
 
 @pytest.mark.parametrize(

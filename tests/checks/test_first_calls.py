@@ -133,9 +133,11 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("kind", ["linear", "logistic"])
-@pytest.mark.parametrize(("n", "dim"), [(30, 4), (400, 20)])
+@pytest.mark.parametrize(
+    ("kind", "n", "dim", "dtype"),
+    [("linear", 30, 4, np.float64), ("logistic", 400, 20, np.float32)],
+    ids=["small", "large"],
+)
 @pytest.mark.parametrize(
     ("base", "method", "bug", "words"),
     TABLE,

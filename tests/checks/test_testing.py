@@ -60,19 +60,6 @@ class ValueWrites(Quadratic):
         return super().value(theta)
 
 
-class VectorValue(Quadratic):
-    def value(self, theta):
-        return theta * 1.0
-
-
-class NoData(Quadratic):
-    n_data = 0
-
-
-class FractionalDim(Quadratic):
-    dim = 4.0
-
-
 class WrongStart(Quadratic):
     def initial(self, rng):
         return np.zeros(4) + np.random.default_rng(
@@ -101,9 +88,6 @@ class VectorMetrics(Quadratic):
         (SortsRows, "grad changes rows"),
         (NoisyGradient, "grad is not pure"),
         (ValueWrites, "value changes theta"),
-        (VectorValue, "must return a number"),
-        (NoData, "n_data = 0: it must be an integer"),
-        (FractionalDim, "dim = 4.0: it must be an integer"),
         (WrongStart, "draw from its argument alone"),
         (NegativeCurvature, "one positive finite number"),
         (HighOptimum, "is above a value it takes"),
@@ -201,10 +185,6 @@ class OtherDtype(AsyncSGD):
         return iterate._replace(theta=iterate.theta.astype(np.float32))
 
 
-class OtherPattern(AsyncSGD):
-    stages = "gossip"
-
-
 class FractionalCounters(AsyncSGD):
     def counters(self, iterate, locals_):
         return {"pairs": 0.5}
@@ -221,7 +201,6 @@ class FractionalCounters(AsyncSGD):
         (RandomApply, "apply is not a function of its arguments"),
         (KeepsStart, "is a copy of theta0"),
         (OtherDtype, "apply changes the dtype"),
-        (OtherPattern, "stages must be"),
         (FractionalCounters, "names to integers"),
     ],
 )

@@ -67,19 +67,6 @@ def test_a_real_run_has_numbers_of_its_own_and_replays(
     aq.replay(folder)
 
 
-def test_a_real_run_imitates_the_cluster_of_its_job(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    slow = ("--slow", "--set", "cluster.worker_mean=2.0", "--set", "engine.time_unit=1e-3")  # fmt: skip
-    _, out, _ = call(capfd, "run", *SMALL, *slow, "--set", "cluster.worker_std=0", "--json")  # fmt: skip
-    numbers = json.loads(out)
-    # Forty computations of 2 units each on three workers last at least 26 units of a millisecond.
-    assert numbers["time"] >= 26
-    assert numbers["seconds"] == pytest.approx(numbers["time"] * 1e-3)
-    _, _, err = call(capfd, "run", "--set", "cluster.worker_mean=3")
-    assert "no section [cluster], unless --slow imitates one" in err
-
-
 def test_a_diverged_run_exits_with_three_says_why_and_is_saved(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -227,18 +226,6 @@ def test_a_round_closes_after_its_timeout_with_a_quorum_and_drops_the_late_updat
     assert_replays(run)
 
 
-def test_a_round_does_not_wait_for_a_lost_worker() -> None:
-    stage = Stage(ALGORITHMS["rounds"])
-    for _ in range(3):
-        stage.join()
-    stage.send(0)
-    stage.send(0)
-    assert stage.coordinator.version == 0
-    stage.carry(stage.coordinator.lost(2, 0.5))
-    assert stage.coordinator.version == 1
-    assert stage.coordinator.lost_workers == 1
-
-
 def test_a_silent_worker_is_given_up_and_its_late_update_ignored() -> None:
     stage = Stage(ALGORITHMS["asynchronous"], give_up_after=5.0)
     for _ in range(2):
@@ -267,53 +254,3 @@ def test_an_update_beyond_the_staleness_bound_is_dropped_and_its_worker_reads_an
     run = stage.finish()
     assert run.counters["staleness_max"] <= 2
     assert_replays(run)
-
-
-def test_when_all_workers_are_gone_the_run_stops_unless_one_is_replaced() -> None:
-    for replacing in (True, False):
-        stage = Stage(ALGORITHMS["asynchronous"])
-        stage.join()
-        stage.coordinator.expecting = lambda replacing=replacing: replacing
-        stage.coordinator.lost(0, 1.0)
-        assert stage.coordinator.done is not replacing
-    stage.coordinator.finish({})
-    assert (
-        stage.coordinator.message == "every worker was gone after 0 of 10000 commits."
-    )
-
-
-def test_every_evaluation_is_made_inside_the_engines_pause() -> None:
-    inside: list[int] = []
-
-    @contextmanager
-    def pause() -> Iterator[None]:
-        rows = len(stage.coordinator.master.records) if stages else 0
-        yield
-        inside.append(rows)
-
-    stages: list[Stage] = []
-    stage = Stage(ALGORITHMS["asynchronous"], pause=pause, commits=17)
-    stages.append(stage)
-    stage.join()
-    while not stage.coordinator.done:
-        stage.send(0)
-    # The start, commits 5, 10 and 15, and the last one.
-    assert [record["commit"] for record in stage.coordinator.master.records] == [
-        0,
-        5,
-        10,
-        15,
-        17,
-    ]
-    assert inside == [0, 1, 2, 3, 4]
-
-
-def test_a_new_worker_never_gets_a_number_that_was_used() -> None:
-    stage = Stage(ALGORITHMS["asynchronous"])
-    stage.join()
-    stage.join()
-    stage.lose(0)
-    stage.join()
-    assert sorted(stage.coordinator.members) == [1, 2]
-    with pytest.raises(ValueError, match="was used before"):
-        stage.coordinator.join(0.0, 0)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import asyncqn as aq
 from asyncqn.core.worker import rounded
-from asyncqn.engines.copies import View, copied, leaves
+from asyncqn.engines.copies import copied, leaves
 from asyncqn.engines.wire import Frame, Layout
 
 TYPED = TypedSGD(h=1e-6)
@@ -58,23 +58,6 @@ def state(numbers: list[float]) -> Iterate:
 
 
 REAL = st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4)
-
-
-@given(REAL, REAL)
-def test_a_view_holds_what_it_took_in_arrays_of_its_own(
-    first: list[float], second: list[float]
-) -> None:
-    master = state(first)
-    view = View(master, ("theta", "count", "size"))
-    given_ = state(second)
-    taken = view.take((given_.theta, given_.count, given_.size))
-    assert [str(leaf) for leaf in leaves(taken[:3])] == [
-        str(leaf) for leaf in leaves(given_[:3])
-    ]
-    assert taken[3:] == (None, None)
-    assert_types(taken.size)
-    for mine, theirs in zip(leaves(taken), leaves(given_)):
-        assert not (isinstance(mine, np.ndarray) and np.shares_memory(mine, theirs))
 
 
 @given(REAL, st.booleans())

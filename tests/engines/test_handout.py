@@ -5,12 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.parts_by_hand import PartsByHand
 from engines.runs import assert_replays
 
 import asyncqn as aq
 from asyncqn.algorithms.exact.exact_lbfgs import ExactLBFGS
-from asyncqn.core.stages import AllParts
 from asyncqn.engines.threads import Threads
 from asyncqn_recommender import ProfiledFactorization, StagedLBFGS
 
@@ -72,33 +70,3 @@ def test_sleeping_threads_that_die_leave_their_blocks_to_others(algorithm: Any) 
     )
     assert run.status == "completed"
     assert_replays(run, PROBLEM)
-
-
-def test_untouched_blocks_go_first_and_a_late_one_is_duplicated_after_its_patience() -> (
-    None
-):
-    parts = PartsByHand(AllParts(blocks=2, backup_after=2.0))
-    assert [parts.choose(0, 0, 0.0), parts.choose(1, 0, 0.0)] == [0, 1]
-    assert parts.delivered(0, 0, 0, took=1.0)
-    assert not parts.complete
-    assert parts.choose(0, 0, 1.0) is None
-    assert parts.rule.deadline == pytest.approx(2.0)
-    assert parts.choose(0, 0, 2.0) == 1
-    assert parts.delivered(1, 0, 0, took=2.5)
-    assert parts.complete
-    parts.opened(1)
-    assert not parts.delivered(1, 0, 1, took=1.0)  # the duplicate comes too late
-    assert parts.choose(1, 1, 3.0) == 1
-    parts.lost(1, 1, 1, 1)
-    assert parts.choose(0, 1, 3.0) == 0
-    assert parts.choose(2, 1, 3.0) == 1
-
-
-def test_what_a_lost_worker_leaves_of_its_block_need_not_be_waited_for() -> None:
-    parts = PartsByHand(AllParts(blocks=2, backup_after=2.0, pieces=2))
-    assert [parts.choose(0, 0, 0.0), parts.choose(1, 0, 0.0)] == [0, 2]
-    assert parts.delivered(2, 0, 0, took=1.0)
-    assert parts.choose(1, 0, 1.0) == 3
-    parts.lost(1, 3, 0, 0)
-    assert parts.choose(0, 0, 1.0) == 1, "its own block first"
-    assert parts.choose(0, 0, 1.0) == 3

@@ -13,18 +13,10 @@ import numpy as np
 import pytest
 from conftest import Mpirun, child_environment
 from engines.runs import EVERY, assert_made_all_commits
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 import asyncqn as aq
-from asyncqn.algorithms.paper.as_lbfgs import Iterate, Update
-from asyncqn.core.worker import rounded
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.wire import (
-    Frame,
-    Frames,
-    Kind,
     Layout,
 )
 from asyncqn.runs.checkpoint_reading import load_checkpoint
@@ -254,51 +246,6 @@ def test_parameters_are_checked_and_survive_a_manifest() -> None:
     recorded = {"workers_lost": 0, "workers_joined": 0, "resumed_from": None}
     manifest = {"kind": "mpi", "workers": 3, **to_json(engine), **recorded}
     assert engine_from_json(manifest) == engine
-
-
-_ANY = hnp.arrays(np.float64, st.integers(0, 40), elements=st.floats(width=64))
-
-
-@given(_ANY, _ANY, st.integers(-(2**40), 2**40), st.booleans())
-def test_a_frame_gives_back_what_was_packed(
-    a: np.ndarray, b: np.ndarray, n: int, flag: bool
-) -> None:
-    layout = Layout((a, b, n, flag))
-    sent, received = Frame(layout), Frame(layout)
-    sent.address(Kind.UPDATE, -1)
-    sent.pack((a, b, n, flag))
-    received.buffer[:] = sent.buffer
-    x, y, m, same = received.unpack()
-    assert received.header()[:3] == (Kind.UPDATE, -1, 0)
-    assert x.tobytes() == a.tobytes()
-    assert y.tobytes() == b.tobytes()
-    assert (m, same) == (n, flag)
-
-
-@given(_ANY)
-def test_a_narrow_frame_rounds_as_the_replay_does_and_only_once(a: np.ndarray) -> None:
-    frame = Frame(Layout((a,), narrow=True))
-    frame.pack((a,))
-    once = rounded(Update(a, a)).d_u
-    assert np.array_equal(frame.unpack()[0], once, equal_nan=True)
-    assert np.array_equal(
-        rounded(Iterate(once, a), ("theta",)).theta, once, equal_nan=True
-    )
-    assert frame.buffer.size <= 64 + 4 * a.size + 63
-
-
-def test_frames_in_a_shared_room_carry_headers_alone_and_do_not_overlap() -> None:
-    sent, update = (np.zeros(5), np.zeros(2, np.float32)), (np.zeros(9), 3)
-    room = np.zeros(Frames.nbytes(sent, update), np.uint8)
-    mine, theirs = (
-        [frames.update, frames.take_order(), frames.take_order()]
-        for frames in (Frames(sent, update, room=room) for _ in range(2))
-    )
-    for number, frame in enumerate(mine, 1):
-        assert frame.buffer.size == 64
-        frame.pack(tuple(np.full_like(slot, number) for slot in frame.slots))
-    for number, frame in enumerate(theirs, 1):
-        assert all((slot == number).all() for slot in frame.slots)
 
 
 def test_a_frame_refuses_what_it_cannot_carry() -> None:

@@ -31,7 +31,6 @@ from engines.runs import (
 
 import asyncqn as aq
 from asyncqn.engines.processes.engine import why_not_fork
-from asyncqn.engines.processes.packing import pack, unpack
 from asyncqn.errors import WorkerFailed
 
 PROBLEM = make_problem()
@@ -130,17 +129,6 @@ def test_a_new_interpreter_computes_the_same_and_shares_the_data(
     assert_replays(run, Slope())
 
 
-def test_arrays_in_shared_memory_are_views_that_may_be_written_to() -> None:
-    x = np.arange(1000.0)
-    fd = pack({"x": x, "words": "as they are"}, "it")
-    first, second = unpack(fd), unpack(fd)
-    os.close(fd)
-    assert not first["x"].flags.owndata
-    first["x"][0] = -1.0
-    assert (second["x"][0], second["words"]) == (0.0, "as they are")
-    assert np.array_equal(second["x"], x)
-
-
 def test_fork_is_not_chosen_beside_what_does_not_survive_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -176,20 +164,6 @@ def test_workers_killed_at_any_moment_never_change_what_is_replayed() -> None:
         killer.join()
         assert run.manifest["engine"]["workers_lost"] == 2
         assert aq.replay(run).theta.tobytes() == run.theta.tobytes()
-
-
-def test_computations_last_at_least_as_long_as_the_timing_model_says() -> None:
-    cluster = aq.Cluster(2, worker_mean=(2.0, 7.0), message=1.0)
-    engine = forked(2, timing_model=cluster, time_unit=3e-3)
-    run = aq.minimize(PROBLEM, SGD, engine=engine, commits=30)
-    fast, slow = run.schedule.per_worker()
-    assert fast.delivered > slow.delivered > 0
-    # Worker 1 takes 8 units for each, messages included; the clock can only be late.
-    times = run.schedule.time[run.schedule.worker == 1]
-    last_dropped = run.schedule.commit[-1] == 0
-    earliest = 8 * np.arange(1, times.size + 1) * (1 - 1e-9) - 8 * last_dropped
-    assert np.all(times >= earliest)
-    assert_replays(run)
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,7 @@ def test_a_run_on_actors_equals_its_replay_bitwise(ray_local: Any, name: str) ->
     "error",
     [
         RuntimeError("no raylet"),
-        TimeoutError("timed out"),
         AssertionError(),
-        "RaySystemError",
         "GetTimeoutError",
     ],
     ids=repr,

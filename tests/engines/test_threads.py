@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
 
 import numpy as np
 import pytest
@@ -58,15 +57,6 @@ def test_a_timing_model_by_rows_is_stretched_to_the_rows_of_a_step() -> None:
     assert model.get("worker_mean", 1.0) == 1.0, "the run describes the given model"
 
 
-def test_sleeping_workers_interleave_as_the_timing_model_says() -> None:
-    # Worker 0 takes 2 units, worker 1 takes 7: 3 or 4 commits of the first per commit of the second.
-    cluster = aq.Cluster(2, worker_mean=(2.0, 7.0))
-    run = run_of("async-sgd", aq.Threads(timing_model=cluster, time_unit=0.01), 30)
-    fast, slow = run.schedule.per_worker()
-    assert fast.delivered > 2 * slow.delivered > 0
-    assert_replays(run)
-
-
 def test_forty_sleeping_threads_with_deaths_and_a_late_joiner_replay() -> None:
     cluster = aq.Cluster(
         40,
@@ -90,19 +80,6 @@ def test_forty_sleeping_threads_with_deaths_and_a_late_joiner_replay() -> None:
     assert again.theta.tobytes() == run.theta.tobytes()
 
 
-def test_a_run_whose_workers_all_die_stops_and_says_so() -> None:
-    engine = aq.Threads(
-        timing_model=aq.Cluster(2, worker_mean=1.0, deaths={0: 2.5, 1: 4.5}),
-        time_unit=0.01,
-    )
-    run = run_of("sgld", engine, 100)
-    assert run.status == "stopped"
-    assert "every worker was gone" in run.message
-    assert_replays(run) if run.manifest["engine"]["workers_lost"] == 0 else aq.replay(
-        run
-    )
-
-
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("name", ["as-lbfgs", "mb-lbfgs"])
 def test_an_error_in_a_problem_ends_the_run_and_names_worker_and_step(
@@ -115,22 +92,6 @@ def test_an_error_in_a_problem_ends_the_run_and_names_worker_and_step(
     ):
         aq.minimize(problem, EVERY[name], engine=aq.Threads(workers), commits=1000)
     assert not [t for t in threading.enumerate() if t.name.startswith("asyncqn worker")]
-
-
-@pytest.mark.parametrize("name", ["as-lbfgs", "mb-lbfgs timeout"])
-def test_a_callback_stops_the_run_which_replays_to_its_end(name: str) -> None:
-    seen: list[tuple[int, int]] = []
-
-    def callback(progress: Any) -> None:
-        seen.append((progress.commit, progress.workers))
-        if progress.commit >= 30:
-            raise StopIteration
-
-    run = run_of(name, aq.Threads(3), 500, evaluate=10, callback=callback)
-    assert (run.status, run.schedule.commits) == ("stopped", 30)
-    assert [commit for commit, _ in seen] == [0, 10, 20, 30]
-    assert seen[-1][1] == 3
-    assert_replays(run)
 
 
 @pytest.mark.parametrize("name", [name for name in STOCHASTIC if name in EVERY])

@@ -25,11 +25,6 @@ def test_a_changed_source_drops_every_compiled_kernel_beside_it(tmp_path: Path) 
     assert not compiled.exists()
 
 
-def test_a_cache_that_cannot_be_written_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("x = 1\n")
-    assert not drop_stale_cache(tmp_path, tmp_path / "a.py" / "cache")
-
-
 PROGRAM = """
 from asyncqn.runs.provenance import versions
 from asyncqn.kernels.jit import cache_folder

@@ -10,8 +10,6 @@ from scipy import stats
 from asyncqn.kernels.random import (
     DELAYS,
     NOISE,
-    _cos_sin,
-    _minus_two_log,
     fill_normals,
     fill_rows,
     philox,
@@ -50,18 +48,6 @@ def test_philox_gives_the_published_words(counter, key, words):
     )
 
 
-@njit
-def logs(x, out):
-    for i in range(x.size):
-        out[i] = _minus_two_log(x[i])
-
-
-@njit
-def circles(x, c, s):
-    for i in range(x.size):
-        c[i], s[i] = _cos_sin(x[i])
-
-
 def words():
     rng = np.random.default_rng(0)
     edges = [0, 1, 2, 3, 4, 5, 2**30, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 2, 2**32 - 1]
@@ -76,39 +62,6 @@ def words():
         ],
         np.uint64,
     )
-
-
-def test_the_logarithm_is_exact_to_the_end_of_its_series():
-    x = words()
-    out = np.empty(x.size)
-    logs(x, out)
-    exact = -2.0 * np.log((x.astype(np.float64) + 0.5) / 2.0**32)
-    # First term left out: 4 s^17/17 <= 4 * 0.1716^17/17 = 2.3e-14; plus roundings of values up to 46.
-    assert np.abs(out - exact).max() < 2.3e-14 + 4 * 46 * np.finfo(float).eps
-    assert (out > 0).all()
-
-
-def test_the_angle_is_exact_to_the_end_of_its_series_and_uniform_on_the_circle():
-    x = words()
-    c, s = np.empty(x.size), np.empty(x.size)
-    circles(x, c, s)
-    # First terms left out at a = pi/4: a^13/13! = 6.9e-12 of the sine, a^14/14! = 3.9e-13 of the cosine.
-    assert np.abs(c * c + s * s - 1).max() < 2 * 6.9e-12
-    quadrant, a = (
-        x & np.uint64(3),
-        (np.float64(x >> np.uint64(2)) + 0.5) / 2.0**30 * (np.pi / 2) - np.pi / 4,
-    )
-    # The quadrant bits turn (or mirror) the arc [-pi/4, pi/4) to the right, top, left and bottom.
-    expected_c = np.choose(
-        quadrant.astype(int), [np.sin(a), np.cos(a), -np.sin(a), -np.cos(a)]
-    )
-    expected_s = np.choose(
-        quadrant.astype(int), [np.cos(a), np.sin(a), -np.cos(a), -np.sin(a)]
-    )
-    assert np.abs(c - expected_c).max() < 7.1e-12
-    assert np.abs(s - expected_s).max() < 7.1e-12
-    angle = np.arctan2(s[200:], c[200:])
-    assert stats.kstest(angle, stats.uniform(-np.pi, 2 * np.pi).cdf).pvalue > 1e-3
 
 
 def test_normals_have_the_tails_of_the_normal_law():

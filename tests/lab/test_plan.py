@@ -6,7 +6,6 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cli.calls import call
@@ -15,7 +14,7 @@ from oracles import one_sentence
 import asyncqn as aq
 from asyncqn.cli.commands.plan import counts
 from asyncqn.errors import BadInput
-from asyncqn.lab.plan import Prediction, _Goal, _pays
+from asyncqn.lab.plan import _Goal
 
 PROBLEM = aq.LinearGaussian.random(dim=6, n_data=120, seed=0)
 TARGET = PROBLEM.optimum + 1e-3 * abs(PROBLEM.optimum)
@@ -37,15 +36,6 @@ def test_a_prediction_is_the_mean_time_to_the_target_on_the_cluster():
     assert prediction.low <= prediction.time <= prediction.high
     hopeless = goal._replace(target=PROBLEM.optimum - 1.0)
     assert hopeless.predict("blocks", algorithm, cluster, range(5, 7)).time == math.inf
-
-
-def test_workers_pay_while_each_step_takes_off_a_tenth():
-    def row(workers: int, time: float) -> Prediction:
-        return Prediction("a", workers, time, time, time)
-
-    rows = [row(1, 10.0), row(2, 6.0), row(4, 5.0), row(8, 4.9), row(16, 1.0)]
-    assert _pays(rows, "a") == 4
-    assert _pays(rows[:1], "a") == 1
 
 
 def test_a_plan_from_a_real_run_is_checked_for_real():
@@ -139,23 +129,3 @@ def test_a_target_that_cannot_be_reached_is_told_before_all_numbers_of_workers_a
     assert one_sentence(caught.value)
     assert sentences[-1] == "checking that the target can be reached"
     assert not [sentence for sentence in sentences if sentence.startswith("simulating")]
-
-
-def test_a_column_that_is_not_there_is_told():
-    with pytest.raises(BadInput, match="no column 'rmse' to plan for; it has commit"):
-        aq.plan(
-            PROBLEM, target=1.0, metric="rmse", algorithms=BLOCKS, workers=(1,), **QUICK
-        )
-
-
-def test_one_seed_that_misses_the_target_is_enough():
-    class Misses(_Goal):
-        def time(self, *given: Any, **more: Any) -> float:
-            seeds.append(given[2])
-            return math.inf if given[2] == 6 else 1.0
-
-    seeds: list[int] = []
-    goal = Misses(PROBLEM, TARGET, "fun", commits=None)
-    cluster = aq.Cluster(1)
-    prediction = goal.predict("blocks", aq.ExactLBFGS(1), cluster, range(5, 9))
-    assert (prediction.time, seeds) == (math.inf, [5, 6])

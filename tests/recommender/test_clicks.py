@@ -50,18 +50,6 @@ def test_lists_learned_from_clicks_beat_the_popular_items(model: Recommender) ->
     assert popular[0].id == TRAIN.item_ids[np.argmax(counts)]
 
 
-def test_a_saved_model_of_clicks_comes_back_whole(
-    model: Recommender, tmp_path: Path
-) -> None:
-    loaded = Recommender.load(model.save(tmp_path / "model"))
-    assert loaded.model_.confidence == model.model_.confidence
-    lists, before = (found.recommend_many(n=4) for found in (loaded, model))
-    assert all((lists[name] == before[name]).all() for name in before)
-    assert loaded.similar(TRAIN.item_ids[TRAIN.items[0]], 2) == model.similar(
-        TRAIN.item_ids[TRAIN.items[0]], 2
-    )
-
-
 def test_folded_in_clicks_give_the_row_of_a_user_who_always_had_them(
     model: Recommender,
 ) -> None:
@@ -121,12 +109,3 @@ def test_what_clicks_cannot_tell_is_refused_in_a_sentence(model: Recommender) ->
         Recommender(feedback="loud").fit(TRAIN)
     with pytest.raises(BadInput, match="confidence"):
         Recommender(feedback="implicit", confidence=0.0).fit(TRAIN)
-
-
-def test_held_out_clicks_choose_the_iterate_with_the_best_lists() -> None:
-    early = Recommender(
-        rank=3, feedback="implicit", workers=1, early_stopping=True
-    ).fit(TRAIN)
-    best = np.max(early.history_["validation_ndcg"])
-    assert early.history_["validation_ndcg"][0] < best
-    assert early.status_ in ("stopped early", "completed", "converged")

@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas
 import pytest
-import sklearn.base
-import sklearn.exceptions
-import sklearn.model_selection
-from recommender_cases import RATINGS, TEST, TRAIN, ids
+from recommender_cases import TEST, TRAIN, ids
 
 import asyncqn as aq
 from asyncqn.errors import BadInput
@@ -37,14 +34,6 @@ def test_it_beats_item_and_user_means_on_ratings_it_has_not_seen(
     means = offsets.at(TEST.users, TEST.items)
     assert model.rmse(TEST) < 0.97 * rmse(means - values)
     assert model.rmse(TRAIN) < model.rmse(TEST)
-
-
-def test_it_ends_at_a_stationary_point_of_the_objective(model: Recommender) -> None:
-    first, last = model.history_.row(0), model.history_.row(-1)
-    assert last["grad_norm"] < 0.05 * first["grad_norm"]
-    assert last["fun"] == pytest.approx(model.fun_, rel=1e-3)
-    assert model.status_ in ("converged", "completed")
-    assert model.n_iter_ == last["commit"]
 
 
 def test_every_user_row_solves_its_ridge_problem(model: Recommender) -> None:
@@ -204,23 +193,6 @@ def test_score_is_minus_the_rmse_and_evaluate_counts(model: Recommender) -> None
 
 
 # -- recommendations
-
-
-def test_recommendations_are_the_best_unseen_items_in_order(model: Recommender) -> None:
-    loose = sklearn.base.clone(model).set_params(clip=False, workers=1).fit(TRAIN)
-    user = int(TRAIN.user_ids[11])
-    seen = set(TRAIN.item_ids[TRAIN.items[TRAIN.users == 11]].tolist())
-    rated = TRAIN.item_ids[np.bincount(TRAIN.items, minlength=TRAIN.n_items) > 0]
-    fresh = [m for m in rated.tolist() if m not in seen]
-    scores = dict(zip(fresh, loose.predict(user, fresh).tolist(), strict=True))
-    best = loose.recommend(user, n=5)
-    assert [b.id for b in best] == sorted(fresh, key=lambda m: -scores[m])[:5]
-    for b in best:
-        assert b.score == pytest.approx(scores[b.id])
-        assert b.title == RATINGS.titles[RATINGS.item_index([b.id])[0]]
-    everything = loose.recommend(user, n=10**6, exclude_seen=False)
-    assert {b.id for b in everything} == set(rated.tolist())
-    assert not seen & {b.id for b in loose.recommend(user, n=10**6)}
 
 
 def test_similar_items_do_not_depend_on_the_basis_of_the_factors(

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from recommender_cases import TEST, TRAIN, ids
 
 from asyncqn.errors import BadInput
-from asyncqn_recommender.data import Ratings
 from asyncqn_recommender.estimator import Recommender
 from asyncqn_recommender.metrics import NAMES, list_sums
 
@@ -91,20 +90,6 @@ def test_evaluate_averages_over_users_with_relevant_items(
     assert found["coverage"] == pytest.approx(len(shown) / rated)
     assert (found["users"], found["k"], found["n"]) == (len(relevant), k, len(TEST))
     assert found["rmse"] == model.rmse(TEST)
-
-
-def test_unknown_users_are_judged_by_the_baseline_and_unknown_items_are_never_found(
-    model: Recommender,
-) -> None:
-    best = [item.id for item in model.recommend("nobody", 2)]
-    test = Ratings.from_arrays(
-        [10**8, 10**8, 10**8 + 1], [best[0], 10**8, best[1]], [5.0, 5.0, 5.0]
-    )
-    found = model.evaluate(test, k=2)
-    assert found["recall"] == pytest.approx((1 / 2 + 1) / 2)
-    assert found["hit_rate"] == 1.0
-    strange = Ratings.from_arrays([1], [10**8], [5.0])
-    assert model.evaluate(strange, k=2)["ndcg"] == 0.0
 
 
 def test_ratings_the_model_was_fitted_on_are_no_test_of_its_lists(

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from recommender_cases import TRAIN
 
 from asyncqn_recommender import ranking
 from asyncqn_recommender.estimator import Recommender
-from asyncqn_recommender.kernels import ranking as kernels
 
 EVERY = {
     "plain": {},
@@ -22,20 +19,6 @@ EVERY = {
 @pytest.fixture(scope="module")
 def model() -> Recommender:
     return Recommender(rank=5, workers=2, seed=0, passes=4).fit(TRAIN)
-
-
-@given(st.lists(st.integers(-3, 3) | st.just(-np.inf), max_size=40), st.integers(1, 45))
-def test_the_kernel_selects_what_a_stable_sort_puts_first(
-    scores: list[float], n: int
-) -> None:
-    row = np.array(scores, np.float64)
-    places, tops = np.empty(n, np.int64), np.empty(n)
-    kernels.select(row, places, tops)
-    order = [m for m in np.argsort(-row, kind="stable").tolist() if row[m] > -np.inf][
-        :n
-    ]
-    assert places.tolist() == order + [-1] * (n - len(order))
-    assert tops[: len(order)].tolist() == row[order].tolist()
 
 
 @pytest.mark.parametrize("options", EVERY.values(), ids=EVERY)

@@ -3,7 +3,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import factorization_oracles as oracle
 import numpy as np
 import pytest
 
@@ -198,17 +197,3 @@ def test_what_does_not_fit_is_refused_in_a_sentence() -> None:
     for name, value in {"batches": 0, "warmup": -1, "memory": 0}.items():
         with pytest.raises(BadInput, match=name):
             replace(algorithm, **{name: value})
-
-
-def test_curvature_and_value_come_with_the_gradient_of_the_same_rows() -> None:
-    p = oracle.make_problem(3)
-    problem = ProfiledFactorization(**oracle.arguments(p), rank=3, prior=0.7, alpha=0.2)
-    theta = problem.initial(np.random.default_rng(0))
-    half = problem.n_data // 2
-    out = np.empty_like(theta)
-    first, second, whole = (np.empty(problem.curvature_size) for _ in range(3))
-    problem.grad_with_curvature(theta, np.arange(half), out, first)
-    problem.grad_with_curvature(theta, np.arange(half, problem.n_data), out, second)
-    problem.grad_with_curvature(theta, np.arange(problem.n_data), out, whole)
-    share = half / problem.n_data
-    np.testing.assert_allclose(share * first + (1 - share) * second, whole, rtol=1e-10)

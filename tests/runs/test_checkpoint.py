@@ -228,23 +228,6 @@ def test_any_state_survives_as_named_arrays(
     assert [type(v) for v in back] == [type(v) for v in state]
 
 
-def test_updates_that_wait_get_arrays_of_their_own_though_the_sample_named_one_twice() -> (
-    None
-):
-    shared = np.zeros(2)
-    first, second = unflatten(
-        "u",
-        (shared, shared),
-        flatten("u", (np.ones(2), 2.0 * np.ones(2))),
-        in_place=False,
-    )
-    assert (first.tolist(), second.tolist(), shared.tolist()) == (
-        [1.0, 1.0],
-        [2.0, 2.0],
-        [0.0, 0.0],
-    )
-
-
 def test_a_state_that_cannot_be_stored_is_named() -> None:
     with pytest.raises(aq.BadInput, match=r"'s.1' is of type dict"):
         flatten("s", (1, {}))

@@ -12,14 +12,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from engines.runs import EVERY, make_problem
 from sealed import reseal
 from storage.disk import Disk, Killed, on
 
 import asyncqn as aq
-from asyncqn.runs.checkpoint import Checkpoints, CheckpointWarning, unflatten
+from asyncqn.runs.checkpoint import Checkpoints, CheckpointWarning
 from asyncqn.runs.checkpoint_reading import load_checkpoint
 from asyncqn.storage.locks import FolderLock
 
@@ -211,33 +210,6 @@ def test_the_bytes_a_checkpoint_writes_do_not_grow_with_the_run(
     state = max(p.stat().st_size for p in (tmp_path / "c").glob("?/*.npz")) + 4096
     assert total == (24 + 4) * 4000 + 8 * len(run.metrics.columns) * run.metrics.rows
     assert sum(written) <= total + len(written) * state, "every row is written once"
-
-
-def test_a_leaf_of_another_shape_or_type_never_reaches_a_kernel() -> None:
-    local = EVERY["as-lbfgs"].init_worker(PROBLEM, np.zeros(PROBLEM.dim))
-    from asyncqn.runs.checkpoint import flatten
-
-    good = flatten("s", local)
-    unflatten("s", local, good)
-    for name, array in good.items():
-        for bad in (
-            array.ravel()[:1],
-            array.astype(np.float32),
-            array[None],
-            np.zeros(0),
-        ):
-            if bad.shape != array.shape or bad.dtype != array.dtype:
-                with pytest.raises(aq.DamagedFile, match="another shape or type"):
-                    unflatten("s", local, {**good, name: bad})
-    for ring in (
-        [99, 0, 0, 0],
-        [-1, 0, 0, 0],
-        [1, 99, 0, 0],
-        [1, -1, 0, 0],
-        [0, -2, 0, 0],
-    ):
-        with pytest.raises(aq.DamagedFile, match="impossible numbers"):
-            unflatten("s", local, {**good, "s.0.5.0": np.array(ring)})
 
 
 def test_a_lock_is_released_though_a_forked_process_has_a_copy_of_its_handle(

@@ -44,20 +44,6 @@ def test_replay_names_other_data_where_u_at_the_start_is_the_same(tmp_path):
     assert "altered" not in str(caught.value)
 
 
-def test_resume_refuses_other_data(tmp_path):
-    def stop(progress):
-        if progress.commit >= 10:
-            raise StopIteration
-
-    p = aq.LogisticRegression(X, Y, intercept=False)
-    aq.minimize(
-        p, SGD, engine=aq.Threads(1), commits=30, callback=stop, checkpoint=tmp_path
-    )
-    with pytest.raises(aq.BadInput, match="the problem holds other data") as caught:
-        aq.resume(tmp_path, aq.LogisticRegression(2 * X, Y, intercept=False))
-    assert one_sentence(caught.value)
-
-
 def test_data_are_found_in_sparse_rows_tensors_and_own_classes():
     import torch
 

@@ -102,11 +102,3 @@ def test_a_change_of_our_own_code_does_not_blame_the_user() -> None:
     run = altered(run_of(Quadratic.random()))
     words = mismatch(replace(run, manifest={**run.manifest, "code": "0" * 64}))
     assert words.endswith("; since the recording asyncqn's own code changed.")
-
-
-def test_other_data_are_told_from_other_code() -> None:
-    p = Quadratic.random()
-    run = run_of(p)
-    moved = Quadratic(p.A, p.y + 1.0)
-    words = mismatch(run, problem=moved)
-    assert "the problem holds other data than the recording" in words

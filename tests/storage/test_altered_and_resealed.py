@@ -112,25 +112,6 @@ def test_an_archive_that_claims_more_than_it_holds_is_refused_before_room_is_mad
 
 
 @pytest.mark.parametrize(
-    ("name", "rows"),
-    [("item_ids", 5_000), ("item_factors", 1), ("item_factors", 0)],
-    ids=str,
-)
-def test_a_model_whose_ids_and_factors_differ_in_number_never_reaches_a_kernel(
-    name: str, rows: int, sealed_folders: dict[str, Path], tmp_path: Path
-) -> None:
-    shutil.copytree(sealed_folders["model"], tmp_path / "altered")
-    path = data_file(tmp_path / "altered")
-    with np.load(path) as stored:
-        arrays = dict(stored)
-    arrays[name] = np.resize(arrays[name], (rows, *arrays[name].shape[1:]))
-    np.savez(path, **arrays)
-    reseal(tmp_path / "altered")
-    with pytest.raises(aq.DamagedFile, match="do not fit together"):
-        Recommender.load(tmp_path / "altered")
-
-
-@pytest.mark.parametrize(
     "header",
     [
         b"{'descr': '<f8', 'fortran_order': False, 'shape': (3,",  # which Python's tokenizer rejects

@@ -8,7 +8,7 @@ import pytest
 from asyncqn.columns import Table
 from asyncqn.core.schedule import Schedule
 from asyncqn.view import plots
-from asyncqn.view.axes import EXCESS, LABELS, axis_of, curves_of
+from asyncqn.view.axes import EXCESS, axis_of, curves_of
 from asyncqn.view.page import page
 from asyncqn.view.seen import Seen
 from asyncqn.view.styles import styles_of_runs
@@ -84,16 +84,3 @@ def test_twelve_digits_of_progress_are_seen_without_a_vertical_line() -> None:
     assert np.isnan(first[-1]), "the best value is no point of a logarithmic axis"
     np.testing.assert_allclose(second, [2.0, np.inf, 1.0])
     assert f'"metric":"{EXCESS}"' in page({"exact": RUNS["exact"]})
-
-
-def test_the_error_is_drawn_where_it_is_known_and_a_constant_as_it_is() -> None:
-    known = Table({"fun": np.array([4.0, 2.0]), "error": np.array([1.0, 0.0])})
-    assert curves_of([known]).label == LABELS["error"]
-    assert curves_of([known], "fun").label == LABELS["fun"]
-    constant = Table({"fun": np.array([4.0, 4.0])})
-    assert curves_of([constant]).label == LABELS["fun"]
-
-
-def test_a_tab_names_its_runs() -> None:
-    assert "<title>sgd, wild, exact - asyncqn</title>" in page(RUNS)
-    assert "<title>&lt;b&gt; - asyncqn</title>" in page({"<b>": RUNS["sgd"]})

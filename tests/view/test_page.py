@@ -75,17 +75,6 @@ def test_stragglers_dropped_updates_and_overtaking_are_those_of_the_schedule() -
     assert run["waiting"] == {"rounds": False, "table": [[0, 1], [2, 0]]}
 
 
-def test_in_a_round_all_wait_for_the_last() -> None:
-    schedule = Schedule(
-        worker=[1, 0, 0, 1],
-        read=[0, 0, 1, 1],
-        commit=[1, 1, 2, 2],
-        time=[1.0, 1.0, 2.0, 2.0],
-    )
-    (run,) = data(page({"a": seen(schedule)}))
-    assert run["waiting"] == {"rounds": True, "table": [[0, 1], [1, 0]]}
-
-
 @pytest.mark.parametrize("workers", [1, 41, 90])
 def test_many_workers_share_lines_and_none_is_lost(workers: int) -> None:
     n = np.arange(1, workers + 1)

@@ -75,10 +75,6 @@ def test_what_cannot_be_drawn_or_written_is_refused_in_a_sentence(
     assert not any(tmp_path.iterdir())
 
 
-def test_an_empty_schedule_can_be_drawn() -> None:
-    plotting.render(plotting.draw_log(Schedule.serial(0)), "png")
-
-
 def test_without_matplotlib_the_sentence_names_the_extra(
     run: aq.Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,18 +132,6 @@ def test_presets_are_generated_once_and_mended_when_damaged():
     assert as_ratings("synthetic-demo").digest == expected.digest
 
 
-def test_load_takes_names_directories_and_files(tmp_path):
-    file = tmp_path / "mine.csv"
-    file.write_text("user,item,rating\na,x,1\n")
-    path = fetch("mine", file)
-    assert (
-        load("mine").digest
-        == load(path).digest
-        == load(str(path)).digest
-        == load(file).digest
-    )
-
-
 @pytest.mark.parametrize("name", ["../evil", "", "a/b", ".hidden", "x" * 100])
 def test_names_cannot_leave_the_cache(name):
     with pytest.raises(BadInput, match="not a name for a set"):

@@ -1,7 +1,5 @@
 """The stored form: equal after opening, shared by processes, and never trusted blindly."""
 
-import os
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -51,14 +49,6 @@ def test_what_is_saved_is_opened_again(tmp_path_factory, pairs, titled):
             assert first.tolist() == second.tolist()
     fresh = Ratings(*(getattr(again, name) for name in COLUMNS))
     assert again.digest == ratings.digest == fresh.digest
-
-
-def test_saving_again_replaces_the_set_and_leaves_nothing_else(stored):
-    _, path = stored
-    other = synthetic_ratings(10, 10, 50)
-    save_ratings(other, path)
-    assert open_ratings(path).digest == other.digest
-    assert os.listdir(path.parent) == [path.name]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncqn_recommender.data import PRESETS, synthetic_ratings
-from asyncqn_recommender.data.synthetic import _alias_table
 
 
 @given(
@@ -49,12 +48,3 @@ def test_the_preset_has_the_spread_and_the_tails_of_movielens():
         counts = np.sort(np.bincount(index, minlength=size))[::-1]
         assert counts[: size // 10].sum() > least * len(ratings)
     assert len(set(ratings.titles.tolist())) == ratings.n_items
-
-
-def test_the_alias_table_has_the_law_of_the_weights():
-    weight = np.random.default_rng(0).lognormal(sigma=2, size=50)
-    accept, alias = _alias_table(weight)
-    law = accept.copy()
-    np.add.at(law, alias, 1.0 - accept)
-    # Fifty additions and subtractions of numbers below 50: rounding stays under 50 * 50 * 2^-53.
-    np.testing.assert_allclose(law / 50, weight / weight.sum(), atol=1e-12)

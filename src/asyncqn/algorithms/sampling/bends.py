@@ -54,7 +54,7 @@ class Child(NamedTuple):
 
 def fit_chart(X: Array, gradients: Array) -> Array:
     """Return the chart of the draws X (rows) with their gradients; it has no edges where none gains."""
-    if X.shape[1] > DENSE or not np.isfinite(X).all():
+    if len(X) == 0 or X.shape[1] > DENSE or not np.isfinite(X).all():
         return no_chart(X.shape[1])
     quartiles = np.percentile(X, [25.0, 50.0, 75.0], axis=0)
     spread = (quartiles[2] - quartiles[0]) / 1.349
