@@ -29,7 +29,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 import asyncqn as aq
-from asyncqn.algorithms.pair_memory import PairRule, RecursiveMemory, pair_totals
+from asyncqn.algorithms.pair_memory import PairMemory, PairRule, pair_totals
 from asyncqn.algorithms.safeguard import Trial, advance, standing
 from asyncqn.errors import require
 from asyncqn.kernels import add_one, add_scaled, sum_of_squares
@@ -81,7 +81,7 @@ class Iterate(NamedTuple):
     """The last accepted point; the start before there is one."""
     at_base: Array
     """Shape (1, d): the gradient at base."""
-    memory: RecursiveMemory
+    memory: PairMemory
     curvature: Array
     """The summary that H0 is made of."""
     trial: Trial
@@ -98,7 +98,7 @@ class StructuredInverse:
 
     Parameters
     ----------
-    memory : RecursiveMemory
+    memory : PairMemory
         The pairs.
     curvature : array
         The summary that H0 is made of.
@@ -108,7 +108,7 @@ class StructuredInverse:
         Makes H0 of a summary.
     """
 
-    memory: RecursiveMemory
+    memory: PairMemory
     curvature: Array
     newest: Array
     make: Callable[..., Any]
@@ -275,7 +275,7 @@ class StagedLBFGS(Checked):
             theta=theta0.copy(),
             base=theta0.copy(),
             at_base=np.zeros((1, theta0.size), theta0.dtype),
-            memory=RecursiveMemory.empty(self.memory, theta0),
+            memory=PairMemory.empty(self.memory, theta0),
             curvature=np.zeros(self.curvature, theta0.dtype),
             # Monotone: beyond rounding, no accepted point lies above the one before.
             trial=Trial((-math.inf,)),
@@ -354,7 +354,7 @@ class StagedLBFGS(Checked):
         return rows
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return pair_totals([iterate.memory.ring])
+        return pair_totals([iterate.memory])
 
 
 def staged_algorithm(

@@ -10,7 +10,7 @@ from asyncqn import ExactLBFGS
 from asyncqn.algorithms.exact.inverse import InverseHessian
 from asyncqn.algorithms.exact.metric import Curvature, SampledMetric
 from asyncqn.algorithms.exact.samples import RENEWAL_PERIOD, RENEWALS
-from asyncqn.algorithms.pair_memory import RecursiveMemory
+from asyncqn.algorithms.pair_memory import PairMemory
 from asyncqn.core.streams import Stream
 from asyncqn.types import Task
 
@@ -21,7 +21,7 @@ def over_metric(problem, summary, theta0):
     """H of three pairs at most over the metric of a summary that came with the trial."""
     state = Curvature(np.zeros(problem.curvature_size))
     initial = SampledMetric(state, summary, problem.inverse_metric_from)
-    return InverseHessian(RecursiveMemory.empty(3, theta0), initial)
+    return InverseHessian(PairMemory.empty(3, theta0), initial)
 
 
 def over_samples(problem, samples, **parameters):

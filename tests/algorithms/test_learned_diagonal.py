@@ -11,7 +11,7 @@ import pytest
 import asyncqn as aq
 from asyncqn.algorithms.exact.diagonal import LearnedDiagonal
 from asyncqn.algorithms.exact.inverse import InverseHessian
-from asyncqn.algorithms.pair_memory import RecursiveMemory
+from asyncqn.algorithms.pair_memory import PairMemory
 
 DIM = 6
 
@@ -19,7 +19,7 @@ DIM = 6
 def untaught(size: int, theta0: Any) -> InverseHessian:
     """H without pairs on a diagonal that they are to teach."""
     initial = LearnedDiagonal(LearnedDiagonal.empty(theta0, 0))
-    return InverseHessian(RecursiveMemory.empty(size, theta0), initial)
+    return InverseHessian(PairMemory.empty(size, theta0), initial)
 
 
 def quadratic(seed: int = 0) -> Any:

@@ -69,8 +69,8 @@ def test_pairs_come_from_workers_in_both_rounds_and_late_updates_are_dropped(
 def test_pairs_that_overflow_are_forgotten_and_theta_stays_finite():
     algorithm = MBLBFGS(0.05, 2, 30, 15)
     iterate = algorithm.init(THETA0)
-    iterate.memory.middle[...] = np.inf
-    iterate.memory.pairs[...] = 1.0
+    iterate.memory.admit(algorithm.rule, np.ones(8), np.ones(8))
+    iterate.memory.pairs[0] = 1e200
     after = algorithm.apply(
         iterate,
         [Update(np.ones(8), np.zeros(8), 0, False)],

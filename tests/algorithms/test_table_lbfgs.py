@@ -43,7 +43,7 @@ def test_stale_gradients_of_a_quadratic_give_its_minimum_once_the_curvature_is_k
             0.0 if version <= 8 else float(rng.standard_normal()),
         )
         it = _send(algorithm, it, part, [3.0 * (z - minima[part])], [z], version)
-    assert it.memory.ring.accepted == 1
+    assert it.memory.stored == 1
     assert abs(it.theta[0] - minima.mean()) < 1e-12
     assert len(set(it.table.entries[1, :3, 0])) == 3
 

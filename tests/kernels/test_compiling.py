@@ -17,9 +17,9 @@ LEFT_ALONE = """
 import numpy as np, sys
 from numba.core.cpu import CPUTargetOptions
 {change}
-from asyncqn.kernels import compact_memory, jit
+from asyncqn.kernels import jit, two_loop
 out = np.ones(3)
-compact_memory.product(np.ones((2, 1, 3)), np.ones((2, 2)), 1.0, np.ones(0), np.ones(3), out, np.empty(4))
+two_loop.second_loop(np.ones((2, 1, 3)), np.full(1, 0.5), 0, np.full(1, 18.0), out)
 print(out[0], bool(jit.UNCOUNTED), "scipy.linalg" in sys.modules)
 """
 

@@ -1,18 +1,8 @@
 """The L-BFGS memory: the last M curvature pairs, the rule that admits one, and the product H v.
 
 A pair is a difference of points and of gradients, s = theta - theta' and y = g - g'.  The BFGS matrix H of
-the stored pairs on top of an initial inverse H0 approximates the inverse Hessian; H v costs O(M d).
-
-There are two forms, a class each, because two needs exclude each other:
-
-`CompactMemory`, of the paper's methods
-    H v from inner products and one small matrix.  One pass over the pairs serves two vectors at once, but the
-    small matrix must be made anew with every pair, and H0 must be a scalar or a diagonal that stays.
-`RecursiveMemory`, of our own methods, at the coordinator
-    H v by the two-loop recursion.  H0 may be any map and may change at any time, because only (s, y) is
-    stored.
-
-The forms are algebraically equal, but they add in different orders.
+the stored pairs on top of an initial inverse H0 approximates the inverse Hessian.  The two-loop recursion
+computes H v in O(M d); H0 may be any map and may change at any time, because only (s, y) is stored.
 """
 
 from __future__ import annotations
@@ -23,26 +13,21 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from asyncqn.algorithms.parameters import InitialScale
 from asyncqn.errors import require
-from asyncqn.kernels import compact_memory, two_loop
-from asyncqn.kernels.compact_memory import (
-    ACCEPTED,
-    COUNT,
-    NEWEST,
-    REJECTED,
-    admissible,
-    next_slot,
-)
+from asyncqn.kernels import two_loop
 from asyncqn.kernels.vectors import dot
 from asyncqn.parameters import Checked
 from asyncqn.types import Array, Counters, Problem, extra
 
-__all__ = ["PairRule", "RecursiveMemory", "Ring", "pair_totals"]
+__all__ = ["PairMemory", "PairRule", "pair_totals"]
 
 Apply: TypeAlias = Callable[[Array], None]
 """Replaces a vector by H0 times it."""
+STORED, NEWEST, ACCEPTED, REJECTED = range(4)
+"""Entries of `PairMemory.counts`."""
 
 
 class PairRule(NamedTuple):
@@ -68,229 +53,94 @@ class PairRule(NamedTuple):
     epsilon: float
     cosine: float = 0.0
 
+    def admits(self, ss: float, sy: float, yy: float) -> bool:
+        """Return whether a pair with these inner products is admitted."""
+        # NaN fails every comparison, so it needs no separate test.
+        usable = 0.0 < ss < math.inf and yy < math.inf and sy > 0.0
+        return (
+            usable
+            and sy >= self.epsilon * ss
+            and sy >= self.cosine * math.sqrt(ss * yy)
+        )
 
-class Ring(NamedTuple):
-    """The slots in which a memory stores its pairs: a new pair takes the slot of the oldest."""
 
+class PairMemory(NamedTuple):
+    """The last M pairs, in slots of which a new pair takes that of the oldest; written in place.
+
+    Attributes
+    ----------
+    pairs : array, shape (2, M, d)
+        s_i and y_i, in the precision of theta.
+    products : array, shape (3, M), float64
+        s'y, s's and y'y of every slot, 0 in empty ones.
+    scale : array, shape (1,) or (d,), float64
+        H0 = c I, or a diagonal; for the map that stands for H0, if there is one, c.
+    counts : array, shape (4,)
+        Pairs stored, the slot of the newest, and all pairs ever admitted and refused.
+    """
+
+    pairs: Array
+    products: Array
+    scale: npt.NDArray[np.float64]
     counts: Counters
-    """Shape (4,): pairs stored, the slot of the newest, and all pairs ever admitted and refused."""
 
     @classmethod
-    def empty(cls) -> Ring:
-        """Return the ring of a memory without pairs."""
-        # The newest is -1, so that the next slot is 0.
-        return cls(np.array([0, -1, 0, 0], np.int64))
+    def empty(cls, size: int, theta0: Array, scale: npt.ArrayLike = 1.0) -> PairMemory:
+        """Return a memory for `size` pairs."""
+        return cls(
+            pairs=np.zeros((2, size, theta0.size), theta0.dtype),
+            products=np.zeros((3, size)),
+            scale=np.array(scale, np.float64, ndmin=1),
+            # The newest is -1, so that the next slot is 0.
+            counts=np.array([0, -1, 0, 0], np.int64),
+        )
 
     @property
     def stored(self) -> int:
         """Number of stored pairs."""
-        return int(self.counts[COUNT])
+        return int(self.counts[STORED])
 
     @property
     def newest(self) -> int:
         """The slot of the newest pair; -1 where there is none."""
         return int(self.counts[NEWEST])
 
-    @property
-    def accepted(self) -> int:
-        """Number of pairs ever admitted."""
-        return int(self.counts[ACCEPTED])
-
-    @property
-    def rejected(self) -> int:
-        """Number of pairs ever refused."""
-        return int(self.counts[REJECTED])
-
-    def refuse(self) -> None:
-        """Count a pair that was not admitted."""
-        self.counts[REJECTED] += 1
-
-    def forget(self) -> None:
-        """Empty all slots, but keep the totals of admitted and refused pairs."""
-        self.counts[COUNT] = 0
-        self.counts[NEWEST] = -1
-
-    def indexes(self, slots: int) -> bool:
-        """Return whether the counts of a loaded ring index this number of slots, on which kernels rely."""
+    def sound(self) -> bool:
+        """Return whether the counts of a loaded memory index its slots, on which kernels rely."""
         least = 0 if self.stored else -1
+        slots = int(self.pairs.shape[1])
         return 0 <= self.stored <= slots and least <= self.newest < slots
-
-
-class CompactMemory(NamedTuple):
-    """Pairs with their inner products, for an H0 that is a scalar or a diagonal; written in place.
-
-    Attributes
-    ----------
-    pairs : array, shape (2, M, d)
-        s_i, and y_i; with a diagonal H0, H0 y_i in the place of y_i.
-    gram : array, shape (2, M, M), float64
-        s_i'y_j for i not younger than j, and y_i'H0 y_j (H0 = I where it is a scalar).
-    middle : array, shape (2 M, 2 M), float64
-        The small matrix N of `kernels.compact_memory`.
-    scale : array, shape (1,), float64
-        c of H0 = c I.
-    diagonal : array, shape (d,) or (0,)
-        H0, if it is a diagonal; then c is not used.
-    ring : Ring
-        The slots.
-    """
-
-    pairs: Array
-    gram: Array
-    middle: Array
-    scale: Array
-    diagonal: Array
-    ring: Ring
-
-    @classmethod
-    def empty(
-        cls,
-        size: int,
-        theta0: Array,
-        scale: InitialScale = 1.0,
-        problem: Problem | None = None,
-    ) -> CompactMemory:
-        """Return a memory for `size` pairs; only `"diagonal"` asks the problem."""
-        diagonal = theta0[:0].copy()
-        if scale == "diagonal":
-            diagonal = _initial_diagonal(problem, theta0)
-        return cls(
-            # Pairs in the precision of theta; all that is small, and divided by, in float64.
-            pairs=np.zeros((2, size, theta0.size), theta0.dtype),
-            gram=np.zeros((2, size, size)),
-            middle=np.zeros((2 * size, 2 * size)),
-            scale=np.array([1.0 if isinstance(scale, str) else float(scale)]),
-            diagonal=diagonal,
-            ring=Ring.empty(),
-        )
-
-    @property
-    def matrix(self) -> tuple[Any, ...]:
-        """The memory as kernels take it: numba recognises a plain tuple faster than a named one."""
-        return (*self[:5], self.ring.counts)
-
-    @property
-    def stored(self) -> int:
-        """Number of stored pairs."""
-        return self.ring.stored
-
-    def sound(self) -> bool:
-        """Return whether kernels can work with a loaded memory."""
-        return self.ring.indexes(self.pairs.shape[1])
-
-    def consider(
-        self,
-        rule: PairRule,
-        follow: bool,
-        theta: Array,
-        theta_old: Array,
-        g: Array,
-        g_old: Array,
-    ) -> bool:
-        """Admit the pair (theta - theta_old, g - g_old) if the rule allows it.
-
-        Nothing but the slot of the pair is written, so that neither difference needs an array of its own.
-        The oldest pair makes room.
-
-        Parameters
-        ----------
-        follow : bool
-            Whether H0 = (s'y / y'y) I of this pair from now on.
-
-        Returns
-        -------
-        bool
-            Whether the pair was admitted.
-        """
-        # Allocated for each pair: a pair costs two passes over theta, and this is M^2 numbers.
-        room = compact_memory.room_for(self.gram)
-        return bool(
-            compact_memory.consider(
-                self.matrix, rule, follow, theta, theta_old, g, g_old, room
-            )
-        )
-
-    def product(self, v: Array, out: Array) -> Array:
-        """Write H v into `out` and return it; out must not overlap v."""
-        work = np.empty(2 * len(self.middle))
-        compact_memory.product(
-            self.pairs, self.middle, self.scale[0], self.diagonal, v, out, work
-        )
-        return out
-
-    def forget(self) -> None:
-        """Remove all pairs; keep H0 and the counts of admitted and refused pairs."""
-        # Zeros everywhere: kernels then need no test for empty slots.
-        for part in (self.pairs, self.gram, self.middle):
-            part[...] = 0
-        self.ring.forget()
-
-
-class RecursiveMemory(NamedTuple):
-    """Pairs as they are, on top of any H0; written in place.
-
-    Attributes
-    ----------
-    pairs : array, shape (2, M, d)
-        s_i and y_i.
-    products : array, shape (3, M), float64
-        s'y, s's and y'y of every slot, 0 in empty ones.
-    scale : array, shape (1,), float64
-        c of H0, for the H0 to use.
-    ring : Ring
-        The slots.
-    """
-
-    pairs: Array
-    products: Array
-    scale: Array
-    ring: Ring
-
-    @classmethod
-    def empty(cls, size: int, theta0: Array) -> RecursiveMemory:
-        """Return a memory for `size` pairs."""
-        return cls(
-            pairs=np.zeros((2, size, theta0.size), theta0.dtype),
-            products=np.zeros((3, size)),
-            scale=np.ones(1),
-            ring=Ring.empty(),
-        )
-
-    @property
-    def stored(self) -> int:
-        """Number of stored pairs."""
-        return self.ring.stored
-
-    @property
-    def newest(self) -> int:
-        """The slot of the newest pair; -1 where there is none."""
-        return self.ring.newest
-
-    def sound(self) -> bool:
-        """Return whether kernels can work with a loaded memory."""
-        return self.ring.indexes(self.pairs.shape[1])
 
     def admit(self, rule: PairRule, s: Array, y: Array) -> bool:
         """Admit the pair (s, y) if the rule allows it and return whether; the oldest pair makes room."""
         sy = dot(s, y)
         ss = dot(s, s)
         yy = dot(y, y)
-        if not admissible(ss, sy, yy, rule.epsilon, rule.cosine):
-            self.ring.refuse()
+        slots = int(self.pairs.shape[1])
+        if slots == 0 or not rule.admits(ss, sy, yy):
+            self.counts[REJECTED] += 1
             return False
-        slot = next_slot(self.ring.counts, self.pairs.shape[1])
-        self.pairs[0, slot] = s
-        self.pairs[1, slot] = y
-        self.products[:, slot] = (sy, ss, yy)
+        slot = (self.newest + 1) % slots
+        self.pairs[:, slot] = s, y
+        self.products[:, slot] = sy, ss, yy
+        self.counts[:ACCEPTED] = min(self.stored + 1, slots), slot
+        self.counts[ACCEPTED] += 1
         return True
 
-    def product(self, v: Array, out: Array, apply: Apply) -> Array:
+    def rescale(self) -> None:
+        """Set c = s'y / y'y of the newest pair: the inverse curvature along the newest step."""
+        # An admitted pair has s'y > 0, but in a tail that is nearly flat y'y may underflow.
+        sy, _, yy = self.products[:, self.newest]
+        if yy > 0.0:
+            self.scale[0] = sy / yy
+
+    def product(self, v: Array, out: Array, apply: Apply | None = None) -> Array:
         """Write H v into `out`, in its precision, and return it; out must not overlap v.
 
         Parameters
         ----------
-        apply : callable
-            Replaces a vector by H0 times it.
+        apply : callable, optional
+            Replaces a vector by H0 times it; without it H0 is `scale`.
         """
         own = self.products[0]
         newest = self.newest
@@ -299,7 +149,10 @@ class RecursiveMemory(NamedTuple):
         if newest >= 0:
             two_loop.first_loop(self.pairs, own, newest, out, shares)
         # H0 between the two loops; without pairs it is all of H.
-        apply(out)
+        if apply is None:
+            out *= self.scale.astype(out.dtype)
+        else:
+            apply(out)
         if newest >= 0:
             two_loop.second_loop(self.pairs, own, newest, shares, out)
         return out
@@ -311,10 +164,10 @@ class RecursiveMemory(NamedTuple):
         return float(np.max(lengths[filled] / own[filled], initial=0.0)) or math.inf
 
     def forget(self) -> None:
-        """Remove all pairs; keep c and the counts of admitted and refused pairs."""
+        """Remove all pairs; keep H0 and the counts of admitted and refused pairs."""
         self.pairs[...] = 0
         self.products[...] = 0
-        self.ring.forget()
+        self.counts[:ACCEPTED] = 0, -1
 
 
 def _initial_diagonal(problem: Problem | None, theta0: Array) -> Array:
@@ -330,15 +183,16 @@ def _initial_diagonal(problem: Problem | None, theta0: Array) -> Array:
     return 1.0 / diagonal
 
 
-def pair_totals(rings: Iterable[Ring]) -> dict[str, int]:
+def pair_totals(memories: Iterable[PairMemory]) -> dict[str, int]:
     """Return how many pairs were admitted and refused in all: an algorithm's `counters`."""
-    counts = [(ring.accepted, ring.rejected) for ring in rings]
-    accepted, rejected = (sum(column) for column in zip((0, 0), *counts))
+    accepted, rejected = sum(
+        (memory.counts[ACCEPTED:] for memory in memories), start=np.zeros(2, np.int64)
+    ).tolist()
     return {"pairs_accepted": accepted, "pairs_rejected": rejected}
 
 
-class CompactMemories(Checked):
-    """Base of the algorithms with compact memories, those of the paper.
+class PairedAlgorithm(Checked):
+    """Base of the paper's algorithms with pairs.
 
     A worker keeps its memory as `Worker.memory`; mb-L-BFGS keeps its one memory at the master.
     """
@@ -358,25 +212,21 @@ class CompactMemories(Checked):
         """Extras that the problem must offer."""
         return ("curvature_diagonal",) if self.initial_scale == "diagonal" else ()
 
-    def empty_memory(
-        self, theta0: Array, problem: Problem | None = None
-    ) -> CompactMemory:
-        """Return a memory without pairs."""
-        return CompactMemory.empty(self.memory, theta0, self.initial_scale, problem)
+    def empty_memory(self, theta0: Array, problem: Problem | None = None) -> PairMemory:
+        """Return a memory without pairs; only `"diagonal"` asks the problem."""
+        scale: npt.ArrayLike = 1.0
+        if self.initial_scale == "diagonal":
+            scale = _initial_diagonal(problem, theta0)
+        elif self.initial_scale != "pair":
+            scale = self.initial_scale
+        return PairMemory.empty(self.memory, theta0, scale)
 
-    def consider(
-        self,
-        memory: CompactMemory,
-        theta: Array,
-        theta_old: Array,
-        g: Array,
-        g_old: Array,
-    ) -> bool:
-        """Offer the pair (theta - theta_old, g - g_old); return whether it was admitted."""
-        follow = self.initial_scale == "pair"
-        return memory.consider(self.rule, follow, theta, theta_old, g, g_old)
+    def admit(self, memory: PairMemory, s: Array, y: Array) -> None:
+        """Offer the pair (s, y)."""
+        if memory.admit(self.rule, s, y) and self.initial_scale == "pair":
+            memory.rescale()
 
-    def clear(self, memory: CompactMemory) -> None:
+    def clear(self, memory: PairMemory) -> None:
         """Remove all pairs, and with them the H0 that follows the newest."""
         memory.forget()
         if self.initial_scale == "pair":
@@ -392,4 +242,4 @@ class CompactMemories(Checked):
 
     def counters(self, iterate: Any, locals_: Sequence[Any]) -> dict[str, int]:
         """Return the totals of all workers' memories."""
-        return pair_totals(local.memory.ring for local in locals_)
+        return pair_totals(local.memory for local in locals_)

@@ -1,6 +1,6 @@
 """Compiled free functions, arrays in and arrays out, and the decorators that compile them.
 
-Reading order: `jit` (the decorators); `compact_memory` and `two_loop` (L-BFGS); `random` and `shuffling`
+Reading order: `jit` (the decorators); `two_loop` (L-BFGS); `random` and `shuffling`
 (random numbers); then the kernels of the models.
 
 The names in `__init__.pyi` are public: another package may compile its own models with them, as asyncqn does.

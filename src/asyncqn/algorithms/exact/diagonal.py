@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.algorithms.exact.inverse import InitialInverse
-from asyncqn.algorithms.pair_memory import RecursiveMemory
+from asyncqn.algorithms.pair_memory import PairMemory
 from asyncqn.kernels.vectors import dot
 from asyncqn.types import Array
 
@@ -63,11 +63,11 @@ class LearnedDiagonal(InitialInverse):
         # D is fitted whether it is in use or not: otherwise it could never win the lead.
         return bool(self.state.lead[0] > MIN_LEAD)
 
-    def apply(self, memory: RecursiveMemory, v: Array) -> None:
+    def apply(self, memory: PairMemory, v: Array) -> None:
         scale = v.dtype.type(memory.scale[0])
         v *= scale * self.state.D if self._in_use else scale
 
-    def offer(self, memory: RecursiveMemory, s: Array, y: Array) -> bool:
+    def offer(self, memory: PairMemory, s: Array, y: Array) -> bool:
         """Test whether D of the pairs so far fits this one better than I does."""
         # Before the first pair D says nothing that could be tested.
         if memory.stored > 0:
@@ -85,7 +85,7 @@ class LearnedDiagonal(InitialInverse):
                 self.state.lead[0] = FADING * self.state.lead[0] + math.log(gain)
         return True
 
-    def follow(self, memory: RecursiveMemory) -> None:
+    def follow(self, memory: PairMemory) -> None:
         D, newest = self.state.D, memory.newest
         sy, _, yy = memory.products[:, newest].tolist()
         # From all stored pairs anew, because the oldest may just have made room.
@@ -97,14 +97,14 @@ class LearnedDiagonal(InitialInverse):
         if size > 0.0:
             memory.scale[0] = sy / size
 
-    def forget(self, memory: RecursiveMemory) -> None:
+    def forget(self, memory: PairMemory) -> None:
         # D with its lead: it was fitted to the pairs that were just removed.
         self.state.D[...] = 1.0
         self.state.lead[0] = 0.0
         memory.scale[0] = 1.0
 
 
-def fitted_diagonal(memory: RecursiveMemory) -> npt.NDArray[np.float64]:
+def fitted_diagonal(memory: PairMemory) -> npt.NDArray[np.float64]:
     """Return D of the formula above over its geometric mean; 1 where the pairs say nothing."""
     own = memory.products[0]
     filled = np.flatnonzero(own > 0.0)

@@ -34,7 +34,7 @@ from asyncqn.algorithms.exact.inverse import InitialInverse, InverseHessian
 from asyncqn.algorithms.exact.metric import SampledMetric
 from asyncqn.algorithms.exact.samples import Sample, timetable, wants_summary
 from asyncqn.algorithms.exact.scatter import ScatterInverse
-from asyncqn.algorithms.pair_memory import RecursiveMemory, pair_totals
+from asyncqn.algorithms.pair_memory import PairMemory, pair_totals
 from asyncqn.algorithms.parameters import (
     BackupAfter,
     Blocks,
@@ -100,7 +100,7 @@ class Iterate(NamedTuple):
     """The last accepted point; the start before there is one."""
     at_base: Array
     """Shape (1, d): the gradient at base."""
-    memory: RecursiveMemory
+    memory: PairMemory
     initial: Any
     """The state of H0."""
     trial: Trial
@@ -303,7 +303,7 @@ class ExactLBFGS(Checked):
             theta=theta0.copy(),
             base=theta0.copy(),
             at_base=np.zeros((1, theta0.size), theta0.dtype),
-            memory=RecursiveMemory.empty(self.memory, theta0),
+            memory=PairMemory.empty(self.memory, theta0),
             initial=INVERSES[self.inverse].empty(theta0, self.curvature),
             # -inf is never the largest, so that empty places do not count in the non-monotone rule.
             trial=Trial((-math.inf,) * RECENT_VALUES),
@@ -398,4 +398,4 @@ class ExactLBFGS(Checked):
         return rows_of_parts(-(-n_data // stride), self._parts, part)
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return pair_totals([iterate.memory.ring])
+        return pair_totals([iterate.memory])

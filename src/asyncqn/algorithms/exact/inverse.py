@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from asyncqn.algorithms.pair_memory import PairRule, RecursiveMemory
+from asyncqn.algorithms.pair_memory import PairMemory, PairRule
 from asyncqn.types import Array, Commit
 
 COSINE = 1e-5
@@ -56,37 +56,34 @@ class InitialInverse:
         """
         return cls(state)
 
-    def known(self, memory: RecursiveMemory) -> bool:
+    def known(self, memory: PairMemory) -> bool:
         """Return whether H has a scale, so that H g is a step."""
         return memory.stored > 0
 
-    def apply(self, memory: RecursiveMemory, v: Array) -> None:
+    def apply(self, memory: PairMemory, v: Array) -> None:
         """Replace v by H0 v."""
         # In the precision of theta: `scale` is float64.
         v *= v.dtype.type(memory.scale[0])
 
-    def product(self, memory: RecursiveMemory, at: Array, out: Array) -> None:
+    def product(self, memory: PairMemory, at: Array, out: Array) -> None:
         """Write H g into `out`; at: the gradient, and what else the kind needs of the point, row by row."""
         memory.product(at[0], out, lambda v: self.apply(memory, v))
 
-    def offer(self, memory: RecursiveMemory, s: Array, y: Array) -> bool:
+    def offer(self, memory: PairMemory, s: Array, y: Array) -> bool:
         """Look at a pair before it is judged; return whether pairs are of any use now."""
         return True
 
-    def follow(self, memory: RecursiveMemory) -> None:
+    def follow(self, memory: PairMemory) -> None:
         """Take account of the newest pair, which has just been admitted."""
-        # An admitted pair has s'y > 0, but in a tail that is nearly flat y'y may underflow.
-        sy, _, yy = memory.products[:, memory.newest].tolist()
-        if yy > 0.0:
-            memory.scale[0] = sy / yy
+        memory.rescale()
 
-    def accept(self, memory: RecursiveMemory) -> None:
+    def accept(self, memory: PairMemory) -> None:
         """The trial was accepted: the moment to change H0."""
 
-    def grow(self, memory: RecursiveMemory) -> None:
+    def grow(self, memory: PairMemory) -> None:
         """The sample has grown: drop what does not serve on a larger one."""
 
-    def forget(self, memory: RecursiveMemory) -> None:
+    def forget(self, memory: PairMemory) -> None:
         """The steps kept failing and the pairs were removed: drop what may have been at fault."""
 
 
@@ -94,7 +91,7 @@ class InitialInverse:
 class InverseHessian:
     """H, the BFGS matrix of the stored pairs on top of H0: a `safeguard.Inverse`."""
 
-    memory: RecursiveMemory
+    memory: PairMemory
     initial: InitialInverse
     rule: PairRule = RULE
 

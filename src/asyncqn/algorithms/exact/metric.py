@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from asyncqn.algorithms.exact.inverse import InitialInverse
-from asyncqn.algorithms.pair_memory import RecursiveMemory
+from asyncqn.algorithms.pair_memory import PairMemory
 from asyncqn.types import Array, Commit
 
 # Without `sampled_metric` the summary of a sample would not serve for all rows.
@@ -78,10 +78,10 @@ class SampledMetric(InitialInverse):
         # The last entry counts rows, so that 0 means that there is none.
         return bool(self.state.summary[-1] > 0.0)
 
-    def known(self, memory: RecursiveMemory) -> bool:
+    def known(self, memory: PairMemory) -> bool:
         return self._from_summary or memory.stored > 0
 
-    def apply(self, memory: RecursiveMemory, v: Array) -> None:
+    def apply(self, memory: PairMemory, v: Array) -> None:
         if not self._from_summary:
             super().apply(memory, v)
             return
@@ -90,17 +90,17 @@ class SampledMetric(InitialInverse):
         self.make(self.state.summary).apply(v, image)
         v[...] = image
 
-    def accept(self, memory: RecursiveMemory) -> None:
+    def accept(self, memory: PairMemory) -> None:
         # Not earlier: the summary belongs to the trial, and after a failure the base needs its own H0.
         if self.fresh is not None:
             self.state.summary[...] = self.fresh
 
-    def grow(self, memory: RecursiveMemory) -> None:
+    def grow(self, memory: PairMemory) -> None:
         """Remove the pairs: over an H0 that is nearly right, those of a smaller sample do harm."""
         # Without an H0 of summaries the pairs are all that is known, and they stay.
         if self.fresh is not None or self._from_summary:
             memory.forget()
 
-    def forget(self, memory: RecursiveMemory) -> None:
+    def forget(self, memory: PairMemory) -> None:
         # H0 may have been at fault; until the next summary the pairs build on a scalar.
         self.state.summary[...] = 0.0

@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.algorithms.exact.inverse import InitialInverse
-from asyncqn.algorithms.pair_memory import RecursiveMemory
+from asyncqn.algorithms.pair_memory import PairMemory
 from asyncqn.kernels.gram import cholesky, solve
 from asyncqn.kernels.scatter import (
     note_deviation,
@@ -205,10 +205,10 @@ class ScatterInverse(InitialInverse):
             state.note_version([update.g for update in updates])
         return cls(state)
 
-    def product(self, memory: RecursiveMemory, at: Array, out: Array) -> None:
+    def product(self, memory: PairMemory, at: Array, out: Array) -> None:
         out[...] = self.times(memory, at[0])
 
-    def times(self, memory: RecursiveMemory, v: Array) -> npt.NDArray[np.float64]:
+    def times(self, memory: PairMemory, v: Array) -> npt.NDArray[np.float64]:
         """Return H v in double precision."""
         # Another F asks for another c.  The cautious table keeps c until the next pair: see `follow`.
         if (
@@ -221,7 +221,7 @@ class ScatterInverse(InitialInverse):
         memory.product(v, product, lambda rest: self.apply(memory, rest))
         return product
 
-    def apply(self, memory: RecursiveMemory, v: Array) -> None:
+    def apply(self, memory: PairMemory, v: Array) -> None:
         if self.trusted:
             self.state.solve(v)
         v *= memory.scale[0]
@@ -242,7 +242,7 @@ class ScatterInverse(InitialInverse):
         plain = dot(s, s) * dot(y, y)
         return math.log(plain / (sFs * yHy)) if sFs * yHy > 0.0 and plain > 0.0 else 0.0
 
-    def follow(self, memory: RecursiveMemory) -> None:
+    def follow(self, memory: PairMemory) -> None:
         """Set c by the newest pair."""
         newest = memory.newest
         if newest < 0:
@@ -261,7 +261,7 @@ class ScatterInverse(InitialInverse):
             # Two roots: the product of two large numbers may overflow.
             memory.scale[0] = math.sqrt(before) * math.sqrt(said) if rises else said
 
-    def forget(self, memory: RecursiveMemory) -> None:
+    def forget(self, memory: PairMemory) -> None:
         """Keep c until the next pair sets it, and the scatter, unless it may be at fault."""
         if self.at_fault:
             self.state.drop()

@@ -39,7 +39,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.pair_memory import CompactMemories, CompactMemory
+from asyncqn.algorithms.pair_memory import PairedAlgorithm, PairMemory
 from asyncqn.algorithms.parameters import (
     BatchSize,
     Beta,
@@ -55,7 +55,6 @@ from asyncqn.algorithms.parameters import (
 )
 from asyncqn.algorithms.stability import delay_limit, largest_curvature, loop_delay
 from asyncqn.core.stages import ASYNCHRONOUS
-from asyncqn.kernels.compact_memory import langevin_update
 from asyncqn.kernels.vectors import add_two
 from asyncqn.parameters import parameter
 from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
@@ -83,7 +82,7 @@ class Worker(NamedTuple):
     The first N_O rows of Omega are O, the others S.
     """
 
-    memory: CompactMemory
+    memory: PairMemory
     update: Update
     theta_old: Array
     """theta~: the theta of the previous step."""
@@ -95,7 +94,7 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ASLBFGS(OverlappingBatches, CompactMemories, Published):
+class ASLBFGS(OverlappingBatches, PairedAlgorithm, Published):
     """The paper's as-L-BFGS.
 
     Parameters
@@ -191,20 +190,22 @@ class ASLBFGS(OverlappingBatches, CompactMemories, Published):
         now = stream.k & 1
         # Line 4: draw Omega; its first N_O rows are O.
         Omega = stream.rows(problem.n_data, local.Omega[now], self.sampling)
-        # Line 5: both parts of the gradient; the kernel blends them by their shares of Omega.
+        # Line 5: the gradients of both parts, weighted by their shares of Omega.
         g_O, g_S = local.g_O[now], local.g_S
         problem.grad(theta, Omega[: self.overlap], g_O)
         problem.grad(theta, Omega[self.overlap :], g_S)
-        # Line 6: d_u by (6) and d_theta by (7), written into the worker's message.
         share = self.overlap / self.batch
-        # A plain tuple, as numba likes it, of `kernels.compact_memory.Langevin`.
-        numbers = (self.rho, self.h, self.gamma, self.noise, share)
-        H, out = local.memory.matrix, tuple(local.update)
-        work = np.empty(8 * self.memory)
-        langevin_update(H, numbers, u, g_O, g_S, tuple(stream), out, work)
-        if self.integrator == "modified":
-            # The modified Euler step overwrites d_theta of (7) with H (u + d_u).
-            self._times_H(local, u + local.update.d_u, local.update.d_theta)
+        g = share * g_O + (1.0 - share) * g_S
+        # Line 6: d_u by (6) and d_theta by (7), written into the worker's message.
+        d_theta, d_u = local.update
+        self._times_H(local, g, d_u)
+        d_u *= -self.h
+        d_u -= self.gamma * u
+        if self.noise > 0.0:
+            d_u += self.noise * stream.normals(np.empty_like(u))
+        # The modified Euler step moves theta by the new momentum.
+        momentum = u if self.integrator == "explicit" else u + d_u
+        self._times_H(local, momentum, d_theta)
         return local.update
 
     def learn(
@@ -218,9 +219,8 @@ class ASLBFGS(OverlappingBatches, CompactMemories, Published):
                 view.theta, local.Omega[before][: self.overlap], g_prime
             )  # line 10
             # Lines 11 and 12: s, y and the cautious rule.
-            self.consider(
-                local.memory, view.theta, local.theta_old, g_prime, local.g_O[before]
-            )
+            s = view.theta - local.theta_old
+            self.admit(local.memory, s, g_prime - local.g_O[before])
         local.theta_old[...] = view.theta  # line 8; O and g_O stay where they are
         local.steps[0] += 1  # line 13
         return local
@@ -257,7 +257,7 @@ class ASLBFGS(OverlappingBatches, CompactMemories, Published):
             )
         # The largest stable |H U'' H|; first with H = H0, then with the pairs.
         stable = self.gamma / (self.h * self._delay(workers))
-        scales = [float(w.memory.scale[0]) for w in locals_] or [1.0]
+        scales = [float(np.median(w.memory.scale)) for w in locals_] or [1.0]
         scale = float(np.median(scales)) + self.rho
         bare = scale**2 * largest_curvature(problem, theta0)
         if bare >= stable:

@@ -20,7 +20,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.pair_memory import CompactMemories, CompactMemory, pair_totals
+from asyncqn.algorithms.pair_memory import PairedAlgorithm, PairMemory, pair_totals
 from asyncqn.algorithms.parameters import (
     BatchSize,
     CosineFloor,
@@ -44,7 +44,7 @@ class Iterate(NamedTuple):
 
     theta: Array
     theta_old: Array
-    memory: CompactMemory
+    memory: PairMemory
     work: Array  # (3, d): mean gradient, mean difference, product
     senders: frozenset[int]
 
@@ -69,7 +69,7 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MBLBFGS(OverlappingBatches, CompactMemories, Published):
+class MBLBFGS(OverlappingBatches, PairedAlgorithm, Published):
     """Multi-batch L-BFGS: synchronous rounds whose consecutive samples overlap.
 
     Parameters
@@ -186,9 +186,7 @@ class MBLBFGS(OverlappingBatches, CompactMemories, Published):
             for update in both:
                 y += update.y
             y /= len(both)
-            # Stands for the subtracted gradient: y is a difference already.
-            Hg[...] = 0.0
-            self.consider(memory, theta, theta_old, y, Hg)
+            self.admit(memory, theta - theta_old, y)
         memory.product(g, Hg)
         if not sum_of_squares(Hg) < np.inf:
             # The updates were finite, so the pairs are to blame: continue without them, theta stays finite.
@@ -200,4 +198,4 @@ class MBLBFGS(OverlappingBatches, CompactMemories, Published):
         return iterate._replace(senders=frozenset(update.worker for update in updates))
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return pair_totals([iterate.memory.ring])
+        return pair_totals([iterate.memory])

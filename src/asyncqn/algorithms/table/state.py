@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.algorithms.exact.scatter import ScatterMatrix
-from asyncqn.algorithms.pair_memory import RecursiveMemory
+from asyncqn.algorithms.pair_memory import PairMemory
 from asyncqn.algorithms.safeguard import Trial
 from asyncqn.kernels.table import MOVED, SEEN, VALUE, replace_entry
 from asyncqn.kernels.vectors import add_one
@@ -218,7 +218,7 @@ class Iterate(NamedTuple):
     """The last point that was held and accepted; the start before there is one."""
     at_base: Array
     """Shape (1, d): the gradient there."""
-    memory: RecursiveMemory
+    memory: PairMemory
     initial: ScatterMatrix
     squares: npt.NDArray[np.float64]
     """Shape (d,): the running mean of g^2, for the stochastic start."""

@@ -46,7 +46,7 @@ import numpy as np
 
 from asyncqn.algorithms.exact.inverse import InverseHessian
 from asyncqn.algorithms.exact.scatter import ScatterInverse, ScatterMatrix
-from asyncqn.algorithms.pair_memory import RecursiveMemory, pair_totals
+from asyncqn.algorithms.pair_memory import PairMemory, pair_totals
 from asyncqn.algorithms.parameters import PairedMemorySize, Parts
 from asyncqn.algorithms.parts import rows_of_parts, share_of
 from asyncqn.algorithms.safeguard import (
@@ -210,7 +210,7 @@ class TableLBFGS(Checked):
             theta=theta0.copy(),
             base=theta0.copy(),
             at_base=np.zeros((1, theta0.size), theta0.dtype),
-            memory=RecursiveMemory.empty(self.memory, theta0),
+            memory=PairMemory.empty(self.memory, theta0),
             initial=ScatterMatrix.empty(theta0),
             squares=np.zeros(theta0.size),
             # -inf is never the largest, so that empty places do not count in the non-monotone rule.
@@ -378,7 +378,7 @@ class TableLBFGS(Checked):
     def counters(
         self, iterate: Iterate, locals_: Sequence[tuple[()]]
     ) -> dict[str, int]:
-        return pair_totals([iterate.memory.ring])
+        return pair_totals([iterate.memory])
 
 
 def _norm(g: Array) -> float:
