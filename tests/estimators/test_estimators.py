@@ -249,14 +249,6 @@ def test_a_warm_start_needs_fewer_iterations_and_an_early_end_is_a_warning():
     )  # other columns: from the beginning
 
 
-def test_verbose_prints_a_line_per_iteration(capsys):
-    X, y = load_iris(return_X_y=True)
-    ours.Ridge(verbose=True).fit(X, y)
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) > 1
-    assert lines[0].startswith("[Ridge] iteration 0, U = ")
-
-
 def test_importing_asyncqn_does_not_import_scikit_learn_and_its_lack_is_a_sentence():
     program = (
         "import sys, asyncqn\n"

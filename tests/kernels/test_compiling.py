@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 from conftest import child_environment
-from numba.np import arraymath, linalg
-
-from asyncqn.kernels.numba_internals import load_without_blas
 
 LEFT_ALONE = """
 import numpy as np, sys
@@ -75,14 +72,3 @@ def test_kernels_give_back_what_they_allocate_and_hold_no_argument() -> None:
         command, env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["True", "0", "0"]
-
-
-def test_numba_keeps_its_own_way_to_a_blas(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert arraymath.ensure_blas is linalg.ensure_blas
-    assert linalg.ensure_blas.__module__ == linalg.__name__
-    assert arraymath._HAVE_BLAS
-    assert not load_without_blas(), "it is loaded already"
-    monkeypatch.delitem(sys.modules, arraymath.__name__)
-    monkeypatch.delattr(linalg, "ensure_blas")
-    assert not load_without_blas(), "a numba that does not ask"
-    assert arraymath.__name__ not in sys.modules

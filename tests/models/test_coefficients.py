@@ -58,24 +58,6 @@ def test_an_offset_is_added_to_the_predictor_of_each_row():
         assert with_offset.value(theta) == without.value(theta)
 
 
-def test_exposures_as_offsets_are_rates_with_weights():
-    X, z, rng = frame()
-    exposure = rng.random(len(z)) * 9.0 + 1.0
-    counts = rng.poisson(exposure * np.exp(z))
-    run = solved(
-        aq.PoissonRegression(X, counts, 0.0, intercept=True, offset=np.log(exposure))
-    )
-    rates = solved(
-        aq.PoissonRegression(
-            X, counts / exposure, 0.0, intercept=True, weights=exposure
-        )
-    )
-    np.testing.assert_allclose(run.theta, rates.theta, atol=1e-9)
-    np.testing.assert_allclose(
-        run.theta, [0.5, -0.3, 0.2], atol=0.15
-    )  # 5 standard errors of 1 / sqrt(1200)
-
-
 @pytest.mark.parametrize(
     ("kind", "offset", "sentence"),
     [

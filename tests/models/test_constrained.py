@@ -39,14 +39,8 @@ def test_the_maps_are_inverse_to_each_other_and_keep_the_bounds() -> None:
     np.testing.assert_array_equal(phi[:, :2], theta[:, :2])
     for row, back in zip(theta, phi):
         np.testing.assert_allclose(model.unconstrain(back), row, rtol=1e-8)
-    assert model.names == [
-        "real[0]",
-        "real[1]",
-        "below",
-        "above",
-        "between[0]",
-        "between[1]",
-    ]
+    names = ["real[0]", "real[1]", "below", "above", "between[0]", "between[1]"]
+    assert model.names == names
 
 
 def test_the_jacobian_is_that_of_the_map() -> None:
@@ -97,8 +91,6 @@ def test_a_beta_and_a_gamma_are_drawn_under_their_names() -> None:
     ("wrong", "sentence"),
     [
         (lambda: aq.Bounded("a", low=1.0, high=1.0), "must lie below"),
-        (lambda: aq.Bounded("a", 0), "size must be"),
-        (lambda: aq.Bounded("a", low=math.nan), "low must be"),
         (lambda: aq.Constrained(smooth(), KINDS[:2]), "dim = 6, but"),
         (lambda: aq.Constrained(smooth(), ["a"]), "items are each a Bounded"),
         (

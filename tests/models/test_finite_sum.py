@@ -77,10 +77,6 @@ def test_functions_of_a_script_travel_to_processes() -> None:
         ),
         ({"value": lambda t, rows: value(t, rows) / len(rows)}, "value returns a mean"),
         ({"grad": lambda t, rows: grad(t, rows) / len(rows)}, "grad returns a mean"),
-        ({"dim": 0}, "dim must be an integer of at least 1"),
-        ({"n_data": 2.0}, "n_data must be an integer"),
-        ({"prior": -1.0}, "prior must be"),
-        ({"dtype": "int64"}, "dtype must be float64 or float32"),
         ({"start": [1.0]}, "start must be a vector of dim = 4"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas
 import pytest
 from examples import IN_THIS_PROCESS
 from scipy import sparse
@@ -160,55 +161,25 @@ def test_a_metric_that_is_not_positive_definite_is_damped_until_it_is():
     assert out[0] > 0 > out[1]
 
 
-def test_wide_rows_beyond_the_range_of_float32_have_a_metric_all_the_same():
-    rng, d = np.random.default_rng(4), 301
-    problem = aq.LeastSquares(
-        1e25 * rng.standard_normal((400, d)), rng.standard_normal(400), intercept=False
-    )
-    run = aq.minimize(problem, commits=5)
-    assert np.isfinite(run.fun)
-    assert run.fun <= problem.value(np.zeros(d))
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        [0, 1, 1, 0],
-        [-1, 1, 1, -1],
-        [False, True, True, False],
-        ["no", "yes", "yes", "no"],
-        [3, 7, 7, 3],
-    ],
-)
+@pytest.mark.parametrize("labels", [(-1, 1), (False, True), ("no", "yes"), (3, 7)])
 def test_labels_of_all_usual_kinds_mean_the_same(labels):
-    p = aq.LogisticRegression(np.eye(4), np.array(labels), intercept=False)
-    assert p.y.tolist() == [-1.0, 1.0, 1.0, -1.0]
+    problem = aq.LogisticRegression(np.eye(3), np.array(labels)[[0, 1, 1]])
+    assert problem.y.tolist() == [-1.0, 1.0, 1.0]
 
 
 def test_frames_that_mix_numbers_and_truth_values_are_taken():
-    pandas = pytest.importorskip("pandas")
-    plain = pandas.DataFrame(
-        {"a": [0.5, 1.5, 2.5], "b": [True, False, True], "c": [3, 4, 5]}
-    )
-    for X in (
-        plain,
-        plain.convert_dtypes(),
-    ):  # columns of several types, and those that know missing values
-        found = aq.LogisticRegression(X, X["b"], weights=X["c"], intercept=False)
-        assert found.X.tolist() == [[0.5, 1.0, 3.0], [1.5, 0.0, 4.0], [2.5, 1.0, 5.0]]
-        assert (found.y.tolist(), found.weights.tolist()) == (
-            [1.0, -1.0, 1.0],
-            [3.0, 4.0, 5.0],
-        )
-    lacking = plain.convert_dtypes().mask(plain["a"] > 2)
+    plain = pandas.DataFrame({"a": [0.5, 1.5], "b": [True, False], "c": [3, 4]})
+    # Columns of several types, and those that know missing values.
+    for X in (plain, plain.convert_dtypes()):
+        problem = aq.LogisticRegression(X, X["b"], weights=X["c"], intercept=False)
+        assert problem.X.tolist() == [[0.5, 1.0, 3.0], [1.5, 0.0, 4.0]]
+        assert problem.y.tolist() == [1.0, -1.0]
+        assert problem.weights.tolist() == [3.0, 4.0]
+    missing = plain.convert_dtypes().mask(plain["a"] > 1)
     with pytest.raises(BadInput, match="X contains NaN"):
-        aq.LogisticRegression(lacking, plain["b"], intercept=False)
-    with pytest.raises(BadInput, match="y contains NaN"):
-        aq.LogisticRegression(plain, lacking["b"], intercept=False)
+        aq.LogisticRegression(missing, plain["b"])
     with pytest.raises(BadInput, match=r"X must hold numbers.*not object"):
-        aq.LogisticRegression(
-            plain.assign(a=["1", "2", "3"]), plain["b"], intercept=False
-        )
+        aq.LogisticRegression(plain.assign(a=["1", "2"]), plain["b"])
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -261,18 +232,10 @@ TEXTS = np.array(["a", "a", "a"])
         (aq.LeastSquares, X, Y, {"intercept": "yes"}, "intercept must be True"),
         (aq.LeastSquares, X, Y, {"prior": "one"}, "prior must be a finite number"),
         (aq.LogisticRegression, X, TEXTS, {}, "two different values, not 1"),
-        (
-            aq.LogisticRegression,
-            X,
-            np.array([1, 0, 3]),
-            {},
-            "two different values, not 3",
-        ),
         (aq.PoissonRegression, X, -Y, {}, "counts must not be negative"),
         (aq.RobustRegression, X, Y, {"width": 0.0}, "width must be a positive"),
         (aq.SoftmaxRegression, X, np.ones(3), {}, "at least two classes"),
         (aq.SoftmaxRegression, X, Y + 0.5, {}, "use LeastSquares"),
-        (aq.SoftmaxRegression, X, Y * np.nan, {}, "y contains NaN"),
         (aq.SoftmaxRegression, X, np.array(["a", None, "b"]), {}, "are neither"),
     ],
 )

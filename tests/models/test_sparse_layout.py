@@ -21,23 +21,13 @@ def sparse(kind: str) -> Any:
     rng = np.random.default_rng(0)
     dense = rng.random((12, 8)) * (rng.random((12, 8)) < 0.4)
     dense[0, 0] = 1.0
-    return (
-        sp.bsr_matrix(dense, blocksize=(2, 4))
-        if kind == "bsr"
-        else sp.coo_matrix(dense).asformat(kind)
-    )
+    if kind == "bsr":
+        return sp.bsr_matrix(dense, blocksize=(2, 4))
+    return sp.coo_matrix(dense).asformat(kind)
 
 
 def ends_beyond(X: Any) -> None:
     X.indptr[-1] = FAR
-
-
-def runs_backwards(X: Any) -> None:
-    X.indptr[1] = X.indptr[-1] + 1
-
-
-def begins_before(X: Any) -> None:
-    X.indptr[0] = -FAR
 
 
 def names_a_far_column(X: Any) -> None:
@@ -48,16 +38,11 @@ def names_a_negative_column(X: Any) -> None:
     X.indices[-1] = -FAR
 
 
-def short_indptr(X: Any) -> None:
-    X.indptr = X.indptr[:-1]
-
-
 def far_row(X: Any) -> None:
     X.row[0] = FAR
 
 
-COMPRESSED = (ends_beyond, runs_backwards, begins_before, names_a_far_column, names_a_negative_column,
-              short_indptr)  # fmt: skip
+COMPRESSED = (ends_beyond, names_a_far_column, names_a_negative_column)
 BROKEN = [
     *((kind, damage) for kind in ("csr", "csc", "bsr") for damage in COMPRESSED),
     ("coo", far_row),
@@ -80,11 +65,6 @@ def test_a_broken_matrix_is_one_sentence_for_models_and_ratings(
 def test_every_sound_format_is_taken_as_it_means(kind: str) -> None:
     X = sparse(kind)
     assert np.array_equal(checked_csr(X, "X").toarray(), sparse("csr").toarray())
-
-
-def test_a_matrix_in_csr_form_is_not_copied() -> None:
-    X = sparse("csr")
-    assert checked_csr(X, "X") is X
 
 
 def test_an_array_of_one_dimension_is_refused() -> None:

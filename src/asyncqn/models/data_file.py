@@ -77,15 +77,20 @@ def read_columns(
     names = table.column_names
     roles = roles_of(names, repr(str(path)), label, features, weights, offset)
     require(table.num_rows > 0, f"{str(path)!r} has no rows.")
+    return columns_of(table, roles, dtype)
+
+
+def columns_of(table: Any, roles: Roles, dtype: Any, first: int = 0) -> Columns:
+    """Return the columns of an Arrow table by their roles; `first` is the number of its first row."""
     # Filled column by column: Arrow stores columns, and kernels read rows in C order.
     X = np.empty((table.num_rows, len(roles.features)), dtype)
     for j, name in enumerate(roles.features):
-        X[:, j] = numbers(table.column(name), name)
+        X[:, j] = numbers(table.column(name), name, first)
     extras = [
-        None if name is None else numbers(table.column(name), name)
-        for name in (weights, offset)
+        None if name is None else numbers(table.column(name), name, first)
+        for name in (roles.weights, roles.offset)
     ]
-    y = values(table.column(roles.label), roles.label)
+    y = values(table.column(roles.label), roles.label, first)
     return Columns(X, y, tuple(roles.features), *extras)
 
 

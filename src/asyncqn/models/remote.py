@@ -5,8 +5,8 @@ backs by memory where something is written.  A function of the problem fetches t
 unless they are there already, and then computes as on a local file, with the same bits.  So each process holds
 the rows that it computes on, and no others.
 
-Nothing that a server sends is trusted: the length of every message, the types, the numbers of rows, missing
-values and the time of a request are bounded or compared, and what does not fit is one sentence.
+The types and the numbers of rows that a server sends are compared with those that it announced, Arrow
+validates the content, and each request has a time limit.  What does not fit is one sentence.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields
 from threading import Lock
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.errors import AsyncqnError, BadInput, DamagedFile, MissingExtra, require
-from asyncqn.models.data_file import Roles, numbers, require_numbers, roles_of
+from asyncqn.errors import BadInput, DamagedFile, MissingExtra, require
+from asyncqn.models.data_file import Roles, columns_of, require_numbers, roles_of
 from asyncqn.models.parameters import Prior, recipe_of
 from asyncqn.parameters import Precision, checked
 from asyncqn.types import Rows
@@ -51,10 +50,8 @@ MAX_MESSAGE_BYTES = 1 << 26
 """Largest message that a reader accepts."""
 REQUEST_BYTES = 1 << 26
 """Bytes of numbers in a request: more rows are several requests."""
-SCATTERED = 1024
-"""Rows that are fetched together where rows are wanted here and there."""
-
-Count = Annotated[int, msgspec.Meta(ge=0, lt=2**48)]
+PAGE = 1024
+"""Rows that are fetched together, because a request for each of many scattered rows would take longer."""
 
 
 class Question(msgspec.Struct):
@@ -64,8 +61,8 @@ class Question(msgspec.Struct):
     digest: str
     """Of the table that the reader expects."""
     columns: list[str]
-    first: Count = 0
-    last: Count = 0
+    first: int = 0
+    last: int = 0
     label: str | None = None
     weights: str | None = None
     classes: bool = False
@@ -121,19 +118,12 @@ class ServedTable:
     @property
     def _place(self) -> tuple[str, str]:
         """HOST:PORT and NAME."""
-        try:
-            parts = urlsplit(self.url)
-            host, port = parts.hostname, parts.port
-        except ValueError:
-            host = port = None
-        # One table per address; a deeper path has no meaning.
-        name = self.url.removeprefix(SCHEME).partition("/")[2].strip("/")
-        sound = self.url.startswith(SCHEME) and name and "/" not in name
-        if not (sound and host and port):
+        parts = re.fullmatch(r"flight://([^/]+:\d+)/([^/]+)", self.url)
+        if parts is None:
             raise BadInput(
                 f"{self.url[:200]!r} is not an address of a data server: write {SCHEME}HOST:PORT/NAME."
             )
-        return f"{bracketed(host)}:{port}", name
+        return parts[1], parts[2]
 
     def describe(self) -> Description:
         """Return what the table has."""
@@ -143,10 +133,6 @@ class ServedTable:
             info = client.get_flight_info(descriptor, options)
             columns = {column.name: str(column.type) for column in info.schema}
             digest = info.schema.metadata[b"digest"].decode()
-            if len(columns) < len(info.schema) or not 0 <= info.total_records < 2**48:
-                raise ValueError("no table has these columns and rows")
-            if not re.fullmatch("[0-9a-f]{32}", digest):
-                raise ValueError("no digest is like this")
             return Description(info.total_records, columns, digest)
 
     def summary(
@@ -160,11 +146,9 @@ class ServedTable:
             action = flight_library().Action("summary", msgspec.json.encode(question))
             content = next(iter(client.do_action(action, options))).body.to_pybytes()
             summary = msgspec.json.decode(content, type=Summary)
-        sizes = {len(summary.squares), len(summary.counts)}
-        sums = [*summary.squares, *summary.counts, summary.mean_weight]
-        sound = sizes == {len(roles.features)} and all(map(math.isfinite, sums))
+        sums = [*summary.squares, summary.mean_weight, summary.mean_label]
         require(
-            sound and min(sums) >= 0.0 and math.isfinite(summary.mean_label),
+            all(map(math.isfinite, sums)) and min(sums[:-1]) >= 0.0,
             f"{self.url} has features, weights or a label that are missing or infinite: fill or remove "
             "those rows.",
         )
@@ -173,62 +157,49 @@ class ServedTable:
     def rows(
         self, about: Description, columns: Sequence[str], first: int, last: int
     ) -> Iterator[tuple[int, Any]]:
-        """Yield the rows from `first` to `last` as Arrow's record batches, each with its first row.
-
-        The columns have the types of the description, and no more rows come than are asked for.
-        """
+        """Yield the rows from `first` to `last` as Arrow's tables, each with the number of its first row."""
         types = [about.columns[name] for name in columns]
         step = max(1, REQUEST_BYTES // (8 * max(1, len(columns))))
-        while first < last:
-            end = min(last, first + step)
-            question = Question(self._place[1], about.digest, list(columns), first, end)
+        for start in range(first, last, step):
+            end = min(last, start + step)
+            question = Question(self._place[1], about.digest, list(columns), start, end)
             with self._connected() as (client, options):
                 ticket = flight_library().Ticket(msgspec.json.encode(question))
-                for chunk in client.do_get(ticket, options):
-                    batch = chunk.data
-                    if [str(kind) for kind in batch.schema.types] != types:
-                        raise ValueError("a column has another type than announced")
-                    # Empty messages would keep a reader for as long as the server likes.
-                    if not 0 < batch.num_rows <= end - first:
-                        raise ValueError("other rows than were asked for")
-                    batch.validate(full=True)
-                    yield first, batch.rename_columns(list(columns))
-                    first += batch.num_rows
-                if first < end:
-                    raise ValueError("fewer rows than were asked for")
+                table = client.do_get(ticket, options).read_all()
+                if [str(kind) for kind in table.schema.types] != types:
+                    raise ValueError("a column has another type than announced")
+                if table.num_rows != end - start:
+                    raise ValueError("other rows than were requested")
+                # Arrow checks the places of texts only on request.
+                table.validate(full=True)
+            yield start, table.rename_columns(list(columns))
 
     @contextmanager
     def _connected(self) -> Iterator[tuple[Any, Any]]:
         """Yield a client and the options of a request, and turn every failure into one sentence."""
-        flight, (where, name) = flight_library(), self._place
+        flight = flight_library()
+        where, name = self._place
         token = usable_token(self.token)
         headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
         options = flight.FlightCallOptions(timeout=self.timeout, headers=headers)
         limits = [("grpc.max_receive_message_length", MAX_MESSAGE_BYTES)]
+        server = f"the data server at {where}"
+        sentences = {
+            flight.FlightUnauthenticatedError: f"{server} requires a token: set {TOKEN} as on the server.",
+            flight.FlightUnavailableError: (
+                f"no data server responds at {where}: start one there with asyncqn share."
+            ),
+            flight.FlightTimedOutError: f"{server} did not respond in time: try again.",
+            importlib.import_module("pyarrow").ArrowKeyError: (
+                f"{server} has no table {name!r}, or another table now than when the problem was made."
+            ),
+        }
         try:
             with flight.connect(f"grpc://{where}", generic_options=limits) as client:
                 yield client, options
-        # Our own sentences pass unchanged; the clauses below are for the errors of others.
-        except AsyncqnError:
-            raise
-        except flight.FlightUnauthenticatedError:
-            raise BadInput(
-                f"the data server at {where} requires a token: set {TOKEN} as on the server."
-            ) from None
-        except flight.FlightUnavailableError:
-            raise BadInput(
-                f"no data server responds at {where}: start one there with asyncqn share."
-            ) from None
-        except flight.FlightTimedOutError:
-            raise BadInput(
-                f"the data server at {where} did not respond in time: try again."
-            ) from None
-        except importlib.import_module("pyarrow").ArrowKeyError:
-            raise BadInput(
-                f"the data server at {where} has no table {name!r}, or another table now than when the "
-                "problem was made."
-            ) from None
-        # Arrow's errors, and those of Python for an answer that makes no sense.
+        except tuple(sentences) as error:
+            raise BadInput(sentences[type(error)]) from None
+        # Arrow's other errors, and those of Python for an answer that makes no sense.
         except (Exception, MemoryError) as error:
             raise DamagedFile(
                 f"{self.url} did not respond like a data server: check the address."
@@ -236,10 +207,10 @@ class ServedTable:
 
 
 class ArrivingRows:
-    """Room for all rows of a problem, and which of them have come."""
+    """Room for all rows of a problem, and which pages of them have come."""
 
     # For `runs.data_digest`: what has come is no property of the problem; the server's digest is.
-    computed_on_demand = ("X", "y", "weights", "present")
+    computed_on_demand = ("X", "y", "weights", "pages")
 
     def __init__(
         self, table: ServedTable, about: Description, roles: Roles, dtype: Any
@@ -252,25 +223,21 @@ class ArrivingRows:
         self.y = _room((about.rows,), np.float64)
         weighted = roles.weights is not None
         self.weights = _room((about.rows,), np.float64) if weighted else None
-        self.present = _room((about.rows,), np.bool_)
+        self.pages = np.zeros(-(-about.rows // PAGE), np.bool_)
         self.fetched = 0
         """Number of rows that this process has fetched."""
         self.lock = Lock()
 
-    def lacking(self, rows: Rows) -> list[tuple[int, int]]:
-        """Return the ranges to fetch before a computation on these rows."""
-        missing = rows[~self.present[rows]]
-        if not missing.size:
-            return []
-        consecutive = int(rows.max()) - int(rows.min()) + 1 == rows.size
-        size = 1 if consecutive else SCATTERED
-        units = np.unique(missing // size)
-        # Units that follow each other are one range.
-        ranges = np.split(units, np.flatnonzero(np.diff(units) > 1) + 1)
-        return [
-            (int(some[0]) * size, min(self.about.rows, (int(some[-1]) + 1) * size))
-            for some in ranges
-        ]
+    def missing(self, rows: Rows) -> Iterator[tuple[int, int]]:
+        """Yield the ranges to fetch before a computation on these rows."""
+        wanted = np.zeros_like(self.pages)
+        wanted[rows // PAGE] = True
+        pages = np.flatnonzero(wanted & ~self.pages)
+        if pages.size:
+            # Pages that follow each other are one range.
+            for some in np.split(pages, np.flatnonzero(np.diff(pages) > 1) + 1):
+                end = (int(some[-1]) + 1) * PAGE
+                yield int(some[0]) * PAGE, min(self.about.rows, end)
 
 
 Model = TypeVar("Model", bound="LinearModel")
@@ -374,48 +341,26 @@ class FromServer:
         return _from_recipe, (type(self), self.recipe, self.source.about.digest)
 
     def _fetch(self: LinearModel, rows: Rows) -> None:  # type: ignore[misc]
-        """Fetch what is lacking of these rows."""
+        """Fetch what is missing of these rows."""
         source = self.source
         assert source is not None
         roles = source.roles
-        columns = [*roles.features, roles.label]
+        names = [*roles.features, roles.label]
         if roles.weights is not None:
-            columns.append(roles.weights)
+            names.append(roles.weights)
         with source.lock:
-            for first, last in source.lacking(rows):
-                for at, batch in source.table.rows(source.about, columns, first, last):
-                    self._store(source, at, batch)
-
-    def _store(  # type: ignore[misc]
-        self: LinearModel, source: ArrivingRows, first: int, batch: Any
-    ) -> None:
-        """Write a batch of rows into its place."""
-        roles, last = source.roles, first + batch.num_rows
-        for j, name in enumerate(roles.features):
-            source.X[first:last, j] = numbers(batch.column(name), name, first)
-        if source.weights is not None:
-            assert roles.weights is not None
-            weights = numbers(batch.column(roles.weights), roles.weights, first)
-            require(bool((weights >= 0).all()), "weights must not be negative.")
-            source.weights[first:last] = weights
-        label = batch.column(roles.label)
-        classes: npt.NDArray[Any] | None = getattr(self, "classes", None)
-        if classes is None:
-            y = numbers(label, roles.label, first)
-        else:
-            # By their positions among the classes: texts of a batch would be as wide as the longest.
-            compute = importlib.import_module("pyarrow.compute")
-            values = compute.cast(classes.tolist(), label.type)
-            places = compute.index_in(label, value_set=values)
-            if places.null_count:
-                raise BadInput(
-                    f"column {roles.label!r} of {source.table.url} has missing values: fill or remove those "
-                    "rows."
-                )
-            y = classes[places.to_numpy()]
-        source.y[first:last] = self._known(y)
-        source.present[first:last] = True
-        source.fetched += last - first
+            for first, last in source.missing(rows):
+                for at, table in source.table.rows(source.about, names, first, last):
+                    part = columns_of(table, roles, self.dtype, at)
+                    own = slice(at, at + table.num_rows)
+                    source.X[own] = part.X
+                    source.y[own] = self._known(part.y)
+                    if source.weights is not None and part.weights is not None:
+                        sound = bool((part.weights >= 0).all())
+                        require(sound, "weights must not be negative.")
+                        source.weights[own] = part.weights
+                source.pages[first // PAGE : -(-last // PAGE)] = True
+                source.fetched += last - first
 
 
 def _from_recipe(model: type[Model], recipe: dict[str, Any], digest: str) -> Model:
@@ -435,8 +380,8 @@ def _room(shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
     unreserved = 0x4000 if sys.platform == "linux" else 0
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | unreserved
     try:
-        room = mmap.mmap(-1, max(1, size), flags=flags)
-    except (OSError, OverflowError, ValueError):
+        room = mmap.mmap(-1, size, flags=flags)
+    except (OSError, OverflowError):
         raise BadInput(
             f"there is no room for a table of {size:,} bytes: name fewer columns in features."
         ) from None
@@ -460,8 +405,3 @@ def usable_token(token: str | None) -> str:
         "its ends: choose another.",
     )
     return word
-
-
-def bracketed(host: str) -> str:
-    """Return the host as a URL has it."""
-    return f"[{host}]" if ":" in host else host

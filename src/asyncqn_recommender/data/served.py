@@ -71,9 +71,9 @@ def read_served(
     titled = [TITLE] if TITLE in about.columns else []
     wanted = list(dict.fromkeys([*names.present, *titled]))
     # A factorization needs the counts of all users and items, so that every row is read.
-    batches = [batch for _, batch in table.rows(about, wanted, 0, about.rows)]
+    parts = [part for _, part in table.rows(about, wanted, 0, about.rows)]
     types = lib.schema([(name, about.columns[name]) for name in wanted])
-    whole = lib.Table.from_batches(batches, types)
+    whole = lib.concat_tables([types.empty_table(), *parts])
     for column in whole.columns:
         _require_narrow(column, url)
     user, item = whole[names.user], whole[names.item]

@@ -177,6 +177,8 @@ def _rebuild(tuning: Tuning, file: File, version: int) -> bool:
     """
     # The first third may still be on its way from the mode, where every chain begins.
     chosen = file.of[:, 1] >= version / 3
+    if not chosen.any():
+        return False
     S, Y, chains = file.x[chosen], file.g[chosen], file.of[chosen, 0]
     # Two modes would look like a bend from one to the other.
     modes = np.unique(file.groups[(file.groups >= 0) & (file.at_mode == 1)])

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from asyncqn.errors import AsyncqnError, BadInput, MissingExtra, require
+from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.models.adapters.row_sums import RowSumsWithValue
 from asyncqn.models.feature_rows import one_number_per_row
 from asyncqn.models.parameters import Features, Prior, Weights
@@ -112,7 +112,7 @@ class TorchSum(RowSumsWithValue):
             "the module has lazy parameters, without a shape: call it on some rows first.",
         )
         self.module = module
-        self._sum_loss, self._row_loss = _reductions(torch, loss)
+        self._row_loss = _per_row(torch, loss)
         parameters = _learned(module)
         require(
             bool(parameters),
@@ -221,16 +221,14 @@ class TorchSum(RowSumsWithValue):
         total = 0.0
         with _one_thread(torch), torch.enable_grad():
             module = self._module_at(theta)
-            grad = self._copy.grad
-            several = np.zeros(self.dim) if len(rows) > CHUNK else None
+            chunk_grad, total_grad = self._copy.grad, np.zeros(self.dim)
             for index in self._chunks(rows):
-                grad.fill(0.0)
+                chunk_grad.fill(0.0)
                 loss = self._chunk_loss(module, index)
                 loss.backward()
                 total += loss.item()
-                if several is not None:
-                    several += grad
-        out[:] = grad if several is None else several
+                total_grad += chunk_grad
+        out[:] = total_grad
         return total
 
     def _check_first_rows(self, torch: Any) -> None:
@@ -243,18 +241,9 @@ class TorchSum(RowSumsWithValue):
             # PyTorch warns of broadcasting, which is refused below.
             with warnings.catch_warnings(action="ignore"):
                 output = self._output(module, two)
-                each = self._checked_losses(torch, output, y)
+                losses = self._row_loss(output, y)
                 quiet = self._output(copy.deepcopy(module).eval(), two)
-                require(
-                    torch.allclose(each, self._row_loss(quiet, y), equal_nan=True),
-                    "the module draws random numbers in training mode, or changes with every call (dropout, "
-                    "batch norm), so the loss is not a function of theta: call module.eval() first.",
-                )
-                loss = self._chunk_loss(module, two)
-                ones = (slice(i, i + 1) for i in range(len(y)))
-                alone = sum(float(self._chunk_loss(module, i).detach()) for i in ones)
-        except AsyncqnError:
-            raise
+                quiet_losses = self._row_loss(quiet, y)
         except (
             AttributeError, IndexError, RuntimeError, TypeError, ValueError
         ) as error:  # fmt: skip
@@ -262,47 +251,41 @@ class TorchSum(RowSumsWithValue):
             raise BadInput(
                 f"the module and the loss cannot take X and y of shapes {self._all_shapes}: {reason}."
             ) from error
+        per_row = isinstance(losses, torch.Tensor) and losses.shape[:1] == y.shape[:1]
         require(
-            loss.requires_grad,
+            per_row,
+            f"loss must return one number per row, {len(y)} here, which asyncqn sums, as a tensor: it "
+            f"returned a {type(losses).__name__} of shape {tuple(getattr(losses, 'shape', ()))}.",
+        )
+        require(
+            torch.allclose(losses, quiet_losses, equal_nan=True),
+            "the module draws random numbers in training mode, or changes with every call (dropout, "
+            "batch norm), so the loss is not a function of theta: call module.eval() first.",
+        )
+        require(
+            losses.requires_grad,
             "the loss is cut off from the module's parameters: compute it with torch, without detach() "
             "and without torch.no_grad().",
         )
-        both = float(loss.detach())
-        shape = tuple(getattr(output, "shape", y.shape))
+        tensors = [part for part in (output, y) if isinstance(part, torch.Tensor)]
+        shapes = " and ".join(str(tuple(part.shape)) for part in tensors)
         require(
-            # If outputs are broadcast against y, two rows together do not cost what they cost one by one.
-            shape == tuple(y.shape)
-            or abs(both - alone) <= 1e-3 * abs(both)
-            or not np.isfinite(both),
-            f"the loss compares every output with every y: the outputs of two rows have shape {shape} and "
-            f"their y {tuple(y.shape)}: give both the same shape, for example with y.reshape(-1, 1).",
+            # Outputs that are broadcast against y give more losses than there are numbers in either.
+            losses.numel() <= max(part.numel() for part in tensors),
+            f"the loss compares every output with every y, because those of two rows have the shapes "
+            f"{shapes}: give both the same shape, for example with y.reshape(-1, 1).",
         )
-
-    def _checked_losses(self, torch: Any, output: Any, y: Any) -> Any:
-        """Return the losses of some rows; raise `BadInput` unless there is one per row."""
-        rows = self._row_loss(output, y)
-        sound = isinstance(rows, torch.Tensor) and tuple(rows.shape[:1]) == (len(y),)
-        shape = tuple(getattr(rows, "shape", ()))
-        words = f" of shape {shape}" if shape else ""
-        require(
-            sound,
-            f"loss must return one number per row, {len(y)} here, which asyncqn sums, as a tensor: it "
-            f"returned a {type(rows).__name__}{words}.",
-        )
-        return rows
 
     def _output(self, module: Any, index: slice | Any) -> Any:
         return module(*(X[index] for X in self._inputs))
 
     def _chunk_loss(self, module: Any, index: slice | Any) -> Any:
         """Return the weighted sum of the losses of some rows."""
-        output, y = self._output(module, index), self._y[index]
-        if self._weights is not None:
-            rows = self._row_loss(output, y)
-            return rows.reshape(len(y), -1).sum(1) @ self._weights[index]
-        if self._sum_loss is None:
-            return self._row_loss(output, y).sum()
-        return self._sum_loss(output, y)
+        y = self._y[index]
+        losses = self._row_loss(self._output(module, index), y)
+        if self._weights is None:
+            return losses.sum()
+        return losses.reshape(len(y), -1).sum(1) @ self._weights[index]
 
     def _split(self, flat: Any) -> list[Any]:
         """Return theta as the module's parameters."""
@@ -372,9 +355,6 @@ def _torch() -> Any:
 def _one_thread(torch: Any) -> Iterator[None]:
     """Compute on one thread inside the block: sums that are split between threads have other bits."""
     before = torch.get_num_threads()
-    if before == 1:
-        yield
-        return
     torch.set_num_threads(1)
     try:
         yield
@@ -398,14 +378,13 @@ def _tensor(torch: Any, data: Any, kind: Any) -> Any:
     return tensor.to(kind) if tensor.is_floating_point() else tensor
 
 
-def _reductions(torch: Any, loss: Any) -> tuple[Any, Any]:
-    """Return the loss as its sum over rows, or None for a user's own function, and as numbers per row."""
+def _per_row(torch: Any, loss: Any) -> Any:
+    """Return the loss as a function that returns numbers per row."""
     if isinstance(loss, torch.nn.Module) and hasattr(loss, "reduction"):
-        # Copies: the user's own loss keeps its reduction.
-        total, each = copy.deepcopy(loss), copy.deepcopy(loss)
-        total.reduction = "sum"
+        # A copy: the user's own loss keeps its reduction.
+        each = copy.deepcopy(loss)
         each.reduction = "none"
-        return total, each
+        return each
     require(
         callable(loss),
         f"loss must be a function of the output and y, not {type(loss).__name__}.",
@@ -415,6 +394,4 @@ def _reductions(torch: Any, loss: Any) -> tuple[Any, Any]:
     # Some built-in functions have no signature; they are treated as functions of one number per row.
     except (TypeError, ValueError):
         reduced = False
-    if not reduced:
-        return None, loss
-    return partial(loss, reduction="sum"), partial(loss, reduction="none")
+    return partial(loss, reduction="none") if reduced else loss
