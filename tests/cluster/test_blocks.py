@@ -13,19 +13,8 @@ from hypothesis import strategies as st
 from asyncqn import Cluster, Schedule, simulate
 from asyncqn.core.stages import AllParts, Stage
 
-clusters = st.builds(
-    Cluster,
-    workers=st.integers(1, 9),
-    worker_mean=st.floats(0.5, 20.0),
-    worker_std=st.floats(0.0, 30.0),
-    message=st.floats(0.0, 5.0),
-    master=st.floats(0.0, 10.0),
-)
 SLACK = 1e-9
 """Times of a few hundred are sums of some hundred terms: rounding stays below 1e-9."""
-
-
-pieces_of_a_block = st.integers(1, 5)
 
 
 def test_steady_times_give_the_closed_form_of_waves():
@@ -55,51 +44,32 @@ def test_with_as_many_blocks_as_workers_everybody_keeps_its_rows():
     np.testing.assert_array_equal(schedule.worker, schedule.part)
 
 
-def test_backups_shorten_versions_where_times_scatter_and_cost_nothing_where_they_do_not():
-    def length(std: float, backup_after: float) -> float:
-        cluster = Cluster(
-            40, worker_mean=25.0, worker_std=std, message=10.0, master=30.0
-        )
-        return (
-            float(
-                simulate(
-                    cluster, AllParts(blocks=40, backup_after=backup_after), 100, 3
-                ).time[-1]
-            )
-            / 100
-        )
+def length(
+    std: float,
+    backup_after: float,
+    pieces: int = 1,
+    mean: float | tuple[float, ...] = 25.0,
+) -> float:
+    """The mean time of a version of 40 blocks on 40 workers."""
+    cluster = Cluster(40, mean, std, message=10.0, master=30.0)
+    stage = AllParts(blocks=40, backup_after=backup_after, pieces=pieces)
+    return float(simulate(cluster, stage, 100, 3).time[-1]) / 100
 
+
+def test_backups_shorten_versions_where_times_scatter_and_cost_nothing_where_they_do_not():
     assert length(30.0, 3.0) < 0.65 * length(30.0, 1e9)
     assert length(1.0, 3.0) == length(1.0, 1e9)
 
 
 def test_pieces_make_versions_shorter_still_and_change_nothing_where_times_are_steady():
-    def length(
-        std: float, pieces: int, mean: float | tuple[float, ...] = 25.0
-    ) -> float:
-        cluster = Cluster(
-            40, worker_mean=mean, worker_std=std, message=10.0, master=30.0
-        )
-        return (
-            float(
-                simulate(
-                    cluster,
-                    AllParts(blocks=40, backup_after=2.0, pieces=pieces),
-                    100,
-                    3,
-                ).time[-1]
-            )
-            / 100
-        )
-
     for std in (200.0**0.5, 30.0):
-        assert length(std, 4) < 0.9 * length(std, 1)
+        assert length(std, 2.0, 4) < 0.9 * length(std, 2.0)
     # A worker that is four times slower than all others: 100 + 40 units without any help.
     uneven = (100.0, *[25.0] * 39)
-    assert length(1.0, 4, uneven) < 0.9 * length(1.0, 1, uneven)
-    assert length(0.0, 4) == pytest.approx(25.0 + 10.0 + 30.0, rel=1e-12)
+    assert length(1.0, 2.0, 4, uneven) < 0.9 * length(1.0, 2.0, 1, uneven)
+    assert length(0.0, 2.0, 4) == pytest.approx(25.0 + 10.0 + 30.0, rel=1e-12)
     # The times drawn are those of whole blocks, so without help pieces change nothing but rounding.
-    assert length(1.0, 4) == pytest.approx(length(1.0, 1), rel=1e-12)
+    assert length(1.0, 2.0, 4) == pytest.approx(length(1.0, 2.0), rel=1e-12)
 
 
 def test_a_helper_begins_at_the_end_of_a_slow_block_and_its_worker_comes_to_meet_it():

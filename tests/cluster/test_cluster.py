@@ -40,13 +40,6 @@ def test_workers_have_times_of_their_own_that_do_not_depend_on_how_many_are_draw
     assert cluster.compute_times(0, 0, 130).tobytes() == a[:130].tobytes()
 
 
-def test_a_cluster_goes_to_plain_data_and_back():
-    cluster = Cluster(
-        3, (1.0, 2.0, 3.0), 0.5, 1.0, 0.1, deaths={1: 5.0}, joins={2: 3.0}
-    )
-    assert from_json(Cluster, to_json(cluster), "cluster") == cluster
-
-
 @pytest.mark.parametrize(
     ("law", "quantile"),
     [
@@ -104,7 +97,7 @@ class Odd:
         return 1.0 + np.arange(z.size) % 2
 
 
-def test_a_cluster_of_laws_goes_to_plain_data_and_back():
+def test_a_cluster_goes_to_plain_data_and_back():
     laws = [
         Exponential(3.0),
         Pareto(3.0, 1.5),
@@ -112,14 +105,14 @@ def test_a_cluster_of_laws_goes_to_plain_data_and_back():
         Constant(2.0),
         Trace([1.0, 2.0]),
     ]
-    for times in (laws, laws[1]):
-        cluster = Cluster(
-            5, times=times, deaths={1: 2.0}, recoveries={1: 3.0}, link=0.5, rows=10
-        )
-        assert (
-            from_json(Cluster, json.loads(json.dumps(to_json(cluster))), "cluster")
-            == cluster
-        )
+    deaths, recoveries = {1: 2.0}, {1: 3.0}
+    for cluster in (
+        Cluster(3, (1.0, 2.0, 3.0), 0.5, 1.0, 0.1, deaths={1: 5.0}, joins={2: 3.0}),
+        Cluster(5, times=laws, deaths=deaths, recoveries=recoveries, link=0.5, rows=10),
+        Cluster(5, times=laws[1]),
+    ):
+        plain = json.loads(json.dumps(to_json(cluster)))
+        assert from_json(Cluster, plain, "cluster") == cluster
     assert {"times", "link", "recoveries", "rows"}.isdisjoint(to_json(Cluster(3))), (
         "as before"
     )
@@ -132,20 +125,11 @@ def test_a_cluster_of_laws_goes_to_plain_data_and_back():
     ("arguments", "words"),
     [
         ({"workers": 0}, "workers must be an integer of at least 1"),
-        ({"workers": -3}, "workers must be an integer of at least 1"),
-        ({"workers": 2.0}, "workers must be an integer of at least 1"),
-        ({"workers": True}, "workers must be an integer of at least 1"),
         ({"workers": 2, "worker_mean": [1.0, 2.0, 3.0]}, "one per worker"),
-        ({"workers": 2, "worker_std": [[1.0, 2.0]]}, "one per worker"),
         (
             {"workers": 2, "worker_mean": -1.0},
             "worker_mean must be one finite number of at least 0",
         ),
-        (
-            {"workers": 2, "worker_mean": np.nan},
-            "worker_mean must be one finite number",
-        ),
-        ({"workers": 2, "worker_std": np.inf}, "worker_std must be one finite number"),
         (
             {"workers": 2, "worker_mean": 0.0, "worker_std": 1.0},
             "worker_mean must be positive where",
@@ -154,9 +138,6 @@ def test_a_cluster_of_laws_goes_to_plain_data_and_back():
             {"workers": 2, "message": -0.1},
             "message must be a finite number of at least 0",
         ),
-        ({"workers": 2, "master": np.nan}, "master must be a finite number"),
-        ({"workers": 2, "master": np.inf}, "master must be a finite number"),
-        ({"workers": 2, "worker_mean": 0.0}, "must take some time"),
         ({"workers": 2, "worker_mean": [0.0, 1.0]}, "must take some time"),
         ({"workers": 2, "deaths": {2: 1.0}}, "deaths names worker 2"),
         (
@@ -164,12 +145,9 @@ def test_a_cluster_of_laws_goes_to_plain_data_and_back():
             "joins must be a mapping from an integer of at least 0",
         ),
         ({"workers": 2, "deaths": {0: -1.0}}, "deaths must be a mapping"),
-        ({"workers": 2, "deaths": {0: np.nan}}, "deaths must be a mapping"),
         ({"workers": 2, "joins": {0: 1.0, 1: 2.0}}, "there from the start"),
         ({"workers": 2, "joins": {1: np.inf}}, "to a finite number"),
-        ({"workers": 2, "link": -1.0}, "link must be a finite number"),
         ({"workers": 2, "rows": 0}, "rows must be a positive finite number"),
-        ({"workers": 2, "recoveries": {1: 5.0}}, "must die before"),
         ({"workers": 2, "deaths": {1: 5.0}, "recoveries": {1: 5.0}}, "must die before"),
         ({"workers": 2, "times": 3.0}, "times must be a law such as"),
         ({"workers": 2, "times": Exponential}, "times must be a law such as"),
@@ -188,16 +166,8 @@ def test_a_cluster_of_laws_goes_to_plain_data_and_back():
             "a finite number above 1",
         ),
         (
-            {"workers": 2, "times": {"kind": "constant", "mean": -1.0}},
-            "mean must be a finite number of at least 0",
-        ),
-        (
             {"workers": 2, "times": {"kind": "trace", "recorded": []}},
             "at least one time",
-        ),
-        (
-            {"workers": 2, "times": {"kind": "log-normal", "mean": 1.0, "std": -1}},
-            "std must be a finite",
         ),
         ({"workers": 2, "times": {"kind": "mine:Law"}}, "your own class"),
     ],

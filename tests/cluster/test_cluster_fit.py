@@ -12,7 +12,6 @@ from oracles import one_sentence
 import asyncqn as aq
 from asyncqn.cluster.fit import with_workers
 from asyncqn.core.request import Request
-from asyncqn.core.stages import ASYNCHRONOUS, AllParts, Round
 from asyncqn.core.worker import WorkerSteps
 from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.measured import Measured
@@ -155,17 +154,3 @@ def test_what_is_fixed_is_told_from_what_grows_with_the_rows() -> None:
         "mean": 2.0,
         "log_std": pytest.approx(0.0, abs=1e-6),
     }
-
-
-def test_every_computation_takes_what_is_fixed_on_top() -> None:
-    plain, slow = (aq.Cluster(2, 5.0, message=1.0, fixed=fixed) for fixed in (0.0, 3.0))
-    for stage, more in (
-        (ASYNCHRONOUS, 3.0),
-        (Round(timeout=np.inf, quorum=1.0), 3.0),
-        (AllParts(blocks=2, backup_after=1e9, pieces=4), 12.0),
-    ):
-        first = [
-            aq.simulate(cluster, stage, 1, 0).commit_times()[0]
-            for cluster in (plain, slow)
-        ]
-        assert first[1] == pytest.approx(first[0] + more)

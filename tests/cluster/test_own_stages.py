@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oracles import one_sentence
 
 import asyncqn as aq
-from asyncqn.core.stages import AllParts, EachUpdate, FreshRound, Round, Stages
+from asyncqn.core.stages import AllParts, EachUpdate, FreshRound, Growth, Round, Stages
 
 OWN: dict[str, Stages] = {
     "rounds, then each update": (
@@ -86,9 +87,14 @@ def test_an_algorithm_with_stages_of_its_own_runs_simulated_and_on_threads_and_r
             "every stage cuts the data into parts, or none does",
         ),
         ((EachUpdate(3), FreshRound(3)), "the last stage, and no other, has no end"),
-        ((AllParts(pieces=0),), "must be at least 1"),
+        (EachUpdate(max_delay=-1), "max_delay must be at least 0"),
+        (EachUpdate(blocks=3, growth=Growth(4)), "growth needs"),
+        (FreshRound(updates=0), "updates must be at least 1"),
+        (AllParts(pieces=0), "blocks and pieces must be at least 1"),
+        ("gossip", "stages must be a list whose items are each a Stage or a Stage"),
     ],
 )
-def test_stages_without_a_meaning_are_refused(stages: Stages, sentence: str) -> None:
-    with pytest.raises(aq.BadInput, match=sentence):
+def test_stages_without_a_meaning_are_refused(stages: Any, sentence: str) -> None:
+    with pytest.raises(aq.BadInput, match=sentence) as caught:
         aq.simulate(aq.Cluster(workers=2), stages, 10, 0)
+    assert one_sentence(caught.value)

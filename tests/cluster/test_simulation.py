@@ -9,32 +9,12 @@ from hypothesis import strategies as st
 from oracles import one_sentence, plain_rounds, simpy_asynchronous
 
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.cluster.laws import Constant, Exponential, LogNormal, Pareto, Trace
 from asyncqn.cluster.virtual_time import simulate
-from asyncqn.core.stages import ASYNCHRONOUS, AllParts, EachUpdate, Round
+from asyncqn.core.stages import ASYNCHRONOUS, AllParts, Round
 from asyncqn.errors import BadInput
 
 # Both models add the same times in another order: a relative difference of a few roundings per commit.
 ROUNDING = 1e-11
-
-CLUSTERS = {
-    "one worker": Cluster(1, 3.0, 1.0, message=0.5, master=0.2),
-    "no delays but computing": Cluster(5, 2.0, 1.0),
-    "messages": Cluster(5, 2.0, 1.0, message=3.0),
-    "busy master": Cluster(8, 2.0, 1.0, message=0.4, master=1.1),
-    "wild times": Cluster(6, 2.0, 20.0, message=0.1, master=0.05),
-    "unequal speeds": Cluster(4, [1.0, 2.0, 10.0, 0.3], [0.1, 1.0, 5.0, 0.3], message=0.2, master=0.1),
-    "deaths": Cluster(5, 2.0, 0.7, message=0.3, master=0.4, deaths={0: 20.0, 3: 5.0, 4: 0.1}),
-    "joins": Cluster(5, 2.0, 0.7, message=0.3, master=0.4, joins={1: 10.0, 3: 33.3, 4: 0.01}),
-    "joins at a busy master": Cluster(9, 2.0, 0.7, master=1.0, joins={w: 7.7 * w for w in range(2, 9)}),
-    "all die": Cluster(3, 2.0, 0.5, master=0.1, deaths={0: 30.0, 1: 40.0, 2: 35.0}),
-    "die and are there again": Cluster(4, 2.0, 0.5, message=0.3, master=0.1, deaths={0: 9.0, 2: 3.0, 3: 5.0},
-                                       recoveries={0: 30.0, 2: 3.1}),
-    "one law per worker": Cluster(5, times=[Exponential(2.0), Pareto(2.0, 1.3), Constant(1.5),
-                                            LogNormal(2.0, 1.0), Trace([1.0, 5.0, 0.5])],
-                                  message=0.2, master=0.1),
-    "die and follow": Cluster(4, 1.0, 0.5, master=0.1, deaths={0: 9.0, 1: 15.0}, joins={2: 5.0, 3: 60.0}),
-}  # fmt: skip
 
 
 def agree(schedule, rows):
@@ -86,7 +66,9 @@ def test_rounds_agree_with_the_plain_model_on_random_clusters(
     assert list(zip(schedule.worker[delivered], schedule.commit[delivered])) == [
         (row[0], row[2]) for row in rows if row[2] > 0
     ]
-    assert schedule.dropped == sum(row[2] == 0 for row in rows)
+    # Those that are under way at the end are no rows of the schedule.
+    end = schedule.time.max(initial=0.0)
+    assert schedule.dropped == sum(row[2] == 0 and row[3] <= end for row in rows)
 
 
 @pytest.mark.parametrize("W", [1, 2, 7, 40])
@@ -212,7 +194,7 @@ def test_an_open_busy_master_waits_as_the_m_d_1_queue():
 
 
 def test_equal_seeds_give_equal_schedules_and_others_do_not():
-    cluster = CLUSTERS["unequal speeds"]
+    cluster = Cluster(4, [1.0, 2.0, 10.0, 0.3], [0.1, 1.0, 5.0, 0.3], message=0.2)
     assert simulate(cluster, ASYNCHRONOUS, 50, 1) == simulate(
         cluster, ASYNCHRONOUS, 50, 1
     )
@@ -226,17 +208,3 @@ def test_a_useless_number_of_commits_is_refused(commits):
     with pytest.raises(BadInput, match="commits must be") as caught:
         simulate(Cluster(1), ASYNCHRONOUS, commits, 0)
     assert one_sentence(caught.value)
-
-
-def test_stages_that_are_none_or_that_no_queue_follows_are_refused():
-    for wrong, words in (
-        ("gossip", "stages must be a list whose items are each a Stage or a Stage"),
-        ((AllParts(blocks=2, backup_after=3.0, commits=3),), "the last stage"),
-        (
-            (EachUpdate(blocks=2, commits=3), *ASYNCHRONOUS),
-            "every stage cuts the data into parts, or none does",
-        ),
-    ):
-        with pytest.raises(BadInput, match=words) as caught:
-            simulate(Cluster(1), wrong, 3, 0)
-        assert one_sentence(caught.value)

@@ -1,18 +1,14 @@
-"""The machine that assigns work, under random events, and under those of a real run."""
+"""The machine that assigns work, under random events."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
-from engines.runs import PATTERNS, make_problem
-from examples import EXAMPLES
 from hypothesis import given
 from hypothesis import strategies as st
 
-import asyncqn as aq
 from asyncqn.core.assignment import Assign, Assignment, Commit, Drop
 from asyncqn.core.stages import (
     AllParts,
@@ -187,70 +183,3 @@ def test_the_machine_never_stops_while_there_is_a_worker(name: str) -> None:
         assert computing
         chaos.deliver(computing[-1])
     assert chaos.machine.version >= 200 // 10
-
-
-class Logged(Assignment):
-    """A machine that notes its events and what it answered."""
-
-    log: list[tuple[str, tuple[Any, ...], Any]]
-
-    def __init__(self, *arguments: Any) -> None:
-        Logged.log = [("__init__", arguments, None)]
-        super().__init__(*arguments)
-
-    def join(self, *arguments: Any) -> None:
-        self.log.append(("join", arguments, super().join(*arguments)))
-
-    def ready(self, *arguments: Any) -> Any:
-        self.log.append(("ready", arguments, super().ready(*arguments)))
-        return self.log[-1][2]
-
-    def deliver(self, *arguments: Any) -> Any:
-        worker, read, part, _, spent = arguments
-        answer = super().deliver(*arguments)
-        event = (worker, read, part, None, spent)
-        self.log.append(("deliver", event, plain(answer)))
-        return answer
-
-    def lost(self, *arguments: Any) -> None:
-        self.log.append(("lost", arguments, super().lost(*arguments)))
-
-    def settle(self, *arguments: Any) -> Any:
-        answer = super().settle(*arguments)
-        self.log.append(("settle", arguments, [plain(order) for order in answer]))
-        return answer
-
-    def committed(self, *arguments: Any) -> None:
-        self.log.append(("committed", arguments, super().committed(*arguments)))
-
-
-def plain(order: Any) -> Any:
-    """The order without the updates, and as it is now."""
-    if isinstance(order, Commit):
-        return [arrival._replace(update=None) for arrival in order.arrivals]
-    if isinstance(order, Drop):
-        return order.arrival._replace(update=None)
-    return order
-
-
-@pytest.mark.parametrize("name", PATTERNS)
-def test_the_log_of_a_real_run_drives_a_second_machine_to_the_same_orders(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("asyncqn.engines.run_file.Assignment", Logged)
-    cluster = aq.Cluster(3, worker_mean=1.0, worker_std=0.5, deaths={1: 6.0})
-    aq.minimize(
-        *(make_problem(name), EXAMPLES.get(name, PATTERNS[name])),
-        engine=aq.Threads(timing_model=cluster, time_unit=2e-3),
-        commits=12,
-        evaluate=None,
-        tol=None,
-    )
-    log = Logged.log
-    assert {"join", "ready", "deliver", "settle", "committed"} <= {e[0] for e in log}
-    machine = Assignment(*log[0][1])
-    for event, arguments, answer in log[1:]:
-        again = getattr(machine, event)(*arguments)
-        if event == "settle":
-            again = [plain(order) for order in again]
-        assert plain(again) == answer

@@ -96,7 +96,7 @@ GOOD: dict[str, Any] = {"worker": [0, 1], "start": [0.0, 0.0], "end": [1.0, 2.0]
     [
         ({"end": [1.0, -2.0]}, "row 2 of the log ends before it starts"),
         ({"end": [1.0, np.nan]}, "row 2 of the log has no finite end"),
-        ({"start": ["x", 0.0]}, "row 1 of column 'start' is 'x', not a time"),
+        ({"start": ["x", 0.0]}, "column 'start' must hold times"),
         ({"worker": ["a", None]}, "row 2 of the log has no worker"),
         ({"worker": None}, "must have one entry per row"),
         ({"version": [0, 2]}, "row 2 of the log read version 2, but it is update num"),

@@ -20,11 +20,11 @@ from asyncqn.cluster.laws import (
     Constant,
     Law,
     LogNormal,
+    Scaled,
     TimeLaw,
     draw_times,
     law_to_json,
     mean_of,
-    stretched,
 )
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import require
@@ -121,18 +121,18 @@ class Cluster(Checked):
     workers: Workers
     worker_mean: Annotated[PerWorker, parameter(words=_ONE_OR_EACH)] = 1.0
     worker_std: Annotated[PerWorker, parameter(words=_ONE_OR_EACH)] = 0.0
-    message: Annotated[float, parameter(unit="of time", ge=0.0)] = 0.0
-    master: Annotated[float, parameter(unit="of time", ge=0.0)] = 0.0
+    message: Duration = 0.0
+    master: Duration = 0.0
     deaths: Mapping[
         Worker, Annotated[float, parameter(unit="of time", ge=0.0, infinite=True)]
     ] = field(default_factory=dict)
     joins: Moments = field(default_factory=dict)
     times: Law | Sequence[Law] | None = None
     recoveries: Moments = field(default_factory=dict)
-    link: Annotated[float, parameter(unit="of time", ge=0.0)] = 0.0
+    link: Duration = 0.0
     sending: Literal["each", "tree", "free"] = "each"
     rows: Annotated[float | None, parameter(unit="rows", gt=0.0)] = None
-    fixed: Annotated[float, parameter(unit="of time", ge=0.0)] = 0.0
+    fixed: Duration = 0.0
 
     @classmethod
     @checked
@@ -184,17 +184,11 @@ class Cluster(Checked):
                 not isinstance(given, tuple) or len(given) == W,
                 f"{name} must be one {what} or one per worker ({W}), not {brief(given)}.",
             )
-        if self.times is None:
-            self._check_numbers()
-        else:
-            require(
-                self.worker_mean == 1.0 and self.worker_std == 0.0,
-                "give either times, or worker_mean and worker_std, not both.",
-            )
-        self._check_presence()
-
-    def _check_numbers(self) -> None:
         mean, std = self._per_worker("worker_mean"), self._per_worker("worker_std")
+        require(
+            self.times is None or bool((mean == 1.0).all() and (std == 0.0).all()),
+            "give either times, or worker_mean and worker_std, not both.",
+        )
         require(
             bool(((mean > 0) | (std == 0)).all()),
             "worker_mean must be positive where worker_std is: a log-normal time has a positive mean.",
@@ -203,10 +197,6 @@ class Cluster(Checked):
             bool(mean.min() + self.message + self.master + self.link > 0),
             "an update must take some time: worker_mean, message and master are all zero for some worker.",
         )
-
-    def _check_presence(self) -> None:
-        """Check the times of deaths, joins and recoveries."""
-        W = self.workers
         for name in ("deaths", "joins", "recoveries"):
             for worker in getattr(self, name):
                 require(
@@ -341,17 +331,8 @@ class Cluster(Checked):
 
     def scaled(self, by: float) -> Cluster:
         """Return the cluster with computation times multiplied by `by`."""
-        if by == 1.0:
-            return self
-        if self.times is not None:
-            # One law per worker, even if one served all: a user's law may scale only by a wrapper.
-            laws = tuple(stretched(law, by) for law in self.laws())
-            return dataclasses.replace(self, times=laws)
-        speeds: dict[str, Any] = {
-            name: tuple((by * self._per_worker(name)).tolist())
-            for name in ("worker_mean", "worker_std")
-        }
-        return dataclasses.replace(self, **speeds)
+        laws = tuple(Scaled(law, by) for law in self.laws())
+        return dataclasses.replace(self, worker_mean=1.0, worker_std=0.0, times=laws)
 
     def _per_worker(self, name: str) -> npt.NDArray[np.float64]:
         one_or_each = np.asarray(getattr(self, name), np.float64)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -231,8 +231,8 @@ class Trace(Checked):
 
 
 @dataclass(frozen=True)
-class Stretched:
-    """A user's law with times multiplied by `by`."""
+class Scaled:
+    """A law with times multiplied by `by`."""
 
     law: TimeLaw
     by: float
@@ -243,18 +243,6 @@ class Stretched:
 
     def times(self, z: Times) -> Times:
         return self.by * np.asarray(self.law.times(z))
-
-
-def stretched(law: TimeLaw, by: float) -> TimeLaw:
-    """Return the law of times multiplied by `by`."""
-    # Our own laws are closed under scaling, so that the result still saves and prints as one of them.
-    if isinstance(law, LogNormal):
-        return LogNormal(by * law.mean, by * law.std)
-    if isinstance(law, Trace):
-        return Trace([by * time for time in law.recorded])
-    if isinstance(law, (Exponential, Pareto, Constant)):
-        return replace(law, mean=by * law.mean)
-    return Stretched(law, by)
 
 
 LAWS: dict[str, type[Any]] = {
@@ -291,11 +279,9 @@ def draw_times(law: TimeLaw, seed: int, worker: int, count: int) -> Times:
 def mean_of(law: TimeLaw) -> float:
     """Return the law's own `mean`, or the mean of `_DRAWS_FOR_MEAN` draws."""
     mean = getattr(law, "mean", None)
-    return (
-        float(mean)
-        if mean is not None
-        else float(draw_times(law, 0, 0, _DRAWS_FOR_MEAN).mean())
-    )
+    if mean is None:
+        mean = draw_times(law, 0, 0, _DRAWS_FOR_MEAN).mean()
+    return float(mean)
 
 
 def law_to_json(law: TimeLaw) -> Json:
@@ -313,10 +299,8 @@ def law_from_json(data: Any, *, allow_imports: bool = False) -> TimeLaw:
         raise BadInput(
             f"a law is a table such as {{kind = 'pareto', mean = 40.0, shape = 1.5}}, not {data!r}."
         )
-    kind, parameters = (
-        data.get("kind"),
-        {name: value for name, value in data.items() if name != "kind"},
-    )
+    parameters = dict(data)
+    kind = parameters.pop("kind", None)
     if is_own(kind):
         law: TimeLaw = make_own(str(kind), parameters, "law", allow_imports)
         return law

@@ -34,36 +34,23 @@ _FIRST_TIMES = 64
 """Number of times that are drawn for a worker at first; four times as many when they are used up."""
 
 
-class WorkerTimes:
-    """The times of a worker's computations, which follow from the seed and its number."""
-
-    def __init__(self, cluster: Cluster, seed: int, worker: int) -> None:
-        self._cluster = cluster
-        self._seed = seed
-        self._worker = worker
-        self._times: list[float] = []
-        self._drawn = 0
-
-    def __getitem__(self, k: int) -> float:
-        if k >= len(self._times):
-            # Drawn from the start again: the times already used stay the same.
-            count = max(_FIRST_TIMES, 4 * k)
-            self._times = self._cluster.compute_times(
-                self._seed, self._worker, count
-            ).tolist()
-        return self._times[k]
-
-    def next(self) -> float:
-        """Return the time of the next computation."""
-        self._drawn += 1
-        return self[self._drawn - 1]
+def worker_times(
+    cluster: Cluster, seed: int, worker: int, first: int = 0
+) -> Iterator[float]:
+    """Yield the times of a worker's computations, which follow from the seed and its number, from `first` on."""
+    count = max(_FIRST_TIMES, 4 * first)
+    while True:
+        # Drawn from the start again: the times already used stay the same.
+        times = cluster.compute_times(seed, worker, count)
+        yield from times[first:].tolist()
+        first, count = count, 4 * count
 
 
 @dataclass(slots=True)
 class _Worker:
     """A simulated worker, and the computation that it has begun."""
 
-    times: WorkerTimes
+    times: Iterator[float]
     death: float
     back: float
     read: int = 0
@@ -97,8 +84,8 @@ class VirtualTime:
     def __init__(self, cluster: Cluster, stages: Stages, seed: int) -> None:
         self.cluster = cluster
         self.stages = stages
-        self.seed = seed
-        self.commits, self.workers = None, cluster.workers
+        self.commits = None
+        self.workers = cluster.workers
         self.recorder = Recorder()
         self._half, self._link = cluster.message / 2.0, float(cluster.link)
         self._reply = 0.0 if cluster.sending == "free" else float(cluster.link)
@@ -110,14 +97,14 @@ class VirtualTime:
         self._commit: tuple[list[Arrival], int | None] = ([], None)
         self._begins: list[tuple[int, int | None]] = []
         self._ends: list[Arrival] = []
-        self._turns: list[Turn] = []
+        self._turn: Turn | None = None  # the version that this event has made
         self._looked_at = -math.inf
         self._heap: list[tuple[float, int, int]] = []
         self._all: list[_Worker] = []
         for w in range(cluster.workers):
             death = cluster.deaths.get(w, math.inf)
             back = cluster.recoveries.get(w, math.inf)
-            self._all.append(_Worker(WorkerTimes(cluster, seed, w), death, back))
+            self._all.append(_Worker(worker_times(cluster, seed, w), death, back))
             self._heap.append((cluster.joins.get(w, 0.0), w, _JOINS))
             if death < math.inf:
                 self._heap.append((death, w, _DIES))
@@ -125,14 +112,13 @@ class VirtualTime:
 
     # -- what comes out
 
-    def turns(self, commits: int, first: int = 0) -> Iterator[Turn]:
-        """Yield a turn for every version from `first` on that makes one of `commits` commits.
+    def turns(self, commits: int) -> Iterator[Turn]:
+        """Yield a turn for every version that makes one of `commits` commits.
 
         If every worker is gone before, the last turn has no commit.
         """
         heap = self._heap
         machine = self._machine
-        turns = self._turns
         handlers = (
             self._is_ready,
             self._reaches,
@@ -142,8 +128,7 @@ class VirtualTime:
             self._joins,
             self._is_committed,
         )
-        made = 0
-        while made < commits:
+        while machine.version < commits:
             now = heap[0][0] if heap else math.inf
             deadline = machine.deadline
             # A deadline that changes nothing must not be looked at again.
@@ -157,20 +142,19 @@ class VirtualTime:
                 handlers[kind](w, now)
                 if not (machine.stage.at_once or (heap and heap[0][0] == now)):
                     self._settle(now)
-            while turns and made < commits:
-                turn = turns.pop(0)
-                if made >= first:
-                    yield turn
-                made += 1
-        if made < commits:
+            if self._turn is not None:
+                yield self._turn
+                self._turn = None
+        if machine.version < commits:
             useless = [arrival._replace(counts=False) for arrival in machine.waiting]
             self._record(useless, self.recorder.last_time)
-            yield Turn(made, self._begins, self._ends, self.recorder.last_time)
+            time = self.recorder.last_time
+            yield Turn(machine.version, self._begins, self._ends, time)
 
-    def until(self, commit: int, *, under_way: bool = True) -> Schedule:
-        """Return the schedule at the end, after the last turn, with what is `under_way` as dropped."""
+    def until(self, commit: int) -> Schedule:
+        """Return the schedule at the end, after the last turn, with what is under way as dropped."""
         recorder = self.recorder
-        for w, worker in enumerate(self._all if under_way else ()):
+        for w, worker in enumerate(self._all):
             for read, part in worker.under_way:
                 # The last version is there, but nobody computes on it any more.
                 if read < commit:
@@ -284,7 +268,7 @@ class VirtualTime:
         # goes first, so that who joins reads the new version.
         place = -1 if self._machine.stage.at_once else self.workers
         # Nothing happens before it is made, and no other commit was made in this event.
-        if not self._turns and (not heap or heap[0][:2] > (end, place)):
+        if self._turn is None and (not heap or heap[0][:2] > (end, place)):
             self._is_committed(place, end)
         else:
             heappush(heap, (end, place, _COMMITTED))
@@ -305,7 +289,7 @@ class VirtualTime:
         if machine.stage.pieces > 1:
             self._finish_in_vain(now + self._half)
         self._record(arrivals, now)
-        self._turns.append(Turn(machine.version, self._begins, self._ends, now))
+        self._turn = Turn(machine.version, self._begins, self._ends, now)
         self._begins, self._ends = [], []
         self._made = now
         machine.committed(now)
@@ -387,7 +371,7 @@ class VirtualTime:
                 heappush(self._heap, (max(now, worker.death), w, _GONE))
                 return
         worker.since = now
-        worker.pace = self.cluster.fixed + worker.times.next() * self._share
+        worker.pace = self.cluster.fixed + next(worker.times) * self._share
         worker.finish = begins + worker.pace
         self._compute(w, now)
 
@@ -440,11 +424,8 @@ def simulate(
     Returns
     -------
     Schedule
-        Who read which version, and which commit delivered it, with its time.
-
-    Notes
-    -----
-    Of rounds, the computations that were too late for the last one are listed as dropped.
+        Who read which version, and which commit delivered it, with its time; without the computations that are
+        under way at the end.
 
     Examples
     --------
@@ -458,4 +439,4 @@ def simulate(
     check_stages(stages, "the algorithm")
     simulated = VirtualTime(cluster, stages, seed)
     deque(simulated.turns(commits), maxlen=0)
-    return simulated.until(commits, under_way=stages[-1].listens)
+    return simulated.recorder.schedule()

@@ -4,14 +4,8 @@ It has no clock, no threads, no messages and no theta.  `engines.coordinator` dr
 `cluster.virtual_time` by a heap of simulated events.  The `Rule` of the present stage (`core.stages`) answers
 its questions.
 
-- `m = Assignment(stages, seed)`.
-- `m.join(w)`: a worker is there.
-- `m.ready(w, now)`: it is free.  Returns an order for it, or None if it has to wait.
-- `m.deliver(w, read, ...)`: its update has arrived.  Returns an order to commit or drop it, or None while it
-  waits.
-- `m.lost(w)`: it is gone.
-- `m.settle(now)`: all events of a moment are in, or `m.deadline` has come.  Returns the orders that follow.
-- `m.committed(now)`: the answer to a `Commit`.  The next version is there.
+Its events are `join`, `ready`, `deliver` and `lost`; a driver calls `settle` when all events of a moment are in,
+or when `deadline` has come, and carries out the orders that it gets.
 
 A `Commit` is an order and `committed` its answer, because a master may take time for it, or end the run.
 Until then the version that exists is the old one: who joins meanwhile reads that, and nobody who waits for the
@@ -164,7 +158,7 @@ class Assignment:
             self._free[i] == worker
         ):
             del self._free[i]
-        elif read >= self._since and (self.stage.parts is None) == (hand is OWN_ROWS):
+        elif read >= self._since:
             self.rule.lost(worker, read, hand, self.version)
 
     def settle(self, now: float) -> Orders:

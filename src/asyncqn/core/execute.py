@@ -52,8 +52,8 @@ class Turns(Protocol):
         """Number of workers."""
         ...
 
-    def turns(self, commits: int, first: int = 0) -> Iterator[Turn]:
-        """Yield what happens at each version from `first` on, for at most `commits` commits."""
+    def turns(self, commits: int) -> Iterator[Turn]:
+        """Yield what happens at each version, for at most `commits` commits."""
         ...
 
     def until(self, commit: int) -> Schedule:

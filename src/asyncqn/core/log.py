@@ -73,9 +73,8 @@ def _column(table: Any, name: str) -> npt.NDArray[Any]:
     """Return a column of a data frame, an Arrow table or a dictionary of arrays."""
     try:
         column = table[name]
-    except (
-        Exception
-    ):  # structured arrays and frames of other libraries raise errors of their own
+    # Structured arrays and frames of other libraries raise errors of their own.
+    except Exception:
         raise BadInput(
             f"the log has no column {name!r}: name its columns, as in "
             "from_table(table, worker='node', start='begin', end='finish')."
@@ -109,22 +108,11 @@ def _times(table: Any, name: str) -> Times:
     try:
         times = values.astype(np.float64)
     except (TypeError, ValueError):
-        row = _first_without_number(values)
         raise BadInput(
-            f"row {row + 1} of column {name!r} is {values.tolist()[row]!r}, not a time: "
-            "give seconds as numbers, or dates."
+            f"column {name!r} must hold times: give seconds as numbers, or dates."
         ) from None
     _refuse_rows(~np.isfinite(times), f"has no finite {name}")
     return times
-
-
-def _first_without_number(values: npt.NDArray[Any]) -> int:
-    for row, value in enumerate(values.tolist()):
-        try:
-            float(value)
-        except (TypeError, ValueError):
-            return row
-    return 0
 
 
 def _refuse_rows(bad: npt.NDArray[np.bool_], fault: str) -> None:

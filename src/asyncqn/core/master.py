@@ -23,7 +23,7 @@ from asyncqn.core.algorithm import Algorithm, Commit, Standing, extra
 from asyncqn.core.assignment import new_tuple
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.problem import Array, Problem, read_only
-from asyncqn.core.request import Progress, Request, StoppingRule
+from asyncqn.core.request import Progress, Request
 from asyncqn.core.stages import Arrival
 from asyncqn.core.stopping import Best, Ended, EndedByCallback
 from asyncqn.core.worker import explosion_limit
@@ -70,8 +70,8 @@ class Master:
         A 32-bit checksum of theta after every commit, by which a replay finds its first difference.
     rejected : int
         Updates that were not finite.  Such an update keeps its commit number, but changes nothing.
-    passes : float
-        Passes over the data so far; counted where the stopping rule needs it (`count`).
+    rows : int
+        Rows in the updates so far; counted where the stopping rule needs it (`count`).
     pause : callable
         Context manager entered around every evaluation, so that an engine's clock can exclude it.
     alive, lost : int
@@ -118,7 +118,7 @@ class Master:
         )
         self.kept, self.keep = kept, request.keep or 0
         self.version, self.time = 0, 0.0
-        self.passes, self.rows = 0.0, 0
+        self.rows = 0
         self.rejected = self.rejected_in_a_row = 0
         self.fingerprints = array("I")
         self.records: list[dict[str, float]] = []
@@ -234,7 +234,11 @@ class Master:
         # Rows are counted, and not passes: a sum of fractions may fall short of `max_passes` by rounding.
         rows = algorithm.rows_of(n_data, np.array(read, np.int32), part)
         self.rows += int(rows.sum())
-        self.passes = self.rows / n_data
+
+    @property
+    def passes(self) -> float:
+        """Passes over the data so far."""
+        return self.rows / self.problem.n_data
 
     def standing(self) -> Standing | None:
         """Return the report of a method with exact gradients, or None if it has none."""
@@ -247,9 +251,8 @@ class Master:
 
     def stop_at_once(self) -> None:
         """Raise `Ended` where a run that was restored from its end has met a stopping rule already."""
-        rows = [row for row in self.records[-1:] if row["commit"] == self.version]
-        for last in rows:
-            self._stop_at(last, self.at_target(last), impatient=False)
+        if self._has_row:
+            self._stop_at(self.records[-1])
         self.stop_where_due()
 
     def stop_where_due(self) -> None:
@@ -258,7 +261,9 @@ class Master:
         standing = self.standing()
         if standing is not None:
             if self._stop is not None:
-                self._ask(self._stop, standing)
+                reason = self._ask("stopping rule", self._stop, standing)
+                if reason is not None:
+                    raise self._ended(Outcome.CONVERGED, str(reason))
             if (ended := rule.ends_at(standing)) is not None:
                 raise self._ended(ended.outcome, str(ended))
         if (
@@ -275,18 +280,16 @@ class Master:
                 Outcome.STOPPED, f"max_time = {rule.max_time:g} has passed"
             )
 
-    def _ask(self, stop: StoppingRule, standing: Standing) -> None:
-        """Raise `Ended` where the caller's own rule says so."""
+    def _ask(self, name: str, function: Callable[[Any], Any], argument: Any) -> Any:
+        """Call a function of the user; raise `EndedByCallback` where it stops the run or fails."""
         try:
-            reason = stop(standing)
+            return function(argument)
         except StopIteration:
-            sentence = f"the stopping rule stopped the run after commit {self.version}."
+            sentence = f"the {name} stopped the run after commit {self.version}."
             raise EndedByCallback(Outcome.STOPPED, sentence) from None
         except BaseException as error:
-            sentence = f"the stopping rule failed after commit {self.version}."
+            sentence = f"the {name} failed after commit {self.version}."
             raise EndedByCallback(Outcome.STOPPED, sentence) from error
-        if reason is not None:
-            raise self._ended(Outcome.CONVERGED, str(reason))
 
     def _ended(self, outcome: Outcome, reason: str) -> Ended:
         return Ended(outcome, f"{reason}, after {self.version} commits.")
@@ -294,12 +297,24 @@ class Master:
     def evaluate(self, time: float) -> None:
         """Add a row to the metric table and call the callback."""
         # This version was evaluated already, for instance just before a resume.
-        if self._silent or (
-            self.records and self.records[-1]["commit"] == self.version
-        ):
+        if self._silent or self._has_row:
             return
+        theta = self.iterate.theta
         with self.pause():
-            self._evaluate(time)
+            row = self._row(self.version, time, self.value(theta))
+            metrics = extra(self._asked, "metrics")
+            if metrics is not None:
+                for name, value in metrics(theta).items():
+                    row[name] = float(value)
+            if self._standing is not None and "grad_norm" not in row:
+                standing = self.standing()
+                row["grad_norm"] = math.nan if standing is None else standing.grad_norm
+        self._add(row, theta)
+
+    @property
+    def _has_row(self) -> bool:
+        """Whether the last row is that of this version."""
+        return bool(self.records) and self.records[-1]["commit"] == self.version
 
     def _row(self, commit: int, time: float, fun: float) -> dict[str, float]:
         """Return what every row of the metric table has."""
@@ -322,27 +337,10 @@ class Master:
             return False
         row = self._row(self.version, self.time, standing.value)
         row["grad_norm"] = standing.grad_norm
-        self._add(row, standing.point, self.pause)
+        self._add(row, standing.point)
         return True
 
-    def _evaluate(self, time: float) -> None:
-        theta = self.iterate.theta
-        fun = self.value(theta)
-        row = self._row(self.version, time, fun)
-        metrics = extra(self._asked, "metrics")
-        if metrics is not None:
-            row.update({name: float(value) for name, value in metrics(theta).items()})
-        if self._standing is not None and "grad_norm" not in row:
-            standing = self.standing()
-            row["grad_norm"] = math.nan if standing is None else standing.grad_norm
-        self._add(row, theta)
-
-    def _add(
-        self,
-        row: dict[str, float],
-        point: Array,
-        pause: Callable[[], AbstractContextManager[None]] = nullcontext,
-    ) -> None:
+    def _add(self, row: dict[str, float], point: Array) -> None:
         """Add a row to the metric table, call the callback, and raise `Ended` where the row ends the run."""
         self.records.append(row)
         self.columns.update(dict.fromkeys(row))
@@ -352,31 +350,28 @@ class Master:
             sentence = f"the objective is not finite at commit {self.version}"
             raise Ended(Outcome.DIVERGED, sentence)
         # A replay has no callback but must end at the same commit, so patience is judged first.
-        impatient = self._is_impatient(row, point)
-        if self.callback is not None:
-            with pause():
-                self._call_back(point, row)
-        self._stop_at(row, self.at_target(row), impatient)
-
-    def _is_impatient(self, record: dict[str, float], theta: Array) -> bool:
-        """Compare a row with the best one; return whether the patience of the request has run out."""
-        if self.best is None:
-            return False
-        self._require_metric(self.best.rule.metric, "to watch", record)
-        return self.best.sees(record, theta)
-
-    def _stop_at(
-        self, record: dict[str, float], reached: bool, impatient: bool
-    ) -> None:
-        """Raise `Ended` where a row has reached the target, or where the patience has run out."""
-        if reached:
-            raise self._ended(Outcome.CONVERGED, self._target_reached(record))
+        impatient = False
+        if self.best is not None:
+            self._require_metric(self.best.rule.metric, "to watch", row)
+            impatient = self.best.sees(row, point)
+        self._call_back(point, row)
+        self._stop_at(row)
         if impatient and self.best is not None:
             raise self._ended(Outcome.COMPLETED, self.best.sentence)
 
+    def _stop_at(self, record: dict[str, float]) -> None:
+        """Raise `Ended` where a row has reached the target."""
+        rule = self.stopping
+        if self.at_target(record):
+            raise self._ended(
+                Outcome.CONVERGED,
+                f"{rule.metric} is {record[rule.metric]:.6g}, at or below the target {rule.target:g}",
+            )
+
     def _call_back(self, theta: Array, record: dict[str, float]) -> None:
-        """Show the callback the point of a row; raise `EndedByCallback` where it stops the run or fails."""
-        assert self.callback is not None
+        """Show the callback the point of a row, where there is one."""
+        if self.callback is None:
+            return
         delay = self.delays / max(1, self.delayed)
         self.delays = self.delayed = 0
         row, workers = dict(record), (self.alive, self.lost)
@@ -384,18 +379,8 @@ class Master:
         progress = Progress(
             self.version, record["time"], theta.copy(), row, delay, *workers
         )
-        try:
-            self.callback(progress)
-        except StopIteration:
-            sentence = f"the callback stopped the run after commit {self.version}."
-            raise EndedByCallback(Outcome.STOPPED, sentence) from None
-        except BaseException as error:
-            sentence = f"the callback failed after commit {self.version}."
-            raise EndedByCallback(Outcome.STOPPED, sentence) from error
-
-    def _target_reached(self, record: dict[str, float]) -> str:
-        rule = self.stopping
-        return f"{rule.metric} is {record[rule.metric]:.6g}, at or below the target {rule.target:g}"
+        with self.pause():
+            self._ask("callback", self.callback, progress)
 
     def at_target(self, record: dict[str, float]) -> bool:
         """Return whether a row of the metric table has reached the target."""
@@ -418,21 +403,17 @@ class Master:
         *,
         version: int,
         time: float,
-        rejected: int,
-        rejected_in_a_row: int,
-        rows: int,
         fingerprints: Sequence[int],
         records: list[dict[str, float]],
         best: Best | None = None,
     ) -> None:
-        """Continue from the state of another master."""
+        """Continue from the state of another master, whose counts of rows and rejections are set after."""
         self.best = best
         self.iterate = iterate
         self.version = version
         self.time = time
-        self.rejected, self.rejected_in_a_row = rejected, rejected_in_a_row
-        self.rows, self.passes = rows, rows / self.problem.n_data
-        self.fingerprints, self.records = array("I", fingerprints), records
+        self.fingerprints = array("I", fingerprints)
+        self.records = records
         self.columns = dict.fromkeys(name for record in records for name in record)
         self._stood = None
         self._view_theta()

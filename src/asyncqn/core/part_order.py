@@ -29,25 +29,22 @@ after a single round."""
 class Growth(NamedTuple):
     """The schedule by which parts become active: parts 0 to first - 1 at the start, then one by one.
 
-    The next part becomes active after rounds * first updates, and one more after every `each` further
-    updates.  With rounds = 3 and each = 2 this is when updates >= 3 first + 2 (active - first).  Once `quick`
-    parts are active, every update activates one more; None turns this off.
+    One more becomes active when updates >= 3 first + 2 (active - first).  Once `quick` parts are active, every
+    update activates one more; None turns this off.
     """
 
     first: int
-    rounds: int = 3
-    each: int = 2
     quick: int | None = None
 
     def active(self, updates: int, parts: int) -> int:
         """Return the number of active parts after a number of updates."""
-        beyond = updates - self.rounds * self.first
+        beyond = updates - 3 * self.first
         if beyond < 0:
             return self.first
-        active = self.first + beyond // self.each + 1
+        active = self.first + beyond // 2 + 1
         if self.quick is not None and active > self.quick:
             # `quick` parts are active at this many updates; from there on every update adds one.
-            reached = (self.quick - self.first - 1) * self.each
+            reached = 2 * (self.quick - self.first - 1)
             active = self.quick + beyond - reached
         return min(active, parts)
 
@@ -144,7 +141,7 @@ class PartOrder:
             active = self.growth.active(self.updates, self.parts)
         for part in range(self.active, active):
             heappush(self.free, (self.age[part], part))
-        self.active = max(self.active, active)
+        self.active = active
 
     def _release(self, part: int) -> None:
         self.copies[part] -= 1

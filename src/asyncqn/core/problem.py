@@ -188,24 +188,14 @@ def _guarded(
     """
     n = 1 + with_rows
     takes_views = True
-    # Most calls come with the arrays of the call before, so their views are kept.  Array and view are one
-    # pair: threads that share this function never see one without the other.
-    kept: list[tuple[Any, Any]] = [(None, None)] * n
 
     def call(*arguments: Any) -> Any:
         # This function has shown that it needs writable arrays and leaves them unchanged, so the guard is
         # off.
         if not takes_views:
             return method(*arguments)
-        views = []
-        for i in range(n):
-            array, view = kept[i]
-            if array is not arguments[i]:
-                view = _view(arguments[i])
-                kept[i] = arguments[i], view
-            views.append(view)
         try:
-            return method(*views, *arguments[n:])
+            return method(*map(_view, arguments[:n]), *arguments[n:])
         except Exception as error:
             # Only the error's text tells a refused view from a real failure: every library raises its own
             # class.

@@ -252,10 +252,10 @@ class Schedule(Checked):
         part = None if self.part is None else self.part[rows]
         return Schedule(self.worker[rows], self.read[rows], ended, time, part)
 
-    def turns(self, commits: int, first: int = 0) -> Iterator[Turn]:
-        """Yield a turn for every version from `first` on that makes one of `commits` commits, and what is left."""
+    def turns(self, commits: int) -> Iterator[Turn]:
+        """Yield a turn for every version that makes one of `commits` commits, and what is left."""
         if commits < self.commits:
-            yield from self.until(commits).turns(commits, first)
+            yield from self.until(commits).turns(commits)
             return
         # Plain lists: reading one element of a NumPy array costs more than the rest of a short step.
         worker, read, time = (c.tolist() for c in (self.worker, self.read, self.time))
@@ -266,12 +266,12 @@ class Schedule(Checked):
         begins = np.argsort(self.read, kind="stable")
         starts = begins.tolist()
         versions = np.arange(last + 1)
-        begun = np.searchsorted(self.read[begins], versions, "right").tolist()
+        begun = np.searchsorted(self.read[begins], np.arange(last + 2)).tolist()
         upto = np.searchsorted(self.commit[delivered], versions, "right")
         ended = np.concatenate([[-1], delivered])[upto] + 1
         bounds = [*ended.tolist(), len(self)]
-        for version in range(first, last + 1):
-            reads = starts[begun[version - 1] if version else 0 : begun[version]]
+        for version in range(last + 1):
+            reads = starts[begun[version] : begun[version + 1]]
             rows = range(bounds[version], bounds[version + 1])
             if version == last and not reads and not rows:
                 return

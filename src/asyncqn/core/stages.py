@@ -18,7 +18,7 @@ examples/fedbuff.py has one.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -168,8 +168,6 @@ class EachUpdate(Stage):
 
     Parameters
     ----------
-    commits : int, optional
-        Number of commits of the stage; by default all that are left.
     blocks : int, optional
         Number of parts of the rows; by default workers draw their own rows.
     order : "turn", "age" or "random", default "turn"
@@ -196,16 +194,12 @@ class EachUpdate(Stage):
             self.max_delay is None or self.max_delay >= 0,
             f"{name}.stages: max_delay must be at least 0, not {self.max_delay}.",
         )
-        growth = self.growth
+        first, quick = self.growth or (self.blocks, None)
         require(
-            growth is None
-            or (
-                1 <= growth.first <= (self.blocks or 0)
-                and min(growth.rounds, growth.each) >= 1
-                and (growth.quick is None or growth.quick >= growth.first)
-            ),
-            f"{name}.stages: growth needs parts, starts with at least one and at most all of them, and has "
-            f"positive rates, unlike {self!r}.",
+            first is None
+            or (1 <= first <= (self.blocks or 0) and (quick is None or quick >= first)),
+            f"{name}.stages: growth needs parts, and starts with at least one and at most all of them, unlike "
+            f"{self!r}.",
         )
 
 
@@ -218,9 +212,6 @@ class EachUpdateRule(Rule):
         self.order: PartOrder | None = None
         if stage.blocks is not None:
             self.order = PartOrder(stage.order, stage.blocks, stage.growth, seed)
-
-    def opened(self, version: int, now: float) -> None:
-        pass
 
     def assign(self, worker: int, version: int, now: float) -> Hand | None:
         if self.order is None:
@@ -251,8 +242,6 @@ class FreshRound(Stage):
 
     Parameters
     ----------
-    commits : int, optional
-        Number of commits of the stage; by default all that are left.
     updates : int, default 1
         Number of updates per commit.
     """
@@ -304,8 +293,6 @@ class Round(Stage):
 
     Parameters
     ----------
-    commits : int, optional
-        Number of commits of the stage; by default all that are left.
     timeout : float, default inf
         A round closes when all workers have sent an update, or when `timeout` has passed since its version was
         made and a share `quorum` of them has.
@@ -373,8 +360,6 @@ class AllParts(Stage):
 
     Parameters
     ----------
-    commits : int, optional
-        Number of commits of the stage; by default all that are left.
     blocks : int, default 1
         Number of blocks into which the rows are cut.
     pieces : int, default 1
@@ -433,8 +418,6 @@ class AllPartsRule(Rule):
         """Blocks of which no worker has any piece, by number."""
         self.missing = [self.pieces] * self.blocks
         """How many pieces of each block have no update."""
-        self.open = parts
-        """How many pieces have none in all."""
         self.done = [False] * parts
         self.copies = [0] * parts
         """How often a piece was assigned to workers that are still there."""
@@ -501,7 +484,6 @@ class AllPartsRule(Rule):
         assert part is not None
         if arrival.read == version and not self.done[part]:
             self.done[part] = True
-            self.open -= 1
             self.missing[part // self.pieces] -= 1
             self.out.pop(part, None)
             self.waiting.append(arrival)
@@ -511,10 +493,10 @@ class AllPartsRule(Rule):
         return []
 
     def complete(self, present: Collection[int], now: float) -> bool:
-        return self.open == 0
+        return not any(self.missing)
 
     def lost(self, worker: int, read: int, hand: Hand, version: int) -> None:
-        if read != version or self.open == 0 or hand.part is None or hand.last is None:
+        if read != version or hand.part is None or hand.last is None:
             return
         for piece in range(hand.part, hand.last + 1):
             self.copies[piece] -= 1
@@ -535,42 +517,29 @@ Stages: TypeAlias = tuple[Stage, ...]
 ASYNCHRONOUS: Stages = (EachUpdate(),)
 
 
+def first_versions(stages: Stages) -> list[int]:
+    """Return the version with which each stage begins."""
+    return list(accumulate((stage.commits or 0 for stage in stages[:-1]), initial=0))
+
+
 def stage_index(stages: Stages, version: int) -> int:
     """Return the index of the stage that computes on a version and makes the next."""
-    for i, stage in enumerate(stages):
-        if stage.commits is None or version < stage.commits:
-            return i
-        version -= stage.commits
-    # Versions beyond the last stage's end belong to it: it lasts.
-    return len(stages) - 1
+    return bisect_right(first_versions(stages), version) - 1
 
 
 def stage_at(stages: Stages, version: int) -> Stage:
     """Return the stage that computes on a version and makes the next."""
-    # Most runs have one stage, and this is called at every commit.
-    if stages[0].commits is None:
-        return stages[0]
     return stages[stage_index(stages, version)]
 
 
 def time_share(stages: Stages, version: int) -> float:
     """Return the duration of a computation on a version, as a share of the time that a cluster states.
 
-    A cluster states the time of a computation of the first stage, and of whole blocks of all rows.
+    A cluster states the time of a whole block of all rows, in the cut of the first stage: after batches of a
+    hundredth, each of 4 blocks takes 25 times as long.
     """
     stage, first = stage_at(stages, version), stages[0]
-    # Only a change of rule, such as batches before blocks, changes how much of the data a computation has; a
-    # cluster states the time for the cut of the first stage.
-    longer = 1.0
-    # A pass in 4 blocks after batches of a hundredth: each block has 25 times the rows of a batch.
-    if type(stage) is not type(first) and stage.blocks and first.blocks:
-        longer = first.blocks / stage.blocks
-    return stage.share / stage.pieces * longer
-
-
-def first_versions(stages: Stages) -> list[int]:
-    """Return the version with which each stage begins."""
-    return list(accumulate((stage.commits or 0 for stage in stages[:-1]), initial=0))
+    return stage.share / stage.pieces * (first.blocks or 1) / (stage.blocks or 1)
 
 
 def check_stages(stages: object, name: str) -> None:

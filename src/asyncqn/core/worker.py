@@ -17,7 +17,7 @@ import numpy as np
 from asyncqn.core.algorithm import Algorithm, Task, extra
 from asyncqn.core.problem import Array, Problem, read_only
 from asyncqn.core.streams import Stream
-from asyncqn.kernels.vectors import sum_of_squares, sum_of_two_squares
+from asyncqn.kernels.vectors import sum_of_squares
 
 EXPLOSION = 1e12
 """An iterate whose largest entry exceeds this times (1 + the largest of theta0) has diverged.  Our own
@@ -64,26 +64,9 @@ class WorkerSteps:
         The caller sends it and then lets the worker `learn`.
         """
         update = self._step(view, local, self.problem, task)
-        if self._safeguarded:
+        if self._safeguarded or _sound(update, self._bound):
             return update
-
-        # The two common shapes are tested by one kernel call each: the vector of a-SGD and the two of
-        # as-L-BFGS. A NaN makes the comparison false, so it is rejected without a test of its own.
-        if len(update) == 1:
-            a = update[0]
-            if isinstance(a, np.ndarray) and a.dtype.kind == "f":
-                return update if sum_of_squares(a) <= self._bound * a.size else None
-        elif len(update) == 2:
-            a, b = update
-            if (
-                isinstance(a, np.ndarray)
-                and isinstance(b, np.ndarray)
-                and a.shape == b.shape
-            ):
-                return (
-                    update if sum_of_two_squares(a, b) <= self._bound * a.size else None
-                )
-        return update if _sound(update, self._bound) else None
+        return None
 
     def learn(self, view: Any, local: Any, task: Task, update: Any | None) -> Any:
         """Return the worker's state after sending `update`, which is None if it was rejected."""
@@ -94,22 +77,21 @@ class WorkerSteps:
         return self._learn(view, local, self.problem, task)
 
 
-_EXACT = frozenset((bool, int))
-"""Types of numbers that are always finite."""
-
-
 def _sound(part: Any, bound: float) -> bool:
     """Return whether all numbers of an update are finite, and its arrays within the bound on a mean square.
 
     A number outside an array has no bound: it may be a value of U.
     """
     if isinstance(part, np.ndarray):
-        # Integers are always finite; the bound is on the mean square.
+        # Integers are always finite.  A NaN makes the comparison false.
         return part.dtype.kind != "f" or bool(sum_of_squares(part) <= bound * part.size)
     if isinstance(part, (float, np.floating)):
         return math.isfinite(part)
     if isinstance(part, (tuple, list)):
-        return all(_sound(inner, bound) for inner in part if type(inner) not in _EXACT)
+        # A loop, because it costs half of what `all` of a generator does, and runs at every step.
+        for inner in part:
+            if not _sound(inner, bound):
+                return False
     return True
 
 

@@ -84,7 +84,6 @@ class RunFile:
             n_data = run.request.problem.n_data
             rows = rows_computed(run.algorithm, schedule, n_data)
             run.master.rows = int(rows[kept].sum())
-            run.master.passes = run.master.rows / n_data
         machine = Assignment(stages, seed, run.version, run.time)
         if schedule.part is not None:
             machine.resume(schedule.read, schedule.part, kept, run.time)

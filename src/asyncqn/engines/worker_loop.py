@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.cluster.virtual_time import WorkerTimes
+from asyncqn.cluster.virtual_time import worker_times
 from asyncqn.core.assignment import new_tuple
 from asyncqn.core.stages import time_share
 from asyncqn.core.streams import Stream
@@ -122,7 +122,7 @@ class WorkerLoop:
         """The order under way, or the last one."""
         self._seed, self._stages = seed, algorithm.stages
         self._timing_model = timing_model
-        self._times: WorkerTimes | None = None
+        self._times: Iterator[float] | None = None
         self._learns_first, self._measured = learns_first, measured
         self._computation, self._timed = 0, True
         self._last_learning = 0.0
@@ -194,9 +194,9 @@ class WorkerLoop:
         number = order.worker % model.workers
         if self._times is None:
             # Made here because a worker's number, which draws its times, comes with its first order.
-            self._times = WorkerTimes(model, self._seed, number)
+            self._times = worker_times(model, self._seed, number, order.k)
         share = time_share(self._stages, order.read)
-        duration = model.fixed + self._times[order.k] * share
+        duration = model.fixed + next(self._times) * share
         computed = arrived + model.message / 2 + duration
         death = model.deaths.get(number, math.inf)
         # The timing model lets the worker die during this computation: it sleeps until then and sends

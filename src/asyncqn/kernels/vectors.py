@@ -48,19 +48,6 @@ def sum_of_squares(a):
 
 
 @reducing_kernel
-def sum_of_two_squares(a, b):
-    """Return |a|^2 + |b|^2 for vectors of one length, as `sum_of_squares` does."""
-    total = 0.0
-    for lo in range(0, a.size, SUM_TILE):
-        x, y = a[lo : lo + SUM_TILE], b[lo : lo + SUM_TILE]
-        part = a.dtype.type(0)
-        for i in range(x.size):
-            part += x[i] * x[i] + y[i] * y[i]
-        total += part
-    return total
-
-
-@reducing_kernel
 def dot(a, b):
     """Return a'b, summed in tiles so that float32 keeps its precision."""
     total = 0.0

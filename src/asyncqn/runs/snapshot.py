@@ -101,13 +101,13 @@ def restore_master(master: Master, saved: Saved) -> None:
         saved.tree("iterate", master.iterate),
         version=saved.commit,
         time=float(document["last_time"]),
-        rejected=document["rejected"],
-        rejected_in_a_row=document["rejected_in_a_row"],
-        rows=document["rows"],
         fingerprints=saved.arrays["fingerprints"].tolist(),
         records=[table.row(i) for i in range(table.rows)],
         best=_best(master, saved),
     )
+    master.rows = document["rows"]
+    master.rejected = document["rejected"]
+    master.rejected_in_a_row = document["rejected_in_a_row"]
     if master.kept is not None:
         draws = saved.arrays.get("draws", master.theta0[:0])
         rows = draws.reshape(-1, master.theta0.size)
