@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from asyncqn.algorithms import ALGORITHMS
-from asyncqn.algorithms.exact.metric import METRIC_EXTRAS
+from asyncqn.algorithms.exact.inverse import METRIC_EXTRAS
 from asyncqn.algorithms.fit import offers
 from asyncqn.models import PROBLEMS
 from asyncqn.types import extra

@@ -7,8 +7,7 @@ import pytest
 
 import asyncqn as aq
 from asyncqn import ExactLBFGS
-from asyncqn.algorithms.exact.inverse import InverseHessian
-from asyncqn.algorithms.exact.metric import Curvature, SampledMetric
+from asyncqn.algorithms.exact.inverse import Curvature, SampledMetric
 from asyncqn.algorithms.exact.samples import RENEWAL_PERIOD, RENEWALS
 from asyncqn.algorithms.pair_memory import PairMemory
 from asyncqn.core.streams import Stream
@@ -20,8 +19,8 @@ ONE = aq.Simulator(aq.Cluster(workers=1))
 def over_metric(problem, summary, theta0):
     """H of three pairs at most over the metric of a summary that came with the trial."""
     state = Curvature(np.zeros(problem.curvature_size))
-    initial = SampledMetric(state, summary, problem.inverse_metric_from)
-    return InverseHessian(PairMemory.empty(3, theta0), initial)
+    memory = PairMemory.empty(3, theta0)
+    return SampledMetric(memory, state, summary, problem.inverse_metric_from)
 
 
 def over_samples(problem, samples, **parameters):

@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
-from asyncqn.algorithms.exact.diagonal import LearnedDiagonal
-from asyncqn.algorithms.exact.inverse import InverseHessian
+from asyncqn.algorithms.exact.inverse import LearnedDiagonal
 from asyncqn.algorithms.pair_memory import PairMemory
 
 DIM = 6
 
 
-def untaught(size: int, theta0: Any) -> InverseHessian:
+def untaught(size: int, theta0: Any) -> LearnedDiagonal:
     """H without pairs on a diagonal that they are to teach."""
-    initial = LearnedDiagonal(LearnedDiagonal.empty(theta0, 0))
-    return InverseHessian(PairMemory.empty(size, theta0), initial)
+    state = LearnedDiagonal.empty(theta0, 0)
+    return LearnedDiagonal(PairMemory.empty(size, theta0), state)
 
 
 def quadratic(seed: int = 0) -> Any:
@@ -44,10 +43,10 @@ def test_the_direction_is_the_dense_recursion_at_every_ring_offset(
 ) -> None:
     pairs = taught(quadratic(), count)
     memory = pairs.memory
-    pairs.initial.state.lead[0] = lead
+    pairs.state.lead[0] = lead
     stored = min(count, 4)
     slots = [(memory.newest - back) % 4 for back in range(stored)][::-1]
-    D = pairs.initial.state.D if lead > 3.0 else np.ones(DIM)
+    D = pairs.state.D if lead > 3.0 else np.ones(DIM)
     H = float(memory.scale[0]) * np.diag(D)
     for i in slots:
         s, y = memory.pairs[:, i]
@@ -71,9 +70,7 @@ def test_d_is_what_its_formula_says() -> None:
     S, Y = pairs.memory.pairs[:, :3]
     own = np.einsum("ij,ij->i", S, Y)[:, None]
     D = np.sqrt((S**2 / own).sum(axis=0) / (Y**2 / own).sum(axis=0))
-    np.testing.assert_allclose(
-        pairs.initial.state.D, D / np.exp(np.log(D).mean()), rtol=1e-12
-    )
+    np.testing.assert_allclose(pairs.state.D, D / np.exp(np.log(D).mean()), rtol=1e-12)
 
 
 def test_a_new_pair_tests_d_against_the_identity_and_older_tests_fade() -> None:
@@ -81,24 +78,24 @@ def test_a_new_pair_tests_d_against_the_identity_and_older_tests_fade() -> None:
     pairs, expected = taught(hessian, 1), 0.0
     rng = np.random.default_rng(3)
     for _ in range(4):
-        D, s = pairs.initial.state.D.copy(), rng.standard_normal(DIM)
+        D, s = pairs.state.D.copy(), rng.standard_normal(DIM)
         y = hessian @ s
         fits = [
             (s @ y) ** 2 / ((s @ (s / d)) * (y @ (d * y))) for d in (D, np.ones(DIM))
         ]
         expected = 0.9 * expected + math.log(fits[0] / fits[1])
         pairs.learn(s.copy(), y.copy()[None])
-        assert pairs.initial.state.lead[0] == pytest.approx(expected, rel=1e-10)
+        assert pairs.state.lead[0] == pytest.approx(expected, rel=1e-10)
 
 
 def test_d_is_used_for_units_that_differ_and_not_for_a_curvature_across_the_coordinates() -> (
     None
 ):
-    assert taught(np.diag(np.geomspace(1.0, 1e6, DIM)), 3).initial.state.lead[0] > 3.0
+    assert taught(np.diag(np.geomspace(1.0, 1e6, DIM)), 3).state.lead[0] > 3.0
     turned, _ = np.linalg.qr(np.random.default_rng(5).standard_normal((40, 40)))
     across = turned @ np.diag(np.geomspace(1.0, 1e4, 40)) @ turned.T
     for count in range(30):
-        assert taught(across, count).initial.state.lead[0] <= 3.0
+        assert taught(across, count).state.lead[0] <= 3.0
 
 
 @pytest.mark.parametrize("condition", [1e2, 1e4])

@@ -13,7 +13,7 @@ is left to set.
 from __future__ import annotations
 
 from asyncqn.algorithms.exact.choice import exact_algorithm
-from asyncqn.algorithms.exact.metric import METRIC_EXTRAS
+from asyncqn.algorithms.exact.inverse import METRIC_EXTRAS
 from asyncqn.algorithms.fit import offers
 from asyncqn.algorithms.table.choice import (
     PARTS,

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from asyncqn.kernels.jit import reducing_kernel, reducing_piece
+from asyncqn.kernels.jit import kernel, reducing_kernel, reducing_piece
 
 CHUNK = 248
 """Rows of the data in one product; not a power of two, because such strides use few lines of the cache."""
@@ -82,6 +82,16 @@ def unpack_lower(packed, out):
     for j in range(len(out)):
         out[j:, j] = packed[at : at + len(out) - j]
         at += len(out) - j
+
+
+@kernel
+def add_outer(F, x, share, weight):
+    """F += weight (share x x' - F) in and below the diagonal, the part that `cholesky` reads."""
+    for j in range(x.size):
+        row = F[j]
+        part = share * x[j]
+        for k in range(j + 1):
+            row[k] += weight * (part * x[k] - row[k])
 
 
 @reducing_kernel

@@ -10,7 +10,7 @@ import math
 from dataclasses import replace
 
 from asyncqn.algorithms.exact.exact_lbfgs import ExactLBFGS
-from asyncqn.algorithms.exact.metric import METRIC_EXTRAS
+from asyncqn.algorithms.exact.inverse import METRIC_EXTRAS
 from asyncqn.algorithms.exact.samples import GROWTH
 from asyncqn.algorithms.exact.scatter import LONGEST_MATRIX
 from asyncqn.algorithms.fit import offers

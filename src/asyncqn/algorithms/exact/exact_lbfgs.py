@@ -29,9 +29,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.exact.diagonal import LearnedDiagonal
-from asyncqn.algorithms.exact.inverse import InitialInverse, InverseHessian
-from asyncqn.algorithms.exact.metric import SampledMetric
+from asyncqn.algorithms.exact.inverse import (
+    InverseHessian,
+    LearnedDiagonal,
+    SampledMetric,
+)
 from asyncqn.algorithms.exact.samples import Sample, timetable, wants_summary
 from asyncqn.algorithms.exact.scatter import ScatterInverse
 from asyncqn.algorithms.pair_memory import PairMemory, pair_totals
@@ -59,7 +61,7 @@ from asyncqn.types import (
     extra,
 )
 
-INVERSES: dict[str, type[InitialInverse]] = {
+INVERSES: dict[str, type[InverseHessian]] = {
     "pairs": LearnedDiagonal,
     "scatter": ScatterInverse,
     "metric": SampledMetric,
@@ -324,8 +326,8 @@ class ExactLBFGS(Checked):
         if at is not None and self._wants_summary(read, iterate.theta.size):
             summary = sum(update.summary for update in updates)
         kind = INVERSES[self.inverse]
-        initial = kind.for_commit(iterate.initial, updates, summary, commit)
-        H = InverseHessian(iterate.memory, initial)
+        memory, initial = iterate.memory, iterate.initial
+        H = kind.for_commit(memory, initial, updates, summary, commit)
         stage = stage_index(self.stages, read)
         # The coordinator can evaluate U on all rows, but not on a sample.
         ask = commit.value if stage == self._last else None
@@ -339,7 +341,7 @@ class ExactLBFGS(Checked):
         # The sample has grown: this version was the accepted point, evaluated again on the larger sample.
         elif iterate.theta.tobytes() == iterate.base.tobytes():
             # Before the next step is aimed, which must not use pairs that do not serve any more.
-            initial.grow(iterate.memory)
+            H.grow()
             if at is None:
                 # The stage stays, so that the point halfway back to the start is evaluated next.
                 iterate.base[...] = 0.5 * (iterate.base + iterate.start)

@@ -48,8 +48,6 @@ FIRST_LENGTH = 0.1
 """Length of a step without any knowledge of curvature, in units of |mean z|."""
 PROMISE = 0.5
 """Before the first pair a step by the scatter of the gradients promises at most this share of |U|."""
-BELIEF = 2.0
-"""The exponent p of `exact.scatter`, where the choice for the table is explained."""
 FADING = 0.9
 """Factor on the lead of the scatter with every new pair."""
 FIRST_RATE = 3e-3
@@ -87,13 +85,12 @@ def close_window(it: Iterate, pace: Pace, version: int, read: int) -> Pace:
     kind = it.theta.dtype
     s, y = ((total / tally.moved).astype(kind) for total in table.sums[2:])
     # Also a window that did harm has measured curvature.
-    initial = initial_of(it, pace)
-    gain = initial.gain(s, y)
-    if InverseHessian(it.memory, initial).learn(s, y[None]):
+    gain = it.initial.gain(s, y)
+    if inverse_of(it, pace).learn(s, y[None]):
         before, pace = pace, pace._replace(lead=FADING * pace.lead + gain)
         # c F^-1 and c I have c of different units, so c is taken whole from this pair, without caution.
         if pace.scattered != before.scattered:
-            ScatterInverse(it.initial, trusted=pace.scattered).follow(it.memory)
+            inverse_of(it, pace, cautious=False).follow()
     table.next_window()
     # Once per round trip: the steps since then have not been heard of yet.
     if pace.longest == 0.0 or read < pace.changed:
@@ -118,9 +115,11 @@ def go_back(it: Iterate, pace: Pace, version: int, read: int) -> Pace:
     return aim(it, pace.resized(0.5, version))
 
 
-def initial_of(it: Iterate, pace: Pace) -> ScatterInverse:
-    """Return H0 as the table uses it."""
-    return ScatterInverse(it.initial, BELIEF, cautious=True, trusted=pace.scattered)
+def inverse_of(it: Iterate, pace: Pace, cautious: bool = True) -> InverseHessian:
+    """Return H, on the scatter while it does not mislead; cautious: for the table's steps."""
+    if not pace.scattered:
+        return InverseHessian(it.memory)
+    return ScatterInverse(it.memory, it.initial, cautious)
 
 
 def aim(it: Iterate, pace: Pace) -> Pace:
@@ -137,7 +136,7 @@ def aim(it: Iterate, pace: Pace) -> Pace:
     # n / P rows, scaled up by P, has the covariance P n V: F is about P B, and c = P.
     if not known:
         memory.scale[0] = len(table.read)
-    step = initial_of(it, pace).times(memory, g)
+    step = inverse_of(it, pace).times(g)
     length = _norm(step)
     # A zero gradient leaves theta where it is, and norm = 0 makes the method hold it.
     if not (0.0 < length < math.inf and norm < math.inf):

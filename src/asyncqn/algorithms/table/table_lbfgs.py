@@ -45,7 +45,7 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 
 from asyncqn.algorithms.exact.inverse import InverseHessian
-from asyncqn.algorithms.exact.scatter import ScatterInverse, ScatterMatrix
+from asyncqn.algorithms.exact.scatter import ScatterMatrix
 from asyncqn.algorithms.pair_memory import PairMemory, pair_totals
 from asyncqn.algorithms.parameters import PairedMemorySize, Parts
 from asyncqn.algorithms.parts import rows_of_parts, share_of
@@ -64,6 +64,7 @@ from asyncqn.algorithms.table.steps import (
     aim,
     close_window,
     go_back,
+    inverse_of,
     set_rate,
     stochastic_step,
     window_is_full,
@@ -386,10 +387,9 @@ def _norm(g: Array) -> float:
 
 
 def _exact(it: Iterate) -> InverseHessian:
-    """Return H for exact steps; where they keep failing, it may be the scatter's fault."""
+    """Return H for exact steps."""
     # Without the caution and the early belief of the table's steps: the safeguard judges each step by itself.
-    initial = ScatterInverse(it.initial, at_fault=True, trusted=it.pace.scattered)
-    return InverseHessian(it.memory, initial)
+    return inverse_of(it, it.pace, cautious=False)
 
 
 def _above_start(it: Iterate, value: float, commit: Commit) -> bool:
