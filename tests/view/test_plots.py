@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgba
 
 import asyncqn as aq
 from asyncqn.columns import Table
@@ -109,3 +110,15 @@ def test_forged_times_and_joins_are_no_traceback(tmp_path: Path) -> None:
     for cluster in ({"joins": True}, None, {}):
         run = SimpleNamespace(manifest={"engine": {"cluster": cluster}})
         assert plotting.births(run) == {}
+
+
+def test_a_timeline_has_a_box_for_each_computation_and_marks_the_slow_worker() -> None:
+    cluster = aq.Cluster(workers=3, worker_mean=[1.0, 1.0, 5.0], worker_std=0.1)
+    schedule = aq.simulate(cluster, aq.stages.ASYNCHRONOUS, commits=40, seed=0)
+    axes = plotting.draw_log(schedule).axes[1]
+    boxes = [box for bars in axes.containers for box in bars]
+    assert len(boxes) == len(schedule)
+    ends = sorted(box.get_x() + box.get_width() for box in boxes)
+    assert np.allclose(ends, np.sort(schedule.time))
+    orange = [box for box in boxes if box.get_facecolor() == to_rgba(plotting.ORANGE)]
+    assert {round(box.get_y() + 0.4) for box in orange} == {2}

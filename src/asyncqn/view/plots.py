@@ -1,4 +1,4 @@
-"""Figures from saved tables and schedules: convergence and staleness.
+"""Figures from saved tables and schedules: convergence, staleness, who computed when.
 
 Every function returns a matplotlib `Figure`, made without pyplot, so nothing global is touched.
 Lines differ in brightness, dashes and markers, so that greyscale prints can be read.
@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncqn.columns import Table
-from asyncqn.core.schedule import Schedule
+from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.storage import write_whole
 from asyncqn.view.axes import curves_of
 from asyncqn.view.styles import styles_of_runs
+from asyncqn.view.trace import starts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,6 +33,10 @@ SIMULATED = "simulated time [units]"
 SECONDS = "time [s]"
 LOG_AXIS_RATIO = 50
 """A histogram whose bars differ by more than this factor has a logarithmic axis."""
+STRAGGLER_RATIO = 2.0
+"""A computation that takes this many times the median is marked in a timeline."""
+MAX_TIMELINE_BOXES = 1_000
+"""Boxes beyond this number would be smaller than a pixel, so the later part of a timeline is left out."""
 
 
 def new_figure(width: float = 7.0, height: float = 4.2) -> Figure:
@@ -64,11 +69,14 @@ def convergence(
 
 
 def overview(run: Run | Seen) -> Figure:
-    """Draw convergence and staleness of one run in one figure."""
-    figure = new_figure(9.0, 4.2)
-    left, right = figure.subplots(1, 2)
+    """Draw convergence, staleness and the beginning of the timeline of one run in one figure."""
+    figure = new_figure(9.0, 8.0)
+    grid = figure.add_gridspec(2, 2, height_ratios=(1.0, 1.25))
+    left = figure.add_subplot(grid[0, 0])
     _convergence(left, {_name(run): run.metrics}, None, time_axis(run))
-    draw_staleness(right, run.schedule)
+    draw_staleness(figure.add_subplot(grid[0, 1]), run.schedule)
+    below = figure.add_subplot(grid[1, :])
+    draw_timeline(below, run.schedule, time_axis(run), births(run))
     # The status is in the title, so that a figure of a failed run is not mistaken for a result.
     figure.suptitle(
         f"{_name(run)}: {run.status} after {run.schedule.commits:,} commits, {run.schedule.workers} workers"
@@ -77,9 +85,11 @@ def overview(run: Run | Seen) -> Figure:
 
 
 def draw_log(schedule: Schedule) -> Figure:
-    """Draw the staleness of a log."""
-    figure = new_figure()
-    draw_staleness(figure.add_subplot(), schedule)
+    """Draw staleness and the beginning of the timeline of a log, whose times are in seconds."""
+    figure = new_figure(9.0, 7.0)
+    above, below = figure.subplots(2, 1)
+    draw_staleness(above, schedule)
+    draw_timeline(below, schedule, SECONDS, {})
     return figure
 
 
@@ -230,3 +240,36 @@ def draw_staleness(axes: Any, schedule: Schedule) -> None:
     axes.margins(y=0.18)
     axes.grid(axis="y", alpha=0.25, linewidth=0.6)
     _finish(axes, title, "staleness [commits]", "computations")
+
+
+def draw_timeline(
+    axes: Any, schedule: Schedule, x_label: str, births: Mapping[int, float]
+) -> None:
+    """Draw a lane per worker and a box per computation; long ones are orange, dropped ones hatched."""
+    workers = schedule.worker[:MAX_TIMELINE_BOXES]
+    ends = schedule.time[:MAX_TIMELINE_BOXES]
+    dropped = schedule.commit[:MAX_TIMELINE_BOXES] == DROPPED
+    begins = np.array(starts(workers.tolist(), ends.tolist(), births))
+    lengths = ends - begins
+    typical = float(np.median(lengths)) if lengths.size else np.inf
+    long = lengths > STRAGGLER_RATIO * typical
+    looks: tuple[tuple[Any, dict[str, Any]], ...] = (
+        (~dropped & ~long, {"color": GREY}),
+        (~dropped & long, {"color": ORANGE}),
+        (dropped, {"color": "#f0e2d8", "edgecolor": INK, "hatch": "////"}),
+    )
+    for chosen, look in looks:
+        look = {"edgecolor": "white", "linewidth": 0.6, "height": 0.8, **look}
+        axes.barh(workers[chosen], lengths[chosen], left=begins[chosen], **look)
+    # The axis points downwards, with worker 0 at the top, as in the tables.
+    axes.set_ylim(schedule.workers - 0.4, -0.6)
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.margins(x=0.0)
+    title = "computations"
+    if len(schedule) > MAX_TIMELINE_BOXES:
+        title += f" (the first {MAX_TIMELINE_BOXES:,} of {len(schedule):,})"
+    if dropped.any():
+        title += "; hatched: dropped"
+    if long.any():
+        title += f"; orange: over {STRAGGLER_RATIO:g} times the median"
+    _finish(axes, title, x_label, "worker")
