@@ -2,7 +2,7 @@
 
 The item rows minimise the profiled problem V (users eliminated exactly) with the ridge lambda + alpha n_row;
 see `problems`.  `model` defines predictions, also for unknown users and items.  The defaults come from the
-experiment in docs/results/recommender.md.
+experiment in docs/results/factorization.md.
 """
 
 from __future__ import annotations

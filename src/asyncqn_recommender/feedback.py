@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 PRIOR = 3.0
 ALPHA = 0.035
-"""The default ridge of ratings; docs/results/recommender.md says how it was chosen."""
+"""The default ridge of ratings; docs/results/factorization.md says how it was chosen."""
 CLICK_RIDGE = 0.7
 """The default ridge of clicks, relative to the largest singular value of random clicks of the same size."""
 LIST = 10
@@ -174,7 +174,7 @@ def click_ridge(clicks: Ratings, confidence: float) -> float:
 
     A ridge of s suppresses the parts of a matrix with singular values below s.  For n ones placed at random
     in users x items, the largest singular value apart from the mean is about sqrt(n) times the sum of the two
-    inverse roots.  The factor comes from the experiment in docs/results/recommender.md.
+    inverse roots.  The factor comes from the experiment in docs/results/factorization.md.
     """
     users = len(np.unique(clicks.users))
     items = len(np.unique(clicks.items))

@@ -80,7 +80,7 @@ _HISTORY = "history."
 
 
 class Saved(NamedTuple):
-    """What a folder of a model holds."""
+    """Contents of a model's folder."""
 
     model: FactorModel
     history: Table

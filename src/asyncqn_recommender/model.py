@@ -253,7 +253,7 @@ def column_ridges(rank: int, plain_columns: int | None, ratings: Ratings) -> Flo
     The first columns hold what most ratings share.  Further columns have a larger ridge, so that a rank that
     is too large does little harm.  With x ratings per row of either side, p = 90 / x, clipped to [1, 4]: with
     fewer ratings a column becomes noise earlier.  The numbers come from the experiment in
-    docs/results/recommender.md.
+    docs/results/factorization.md.
     """
     if plain_columns is None:
         return np.ones(rank)

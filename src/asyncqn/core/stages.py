@@ -45,7 +45,7 @@ __all__ = [
 
 DEVIATIONS = 6.0
 """Standard deviations of the durations by which idle workers help earlier; measured in
-docs/results/exact-blocks.md."""
+docs/results/earlier.md."""
 
 
 class Arrival(NamedTuple):

@@ -2,14 +2,14 @@
 
 Threads, processes, MPI and Ray differ only in how messages travel.  What they must agree on is here, where a test
 can drive it without starting anything.  An engine calls `begin` once; `join` when a worker is ready and `ask` when
-it wants work; `deliver` when an update has arrived, None if it was rejected; `lost` when a worker is gone; `tick`
-by `deadline` at the latest; and `finish` after the end, which gives the `Run`.  After every call it reads `done`.
+it wants work; `deliver` when an update has arrived, None if it was rejected; and `lost` when a worker is gone.
+It calls `tick` by `deadline` at the latest, and `finish` after the end, which gives the `Run`.  After every call it reads `done`.
 All calls must be made one at a time.  `now` is in the run's unit of time; a `now` before the last one counts as
 the last.
 
 A `Step` means "send worker `worker` the iterate as it is now (`sent`), to compute its k-th step from"; a worker
 without a step waits.  The arrays of an update must stay valid until the worker gets its next step, and until
-the commit where a stage lets its workers go on.  Computations under way at the end are finished by their workers,
+the commit at which a stage releases its workers.  Computations under way at the end are finished by their workers,
 learned from (`core.worker`), and recorded as dropped, as a replay will do.
 """
 

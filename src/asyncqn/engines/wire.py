@@ -66,7 +66,7 @@ def order_from(integers: Sequence[int]) -> Step:
 
 
 class Place(NamedTuple):
-    """Where a number or an array of a message lies, its own type, and the one in which it travels."""
+    """Place of a number or an array in a message, its own type, and the one in which it travels."""
 
     start: int
     stop: int

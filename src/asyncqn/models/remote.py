@@ -55,7 +55,7 @@ PAGE = 1024
 
 
 class Question(msgspec.Struct):
-    """What a reader asks about a table: a range of rows of some columns, or a summary of them."""
+    """Request of a reader: a range of rows of some columns of a table, or a summary of them."""
 
     name: str
     digest: str
@@ -71,7 +71,7 @@ class Question(msgspec.Struct):
 
 
 class Summary(msgspec.Struct):
-    """What a linear model needs to know of all rows before it has any."""
+    """Facts about all rows that a linear model needs before it has any."""
 
     classes: list[bool | int | float | str]
     """The distinct values of the label, sorted; empty where the label is a number."""

@@ -41,7 +41,7 @@ class Kind(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What `parameter` adds to the type of a parameter; see there."""
+    """Additions of `parameter` to the type of a parameter; see there."""
 
     unit: str | None = None
     words: str | None = None

@@ -69,7 +69,7 @@ class Factorization(Cell):
 
     @property
     def duration(self) -> float:
-        """How long the run lasts, whatever the method."""
+        """Simulated time of the run, the same for every method."""
         return STEPS * _interval(self.timing(SGD), SGD, self.payer)
 
     def measure(self) -> list[Record]:

@@ -4,7 +4,7 @@ A start is a random instance with a random theta0, the same for both arms: beta 
 minibatches remains, and one beta, as in the paper.  Both end with the same polish, exact L-BFGS steps from
 where they stopped, and succeed when they end within `TOLERANCE` of the planted minimum.  They have equal
 commits, and the best of twelve parameters on twenty tuning starts.  Annealing and restarts are no claim of the
-paper: docs/results/tempering.md has them.
+paper: docs/results/earlier.md has them.
 """
 
 from __future__ import annotations

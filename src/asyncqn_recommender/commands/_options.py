@@ -1,4 +1,4 @@
-"""What the commands for ratings share: the options of `read_ratings`, and tables for other programs."""
+"""Shared parts of the commands for ratings: options of `read_ratings`, and tables for other programs."""
 
 from __future__ import annotations
 

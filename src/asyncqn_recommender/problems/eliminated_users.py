@@ -70,7 +70,7 @@ class InverseMetric:
 
 
 class Prepared(NamedTuple):
-    """What the blocks of a pass share: quantities of a theta that do not depend on the rows."""
+    """Quantities of a theta that do not depend on the rows; the blocks of a pass share them."""
 
     theta: Array
     prior: float

@@ -54,7 +54,7 @@ MOST_STATISTICS = 1_000_000
 
 
 class Total(IntEnum):
-    """What the master counts."""
+    """Places of the master's counts."""
 
     DRAWS = 0
     """Draws that count."""

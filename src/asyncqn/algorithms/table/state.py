@@ -1,4 +1,4 @@
-"""What the coordinator knows: the centred table, the length of steps, the point that is held."""
+"""State of the coordinator: the centred table, the length of steps, the point that is held."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ point, or 10, 20, ... after the first exact phase, one is held in any case, and 
 A table of fewer than `MIN_TABLE_PARTS` parts never leaves the exact phase.
 
 The idea of a centred table is that of incremental Newton methods (Rodomanov and Kropotov 2016; Mokhtari,
-Eisen and Ribeiro 2018, who keep a Hessian per part); one H from pairs of sums over parts, the rule for the
+Eisen and Ribeiro 2018, who keep a Hessian per part).  One H from pairs of sums over parts, the rule for the
 length of steps, the growth, the scatter, holding and the safeguard are our own.
 """
 
