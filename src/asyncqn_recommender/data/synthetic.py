@@ -5,7 +5,7 @@ rating = mean + b_u + b_m + sum_k a_k p_uk q_mk + noise, rounded to half stars a
 with normal b, p and q and decreasing weights a_k.  The activity of users and the popularity of items are
 log-normal, with a ceiling that keeps the most popular item from being rated by all users.  The constants are
 our own choice: they give mean, spread and the residual of a rank-5 factorization close to MovieLens 1M (train
-RMSE 0.813 against 0.814 there, by alternating least squares).
+RMSE 0.812 against 0.814 there, by alternating least squares).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from asyncqn.errors import require
 from asyncqn_recommender.data.ratings import Ratings
-from asyncqn_recommender.kernels.ratings import draw_items
 
 _MEAN = 3.6
 _USER_SD = 0.42
@@ -159,51 +158,28 @@ def _draw(
     weight: npt.NDArray[np.float64],
     rng: np.random.Generator,
 ) -> npt.NDArray[np.int32]:
-    """Draw distinct items for every user, by popularity, without replacement."""
+    """Draw distinct items for every user, by popularity, without replacement; a user's items are sorted."""
     n_items = len(weight)
-    start = np.concatenate(([0], np.cumsum(counts)))
-    items = np.empty(start[-1], dtype=np.int32)
-    # A user with many of all items would draw known ones again and again. The n smallest of exponential
+    heavy = []
+    # A user with many of all items would draw the same ones again and again. The n smallest of exponential
     # times / weight have the same law, and are cheaper there.
-    heavy = counts > n_items // 16
-    for user in np.flatnonzero(heavy).tolist():
+    for user in np.flatnonzero(counts > n_items // 16).tolist():
         times = rng.standard_exponential(n_items) / weight
         nearest = np.argpartition(times, counts[user] - 1)[: counts[user]]
-        items[start[user] : start[user + 1]] = nearest
-    accept, alias = _alias_table(weight)
-    state = rng.integers(0, 2**64, size=1, dtype=np.uint64)
-    draw_items(
-        start,
-        np.flatnonzero(~heavy),
-        accept,
-        alias,
-        state,
-        np.empty(n_items, dtype=np.int64),
-        items,
-    )
-    return items
-
-
-def _alias_table(
-    weight: npt.NDArray[np.float64],
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    """Return Walker's alias table: draw a cell uniformly, keep it with probability `accept`, else take
-    `alias`."""
-    accept = weight * (len(weight) / weight.sum())
-    alias = np.arange(len(weight))
-    small = np.flatnonzero(accept < 1.0).tolist()
-    large = np.flatnonzero(accept >= 1.0).tolist()
-    while small and large:
-        low = small.pop()
-        high = large[-1]
-        alias[low] = high
-        accept[high] -= 1.0 - accept[low]
-        # A cell that gave away so much becomes a small one itself.
-        if accept[high] < 1.0:
-            small.append(large.pop())
-    # What is left differs from 1 by rounding alone.
-    accept[small + large] = 1.0
-    return accept, alias
+        heavy.append(user * n_items + nearest)
+    # A pair is the number user * n_items + item, so that sorted pairs are grouped by user.
+    pairs = np.sort(np.concatenate([np.empty(0, np.int64), *heavy]))
+    law = weight / weight.sum()
+    missing = counts - np.bincount(pairs // n_items, minlength=len(counts))
+    while missing.any():
+        # An item that a user has already is dropped here, and the next round draws another in its place.
+        users = np.repeat(np.arange(len(counts)), missing)
+        draws = rng.choice(n_items, len(users), p=law)
+        # `np.unique` is forty times slower: it hashes before it sorts.
+        pairs = np.sort(np.concatenate([pairs, users * n_items + draws]))
+        pairs = pairs[np.append(True, np.diff(pairs) > 0)]
+        missing = counts - np.bincount(pairs // n_items, minlength=len(counts))
+    return (pairs % n_items).astype(np.int32)
 
 
 def _values(
