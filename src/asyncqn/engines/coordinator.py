@@ -3,9 +3,9 @@
 Threads, processes, MPI and Ray differ only in how messages travel.  What they must agree on is here, where a test
 can drive it without starting anything.  An engine calls `begin` once; `join` when a worker is ready and `ask` when
 it wants work; `deliver` when an update has arrived, None if it was rejected; and `lost` when a worker is gone.
-It calls `tick` by `deadline` at the latest, and `finish` after the end, which gives the `Run`.  After every call it reads
-`done`.  All calls must be made one at a time.  `now` is in the run's unit of time; a `now` before the last one
-counts as the last.
+It calls `tick` by `deadline` at the latest, and `finish` after the end, which gives the `Run`.  After every call
+it reads `done`.  All calls must be made one at a time.  `now` is in the run's unit of time; a `now` before the
+last one counts as the last.
 
 A `Step` means "send worker `worker` the iterate as it is now (`sent`), to compute its k-th step from"; a worker
 without a step waits.  The arrays of an update must stay valid until the worker gets its next step, and until
