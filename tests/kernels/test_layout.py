@@ -188,3 +188,14 @@ def test_a_reducing_kernel_may_not_allocate() -> None:
     made: Any = reducing_kernel(allocates)
     with pytest.raises(NumbaError):
         made.compile((types.float64[::1],))
+
+
+def test_no_reducing_kernel_calls_a_strict_one() -> None:
+    # numba would compile the callee as its caller, and store it so for whoever calls it next.
+    kernels = [f for m in MODULES for f in vars(m).values() if type(f) is CPUDispatcher]
+    for caller in kernels:
+        names = caller.py_func.__code__.co_names
+        callees = [caller.py_func.__globals__.get(name) for name in names]
+        for callee in callees if "fastmath" in caller.targetoptions else []:
+            if type(callee) is CPUDispatcher:
+                assert "fastmath" in callee.targetoptions, (caller, callee)

@@ -61,6 +61,7 @@ def reducing_kernel(function: F) -> F:
     """Compile with reassociation: vectorised sums, the same bits on machines with the same vectors.
 
     An array that is written must not overlap another, and none may be allocated: see `ReducingCompiler`.
+    It calls no strict kernel: numba would reorder the sums of that one, too, and store it so for all callers.
     """
     options: dict[str, Any] = {**_COMMON, **UNCOUNTED, "fastmath": REDUCTION_FLAGS}
     compiler = njit(cache=True, pipeline_class=ReducingCompiler, **options)

@@ -4,7 +4,7 @@
 """
 
 from asyncqn.kernels.jit import reducing_kernel
-from asyncqn.kernels.vectors import add_scaled, dot
+from asyncqn.kernels.vectors import dot
 
 
 @reducing_kernel
@@ -16,7 +16,8 @@ def first_loop(pairs, own, newest, v, shares):
         if own[i] > 0.0:
             # alpha_i = s_i'v / s_i'y_i, then v -= alpha_i y_i.
             shares[i] = dot(pairs[0, i], v) / own[i]
-            add_scaled(v, -shares[i], pairs[1, i])
+            for j in range(v.size):
+                v[j] -= v.dtype.type(shares[i]) * pairs[1, i, j]
 
 
 @reducing_kernel
@@ -28,4 +29,5 @@ def second_loop(pairs, own, newest, shares, v):
         if own[i] > 0.0:
             # v += (alpha_i - y_i'v / s_i'y_i) s_i, from the oldest pair to the newest.
             share = shares[i] - dot(pairs[1, i], v) / own[i]
-            add_scaled(v, share, pairs[0, i])
+            for j in range(v.size):
+                v[j] += v.dtype.type(share) * pairs[0, i, j]
