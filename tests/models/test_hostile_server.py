@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
-from conftest import child_environment
 
 import asyncqn as aq
 from asyncqn.errors import BadInput, DamagedFile
@@ -155,27 +151,3 @@ def test_close_does_not_wait_for_a_reader_that_stalls() -> None:
     closing.join(60.0)
     assert not closing.is_alive()
     started.close()  # a second time is nothing new
-
-
-@pytest.mark.timeout(100)
-def test_the_command_ends_at_a_signal_while_a_reader_stalls(tmp_path: Path) -> None:
-    from pyarrow import parquet
-
-    parquet.write_table(pa.table(large()), tmp_path / "set.parquet")
-    command = [sys.executable, "-m", "asyncqn", "share", str(tmp_path / "set.parquet")]
-    environment = child_environment(ASYNCQN_DATA_TOKEN="")
-    with subprocess.Popen(
-        [*command, "--json", "--quiet"],
-        stdout=subprocess.PIPE,
-        env=environment,
-        text=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            address = json.loads(process.stdout.readline())["address"]
-            reader = stalled(address)
-            next(reader)
-            process.terminate()
-            assert process.wait(60) == 143
-        finally:
-            process.kill()

@@ -13,7 +13,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -151,7 +151,6 @@ class TorchSum(RowSumsWithValue):
         dtype = np.dtype(np.float32 if kind == torch.float32 else np.float64)
         precision = self._precisions(prior, dtype) if isinstance(prior, dict) else prior
         super().__init__(n_data, sum(self._sizes), dtype, precision)
-        self._copy = threading.local()
         with _one_thread(torch):
             self._check_first_rows(torch)
 
@@ -180,13 +179,14 @@ class TorchSum(RowSumsWithValue):
         dtype = f"{self._inputs[0].dtype}".removeprefix("torch.")
         return (type(self.module).__name__, dtype)
 
+    @cached_property
+    def _copy(self) -> threading.local:
+        """Each thread's own copy of the module."""
+        return threading.local()
+
     def __getstate__(self) -> dict[str, Any]:
         # The copies belong to the threads of this process, and a thread-local object cannot be pickled.
         return {name: value for name, value in vars(self).items() if name != "_copy"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._copy = threading.local()
 
     def initial(self, rng: np.random.Generator) -> Array:
         """Return the current parameters of the module."""
