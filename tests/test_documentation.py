@@ -156,33 +156,6 @@ def test_a_public_name_is_documented_parameter_by_parameter(name: str) -> None:
     assert faults(PUBLIC[name]) == []
 
 
-def flawed(a: int, b: int = 2, *, c: str = "x") -> int:
-    """Return a.
-
-    Parameters
-    ----------
-    a : int, default 1
-        The number.
-    b : int, default 3
-        Another
-    d : int
-        Gone.
-    """
-    return a
-
-
-def test_a_docstring_that_disagrees_with_its_signature_is_found() -> None:
-    assert faults(flawed) == [
-        "c is not described",
-        "d is described and does not exist",
-        "a states 'default 1' but has no default",
-        "the description of b is no sentence",
-        "b states 3, not 2",
-        "it returns something and has no section 'Returns'",
-        "it has no section 'Examples'",
-    ]
-
-
 class Base:
     """A base.
 

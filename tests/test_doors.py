@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from typing import Any
 
 import cloudpickle
 import pytest
-from cli.calls import SMALL
 
 import asyncqn as aq
 
@@ -114,34 +112,6 @@ def test_classes_of_a_script_go_to_ray(ray_local: Any) -> None:
 
 
 # -- terminals
-
-COLORAMA = """
-import atexit, sys
-__version__ = "0.4.6"
-COLORS = ("BLUE", "YELLOW", "WHITE", "GREEN", "RED", "BLACK", "MAGENTA", "CYAN")
-Fore = type("Fore", (), dict.fromkeys(COLORS, ""))
-Style = type("Style", (), {"RESET_ALL": "\\033[0m", "BRIGHT": "\\033[1m"})
-def init(): atexit.register(sys.stdout.write, Style.RESET_ALL)
-def deinit(): pass
-def reinit(): pass
-"""
-
-
-def test_json_under_mpiexec_is_one_document_where_colorama_is_installed(
-    mpirun: Any, tmp_path: Path
-) -> None:
-    (tmp_path / "colorama.py").write_text(COLORAMA)
-    program = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "from asyncqn.cli.main import main\n"
-        "import asyncqn.cli.jobfile\n"
-        "from numba.core.errors import termcolor\n"
-        "termcolor().errmsg('a type that does not fit, as compiling tries many')\n"
-        f"main({['run', *SMALL[2:], '--engine', 'mpi', '--json', '-q']})\n"
-    )
-    done = mpirun(3, ["-c", program])
-    assert (done.returncode, done.stdout.count("\n")) == (0, 1), done.stderr
-    assert json.loads(done.stdout)["workers"] == 2
 
 
 # -- modules of the current folder

@@ -42,9 +42,23 @@ DOORS = (
 """Modules whose `__all__` is public."""
 
 
-def imports(path: Path) -> Iterator[tuple[int, str, str | None]]:
-    """(line, module, name) of every import of a file, also inside functions and for type checkers."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def imports(path: Path, typing: bool = True) -> Iterator[tuple[int, str, str | None]]:
+    """(line, module, name) of every import of a file, also inside functions and, if `typing`, for type checkers."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    blocks = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+    ]
+    left_out = {
+        inner
+        for block in ([] if typing else blocks)
+        for statement in block.body
+        for inner in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        if node in left_out:
+            continue
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name, None) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from test_wrong_values import PROBLEM, SOUND, VALUES, X, Y
+from test_wrong_values import FREE, PROBLEM, SOUND, X, Y
 
 import asyncqn as aq
-from asyncqn.errors import AsyncqnError, BadInput
+from asyncqn.errors import AsyncqnError
 from asyncqn.parameters import Refused, parameters_of
 from asyncqn.types import Table
 from asyncqn_recommender import Recommender, synthetic_ratings
@@ -32,22 +31,6 @@ NOT_CALLED = {
     "a choice that default_algorithm makes, too": {"exact_algorithm"},
 }  # fmt: skip
 """Public names that are not walked through, by the reason."""
-FREE = {"rows", "theta", "run", "records", "table"}
-"""Parameters that take anything, and that their functions judge."""
-
-
-def cases() -> Iterator[tuple[str, str, Any]]:
-    """Every wrong value that the description of a parameter does not allow."""
-    for call, (make, arguments) in SOUND.items():
-        parameters = {} if call.startswith("sklearn") else parameters_of(make)
-        for name in arguments.keys() & parameters.keys() - FREE:
-            for value in VALUES:
-                try:
-                    parameters[name].kind.convert(value)
-                except Refused:
-                    yield call, name, value
-                except BadInput:
-                    pass  # a mapping that is no object of the kind: its own sentence says why
 
 
 @pytest.mark.parametrize("call", [n for n in SOUND if not n.startswith("sklearn")])
@@ -57,28 +40,6 @@ def test_every_public_parameter_says_what_it_takes(call: str) -> None:
     assert set(arguments) <= set(parameters)
     for name in parameters.keys() - FREE - {"self"}:
         assert parameters[name].kind.words != ("anything",), name
-
-
-def test_wrong_values_are_refused_in_one_sentence_that_names_the_parameter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    count, wrong = 0, []
-    for call, name, value in cases():
-        count += 1
-        make, arguments = SOUND[call]
-        try:
-            make(**{**arguments, name: value})
-        except AsyncqnError as error:
-            text = str(error)
-            if not text.endswith(".") or "\n" in text or name not in text:
-                wrong.append(f"{call}({name}={value!r}): {text}")
-        except Exception as error:
-            wrong.append(f"{call}({name}={value!r}): {type(error).__name__}: {error}")
-        else:
-            wrong.append(f"{call}({name}={value!r}) was accepted")
-    assert wrong == [], f"{len(wrong)} of {count}"
-    assert count >= 2500
 
 
 def test_every_public_name_is_walked_through_or_has_a_reason_not_to_be() -> None:
@@ -92,12 +53,11 @@ def test_every_public_name_is_walked_through_or_has_a_reason_not_to_be() -> None
 def test_no_description_of_a_number_takes_what_is_none(value: Any) -> None:
     """The description itself is judged, by the phrase of its kind."""
     for make, _ in SOUND.values():
-        for name, about in parameters_of(make).items():
+        for about in parameters_of(make).values():
             words = about.kind.words
             if all(word.startswith(("a number", "an integer")) for word in words):
                 with pytest.raises(Refused):
                     about.kind.convert(value)
-                assert name in inspect.signature(make).parameters
 
 
 def test_numpy_s_scalars_are_the_numbers_that_they_hold() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_houses import imports
 
 import asyncqn as aq
 from asyncqn.types import ALGORITHM_EXTRAS, PROBLEM_EXTRAS
@@ -21,36 +22,23 @@ GENERATED = {"__pycache__", "results.json"}
 # At the root only what we write ourselves: a log or a notebook of the user is none of our business.
 AT_ROOT = ("*.md", "*.toml", "constraints.txt", "Makefile", "LICENSE", ".gitignore")
 
-# A room may import itself, the rooms of lower rank, and those of its own rank.
-RANK = {
-    "errors": 0,
-    "parameters": 0,
-    "kernels": 0,
-    "registry": 0,
-    "published": 0,
-    "core": 1,
-    "types": 1,
-    "storage": 1,
-    "columns": 1,
-    "cluster": 2,
-    "algorithms": 2,
-    "models": 2,
-    "runs": 3,
-    "view": 3,
-    "engines": 4,
-    "checks": 5,
-    "lab": 6,
-    "sklearn": 6,
-    "cli": 8,
-    "__init__": 9,
-    "__main__": 9,
-    "__version__": 0,
-    "lazy_names": 0,
-}
 OF_THE_PACKAGE = {"__version__", "lazy_names"}
 """Names that the package itself defines."""
-# Modules not named above, and the package as a whole, stand between the engines and the experiments.
-ELSEWHERE = 5
+
+
+def rooms_of_the_design() -> dict[str, int]:
+    """The rank of every room, by the table in DESIGN.md; the package's own names have the lowest."""
+    text = (ROOT / "DESIGN.md").read_text(encoding="utf-8")
+    table = text.split("<!-- rooms -->")[1].split("<!-- /rooms -->")[0]
+    rows = [line.split("|") for line in table.splitlines() if re.match(r"\| \d", line)]
+    ranks = {
+        room: int(row[1]) for row in rows for room in re.findall(r"`([\w.]+)`", row[2])
+    }
+    return ranks | dict.fromkeys(OF_THE_PACKAGE, 0)
+
+
+# A room may import itself, the rooms of lower rank, and those of its own rank.
+RANK = rooms_of_the_design()
 
 # Beyond the ranks: what a module must not know although it stands lower.
 FORBIDDEN = {
@@ -112,38 +100,18 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, module) of each asyncqn import of a file that is made at run time, even inside a function."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    only_typing = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-        for statement in node.body
-        for inner in ast.walk(statement)
-    }
-    package = ["asyncqn", *path.relative_to(SOURCE).parts[:-1]]
-    for node in ast.walk(tree):
-        if id(node) in only_typing:
-            continue
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            stem = ".".join([*base, *([node.module] if node.module else [])])
-            names = [f"{stem}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for name in names:
-            if name == "asyncqn" or name.startswith("asyncqn."):
-                yield node.lineno, name.removeprefix("asyncqn").removeprefix(".")
+def imports_of_ours(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, module) of each import of asyncqn at run time, without the name of the package."""
+    for line, module, name in imports(path, typing=False):
+        target = module if name is None else f"{module}.{name}"
+        if target == "asyncqn" or target.startswith("asyncqn."):
+            yield line, target.removeprefix("asyncqn").removeprefix(".")
 
 
 def rank(name: str) -> int:
-    """The rank of the longest part of a module's name that has one."""
-    parts = name.split(".")
-    known = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
-    return next((RANK[part] for part in known if part in RANK), ELSEWHERE)
+    """The rank of a module's room; the package as a whole has that of `minimize`."""
+    room = name.partition(".")[0]
+    return RANK[room] if room in RANK else RANK["minimize"]
 
 
 def covers(module: str, inside: str) -> bool:
@@ -182,7 +150,7 @@ def test_rooms_look_only_downward() -> None:
     wrong = []
     for path in sorted(SOURCE.rglob("*.py")):
         name = module_name(path)
-        for line, target in imports(path):
+        for line, target in imports_of_ours(path):
             higher = rank(target) > rank(name)
             barred = any(
                 covers(module, name) and covers(bar, target)
@@ -224,17 +192,10 @@ def test_no_function_is_longer_than_a_screen() -> None:
     assert long == []
 
 
-def test_the_design_shows_the_table_of_rooms_that_is_checked() -> None:
-    text = (ROOT / "DESIGN.md").read_text(encoding="utf-8")
-    table = text.split("<!-- rooms -->")[1].split("<!-- /rooms -->")[0]
-    rows = [line.split("|") for line in table.splitlines() if re.match(r"\| \d", line)]
-    shown = {
-        room: int(row[1]) for row in rows for room in re.findall(r"`([\w.]+)`", row[2])
-    }
-    at_root = {path.stem for path in SOURCE.glob("*.py")} - set(RANK)
-    assert shown == {
-        room: r for room, r in RANK.items() if room not in OF_THE_PACKAGE
-    } | dict.fromkeys(at_root, ELSEWHERE)
+def test_every_room_has_a_rank() -> None:
+    rooms = {path.stem for path in SOURCE.glob("[!.]*") if path.suffix in ("", ".py")}
+    assert rooms - {"__pycache__"} <= set(RANK)
+    assert set(RANK) - OF_THE_PACKAGE <= rooms
 
 
 ROOMS = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
@@ -251,7 +212,7 @@ def test_a_room_says_what_it_is_for_and_imports_only_what_it_says(room: str) -> 
     used = {
         target.split(".")[0]
         for path in (SOURCE / room).rglob("*.py")
-        for _, target in imports(path)
+        for _, target in imports_of_ours(path)
     }
     assert allowed, "the second paragraph begins with 'May import: '"
     assert (

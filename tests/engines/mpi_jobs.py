@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +66,11 @@ def float32_wire() -> None:
                 tell(name="without rounding", status="differs")
 
 
-def several(folder: Path) -> None:
+def several() -> None:
     """Cases of four ranks in one job, since starting the ranks takes longest."""
     float32_wire()
     own_problem()
     slowed()
-    held_back(folder)
 
 
 def own_problem() -> None:
@@ -107,34 +105,6 @@ def serial_and_resumed(folder: Path) -> None:
         tell(name="interrupted", status=part.status, commits=part.nit)
     rest = aq.resume(folder)
     show("resumed", rest)
-
-
-def held_back(folder: Path) -> None:
-    """The state that rank 1 owes a checkpoint comes only after commit 60."""
-    passed, hand_in = folder / "passed", RankLink.hand_in
-
-    def held(self: RankLink, arrays: Any) -> None:
-        while rank() == 1 and not passed.exists():
-            time.sleep(0.01)
-        hand_in(self, arrays)
-
-    def pass_on(progress: Any) -> None:
-        if progress.commit >= 60:
-            passed.touch()
-
-    RankLink.hand_in = held
-    run = run_of(
-        "as-lbfgs",
-        aq.MPI(),
-        100,
-        seed=2,
-        evaluate=10,
-        checkpoint=folder / "held",
-        checkpoint_every=15,
-        callback=pass_on,
-    )
-    RankLink.hand_in = hand_in
-    show("held back", run)
 
 
 def slowed() -> None:
@@ -235,7 +205,7 @@ if __name__ == "__main__":
     case, arguments = sys.argv[1], sys.argv[2:]
     {
         "every": every_algorithm,
-        "several": lambda: several(Path(arguments[0])),
+        "several": several,
         "serial": lambda: serial_and_resumed(Path(arguments[0])),
         "faulty": lambda: faulty(arguments[0]),
         "stopped": stopped_rank,
