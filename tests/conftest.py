@@ -73,6 +73,20 @@ def child_environment(**extra: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, **extra}
 
 
+def python(
+    *arguments: str | Path, cwd: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run this Python in a process of its own: its exit code, stdout and stderr."""
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        env=child_environment(**environment),
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+
+
 Mpirun = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

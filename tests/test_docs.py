@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import ast
 import doctest
-import os
 import re
-import subprocess
-import sys
 from inspect import ismodule
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import child_environment
+from conftest import python
 from test_readme import PAGES, ROOT, blocks
 
 import asyncqn
@@ -240,19 +237,7 @@ def test_the_guides_own_algorithm_passes_the_checks_and_runs_on_every_engine(
         "print(aq.check_algorithm(DelayAdaptiveSGD(h=1e-3, batch=5), problem))\n"
     )
     (tmp_path / "script.py").write_text(script, encoding="utf-8")
-    environment = child_environment()
-    environment["PYTHONPATH"] = os.pathsep.join(
-        (str(tmp_path), environment["PYTHONPATH"])
-    )
-    done = subprocess.run(
-        [sys.executable, "script.py"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=230,
-        check=False,
-    )
+    done = python("script.py", cwd=tmp_path, PYTHONPATH=str(tmp_path))
     assert done.returncode == 0, done.stderr
     outcome = ast.literal_eval(done.stdout.strip())
     assert outcome.pop("mpi").startswith("not tried: ")

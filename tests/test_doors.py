@@ -10,6 +10,7 @@ from typing import Any
 
 import cloudpickle
 import pytest
+from conftest import python
 
 import asyncqn as aq
 
@@ -60,9 +61,7 @@ def test_a_function_and_the_module_of_its_name_are_not_confused() -> None:
         "try:\n    aq.minimise\n"
         "except AttributeError as error:\n    print(error)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True
-    )
+    done = python("-c", program)
     assert (done.stdout, done.stderr) == (
         "module 'asyncqn' has no attribute 'minimise'\n",
         "",
@@ -96,13 +95,7 @@ search = GridSearchCV(Smallest(), {"workers": [2, 1]}, n_jobs=2, cv=2)
 print(search.fit(np.zeros((4, 1)), np.zeros(4)).best_params_)
 """
     (tmp_path / "script.py").write_text(SCRIPT + calls)
-    done = subprocess.run(
-        [sys.executable, "script.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = python("script.py", cwd=tmp_path)
     assert done.stdout == "[1, 2]\n{'workers': 1}\n", done.stderr
 
 

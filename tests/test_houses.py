@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 import importlib
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 from pkgutil import resolve_name
 
 import pytest
+from conftest import python
 
 import asyncqn as aq
 from asyncqn.checks import first_calls
@@ -115,10 +114,8 @@ def test_asyncqn_imports_no_house_and_the_recommender_not_the_paper() -> None:
 def test_importing_asyncqn_loads_no_house() -> None:
     modules = "asyncqn, asyncqn.core, asyncqn.models, asyncqn.cli.main"
     code = f"import sys, {modules}; print(*(name for name in {HOUSES!r} if name in sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == []
+    done = python("-c", code)
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 
 
 def test_entry_points_name_what_exists() -> None:

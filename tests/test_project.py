@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import python
 from test_houses import imports
 
 import asyncqn as aq
@@ -166,9 +166,7 @@ def test_rooms_look_only_downward() -> None:
 
 def test_no_room_is_over_its_budget() -> None:
     """Lines, tokens per line and habits of every room; `python .ci/budget.py` prints the table."""
-    done = subprocess.run(
-        [sys.executable, ROOT / ".ci" / "budget.py"], capture_output=True, text=True
-    )
+    done = python(ROOT / ".ci" / "budget.py")
     over = [line for line in done.stdout.splitlines() if line.startswith("over: ")]
     assert (done.returncode, over) == (0, []), done.stderr
 
@@ -233,10 +231,8 @@ def test_extras_are_asked_for_in_one_place() -> None:
 
 def test_importing_asyncqn_imports_no_optional_package() -> None:
     code = f"import sys, asyncqn; print(*(name for name in {HEAVY!r} if name in sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == []
+    done = python("-c", code)
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 
 
 # What the idea calls: norms and fingerprints, random rows and normals; and what compiles.
@@ -261,9 +257,7 @@ for module in pkgutil.iter_modules(asyncqn.core.__path__, "asyncqn.core."):
         import_module(module.name)
 print(*(name for name in sys.modules if name.partition(".")[0] == "asyncqn"))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    done = python("-c", code)
     loaded = done.stdout.split()
     assert "asyncqn.core.execute" in loaded
     assert len(loaded) <= MODULES_OF_THE_CORE, loaded

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from conftest import python
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -130,12 +131,7 @@ def test_the_first_example_needs_what_its_line_installs_and_the_answer_is_short(
     assert "`pip install .`" in before, "no extra"
     extras = ("pandas", "polars", "matplotlib", "pyarrow", "sklearn", "scipy", "torch")
     blocked = f"import sys; sys.modules.update(dict.fromkeys({extras}))\n"
-    done = subprocess.run(
-        [sys.executable, "-c", blocked + first.body],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    done = python("-c", blocked + first.body, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("True")
     screen = text[: text.index("\n## ")]

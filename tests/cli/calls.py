@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from conftest import python
 
 from asyncqn.cli.main import main
 
@@ -17,10 +16,7 @@ SMALL = ["--workers", "3", "--commits", "40", "--algorithm", "async-sgd",
 
 
 def asyncqn(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "asyncqn", *map(str, arguments)], cwd=cwd, capture_output=True, text=True,
-        timeout=100, env={**os.environ, "COLUMNS": "80"},
-    )  # fmt: skip
+    return python("-m", "asyncqn", *arguments, cwd=cwd, COLUMNS="80")
 
 
 def call(capfd: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from cli.calls import call
+from conftest import python
 from sklearn.datasets import dump_svmlight_file
 from sklearn.metrics import (
     accuracy_score,
@@ -242,7 +241,5 @@ def test_a_job_imports_the_one_model_that_it_names() -> None:
         "jobs.load_job(None, {'problem': {'kind': 'linear-gaussian'}, 'algorithm': {'kind': 'default'}})\n"
         "print([name for name in models() if name.endswith(('logistic', 'linear_gaussian'))])\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True
-    )
+    done = python("-c", program)
     assert (done.stdout, done.stderr) == ("['asyncqn.models.linear_gaussian']\n", "")

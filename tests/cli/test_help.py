@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 from cli.calls import call
+from conftest import python
 
 from asyncqn import __version__
 from asyncqn.cli.jobfile import RunOptions
@@ -57,12 +54,7 @@ def test_the_version_and_short_help_are_there(
         "a command is missing, and the help says which there are"
     )
     for shell in ("bash", "zsh", "fish"):
-        done = subprocess.run(
-            [sys.executable, "-m", "asyncqn"],
-            env={**os.environ, "_ASYNCQN_COMPLETE": f"source_{shell}"},
-            capture_output=True,
-            text=True,
-        )
+        done = python("-m", "asyncqn", _ASYNCQN_COMPLETE=f"source_{shell}")
         assert (done.returncode, "asyncqn" in done.stdout) == (0, True)
 
 
@@ -73,7 +65,5 @@ def test_help_and_the_package_need_nothing_that_computes() -> None:
         "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
         "print([name for name in ('numba', 'numpy', 'rich', 'pydantic') if name in sys.modules])\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = python("-c", program)
     assert done.stdout.splitlines()[-1] == "[]"

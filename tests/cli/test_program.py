@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from cli.calls import SMALL, asyncqn, call, files
+from conftest import python
 from sealed import data_file
 
 import asyncqn as aq
@@ -243,9 +244,7 @@ def test_a_second_ctrl_c_while_the_interpreter_ends_prints_no_traceback() -> Non
         "from asyncqn.cli.main import main\n"
         "main(['run', 'nowhere.toml'])\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
-    )
+    done = python("-c", program)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert done.stderr.count("\n") == 1

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import child_environment
+from conftest import python
 from engines.runs import (
     EVERY,
     Slope,
@@ -210,30 +209,9 @@ def test_the_command_starts_workers_and_prints_one_json_object(
     kind: str, tmp_path: Path
 ) -> None:
     (tmp_path / "job.toml").write_text(JOB)
-    command = [
-        sys.executable,
-        *[
-            "-m",
-            "asyncqn",
-            "run",
-            "job.toml",
-            "--json",
-            "--quiet",
-            "--save",
-            "r",
-            "--engine",
-        ],
-    ]
-    command += [kind, *["--workers", "2", "--slow", "--set", "engine.time_unit=1e-3"]]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=child_environment(),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    run = ("-m", "asyncqn", "run", "job.toml", "--json", "--quiet", "--save", "r")
+    slow = ("--workers", "2", "--slow", "--set", "engine.time_unit=1e-3")
+    done = python(*run, "--engine", kind, *slow, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     numbers = json.loads(done.stdout)
     described = ("engine", "workers", "workers_lost", "status", "commits")

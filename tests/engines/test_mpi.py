@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Mpirun, child_environment
+from conftest import Mpirun, python
 from engines.runs import EVERY, assert_made_all_commits
 
 import asyncqn as aq
@@ -213,10 +212,7 @@ def test_the_command_line_prints_on_rank_0_alone(
 
 
 def test_one_process_alone_is_told_to_use_mpiexec() -> None:
-    command = [sys.executable, "-m", "asyncqn", "run", "--engine", "mpi", "--quiet"]
-    process = subprocess.run(
-        command, env=child_environment(), capture_output=True, text=True, timeout=60
-    )
+    process = python("-m", "asyncqn", "run", "--engine", "mpi", "--quiet")
     assert process.returncode == 2
     assert process.stderr.count("\n") == 1
     assert "at least 2 ranks" in process.stderr

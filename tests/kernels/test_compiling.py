@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from conftest import child_environment
+from conftest import python
 
 LEFT_ALONE = """
 import numpy as np, sys
@@ -33,13 +30,11 @@ print(out[0], bool(jit.UNCOUNTED), "scipy.linalg" in sys.modules)
 def test_kernels_compile_with_our_changes_and_with_a_numba_that_has_none_of_them(
     tmp_path: Path, change: str, counted: dict[str, str], uncounted: str
 ) -> None:
-    environment = {**os.environ, **counted, "NUMBA_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", LEFT_ALONE.format(change=change)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
+    done = python(
+        "-c",
+        LEFT_ALONE.format(change=change),
+        **counted,
+        NUMBA_CACHE_DIR=str(tmp_path),
     )
     # Without our changes numba loads scipy.linalg to look for a BLAS.
     blas = str(bool(counted))
@@ -64,11 +59,5 @@ print(counts.alloc > 0, counts.alloc - counts.free, counts.mi_alloc - counts.mi_
 
 
 def test_kernels_give_back_what_they_allocate_and_hold_no_argument() -> None:
-    command, environment = (
-        [sys.executable, "-c", GIVEN_BACK],
-        child_environment(NUMBA_NRT_STATS="1"),
-    )
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=True
-    )
+    done = python("-c", GIVEN_BACK, NUMBA_NRT_STATS="1")
     assert done.stdout.split() == ["True", "0", "0"]

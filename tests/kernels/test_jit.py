@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from conftest import python
 
 from asyncqn.kernels.jit import drop_stale_cache
 
@@ -44,10 +42,7 @@ def test_the_cache_and_the_manifest_follow_the_processor_that_numba_is_told(
         "NUMBA_CPU_FEATURES": features,
         "NUMBA_CACHE_DIR": str(tmp_path),
     }
-    command = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(
-        command, env=os.environ | told, capture_output=True, text=True, check=True
-    )
+    done = python("-c", PROGRAM, **told)
     folder, processor = done.stdout.splitlines()
     assert Path(folder).is_relative_to(tmp_path)
     assert (Path(folder) / "sources").exists(), (

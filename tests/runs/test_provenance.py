@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import python
 from oracles import Quadratic
 
 import asyncqn
@@ -78,15 +77,7 @@ def test_the_digest_follows_every_line_of_the_package_and_not_its_place(
     ask = "from asyncqn.runs.provenance import code_digest; print(code_digest())"
 
     def digest() -> str:
-        command = [sys.executable, "-c", ask]
-        done = subprocess.run(
-            command,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
+        done = python("-c", ask, cwd=tmp_path)
         return done.stdout.strip()
 
     file = tmp_path / "asyncqn" / "core" / "streams.py"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import python
 from engines.runs import EVERY, make_problem
 from recommender_cases import TRAIN
 from sealed import data_file, document_of, reseal
@@ -48,10 +47,7 @@ def test_altered_and_resealed_files_are_refused_as_damaged_or_used(
 ) -> None:
     tests = Path(__file__).parents[1]
     words = (kind, str(sealed_folders[kind]), str(tmp_path), "130")
-    command = [sys.executable, "-m", "storage.altered", *words]
-    ended = subprocess.run(
-        command, cwd=tests, capture_output=True, text=True, timeout=110
-    )
+    ended = python("-m", "storage.altered", *words, cwd=tests)
     assert ended.returncode == 0, (ended.stdout.splitlines()[-1:], ended.stderr[-2000:])
     told = json.loads(ended.stdout.splitlines()[-1])
     assert told["wrong"] == []

@@ -1,14 +1,12 @@
 """Ratings: ids there and back, constructors, splits."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import polars
 import pyarrow as pa
 import pytest
 import scipy.sparse
+from conftest import python
 from hypothesis import given
 from hypothesis import strategies as st
 from recommender_cases import rows_of
@@ -161,9 +159,7 @@ try:
 except MissingExtra as error:
     print(error)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    done = python("-c", code)
     assert "pip install 'asyncqn[data]'" in done.stdout
 
 
