@@ -80,8 +80,11 @@ SOUND: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         aq.Threads,
         {"workers": 2, "timing_model": None, "time_unit": 1.0, "max_staleness": None},
     ),
-    "Processes": (aq.Processes, {"workers": 2, "start_method": "fork"}),
-    "Ray": (aq.Ray, {"workers": 2, "restarts": 1, "cpus": 1.0}),
+    "Processes": (
+        aq.Processes,
+        {"workers": 2, "start_method": "fork", "start_timeout": 60.0, "give_up_after": 60.0},
+    ),
+    "Ray": (aq.Ray, {"workers": 2, "restarts": 1, "cpus": 1.0, "max_staleness": None}),
     "LinearGaussian": (aq.LinearGaussian, {"A": X, "y": X[:, 0], "noise_var": 1.0}),
     "LinearGaussian.random": (
         aq.LinearGaussian.random,

@@ -10,7 +10,6 @@ import pytest
 from checks.user_models import DTYPES, Model, WithRows
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 import asyncqn as aq
 from asyncqn.checks.first_calls import check_first_calls, compare_functions
@@ -172,11 +171,6 @@ def test_kinks_overflow_rounding_and_domains_are_no_mistakes(
         compare_functions(
             model, theta if kind is not OfThePositive else abs(theta) + 1e-6
         )
-
-
-@given(hnp.arrays(np.float64, 3, elements=st.floats(allow_nan=False, width=64)))
-def test_any_start_passes_where_nothing_is_wrong(theta: np.ndarray) -> None:
-    compare_functions(Model("logistic", 20, 3, np.float64), theta)
 
 
 @pytest.mark.parametrize("kind", ["linear", "logistic"])

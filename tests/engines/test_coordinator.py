@@ -192,54 +192,6 @@ def test_every_checkpoint_continues_into_a_run_that_replays_as_a_whole(
         assert aq.replay(run).schedule == run.schedule
 
 
-def test_a_round_closes_after_its_timeout_with_a_quorum_and_drops_the_late_update() -> (
-    None
-):
-    stage = Stage(ALGORITHMS["rounds"], commits=2)
-    for _ in range(3):
-        stage.join()
-    stage.now = 1.0
-    stage.send(0)
-    assert stage.coordinator.deadline == 2.0
-    stage.now = 2.5
-    stage.carry(stage.coordinator.tick(stage.now))
-    assert stage.coordinator.version == 0, "one of three is no quorum of a half"
-    stage.send(1)  # worker 2 sends late, but makes the quorum
-    assert stage.coordinator.version == 1
-    stage.now = 3.0
-    assert sorted(stage.flight) == [0, 1, 2]
-    assert stage.read == {0: 1, 1: 0, 2: 1}
-    stage.send(1)  # worker 1 still computes on version 0
-    for _ in range(3):
-        stage.send(0)
-    run = stage.finish()
-    assert run.nit == 2
-    rows = list(
-        zip(
-            run.schedule.worker.tolist(),
-            run.schedule.read.tolist(),
-            run.schedule.commit.tolist(),
-        )
-    )
-    assert rows[:3] == [(0, 0, 1), (2, 0, 1), (1, 0, 0)]
-    assert sorted(rows[3:]) == [(0, 1, 2), (1, 1, 2), (2, 1, 2)]
-    assert_replays(run)
-
-
-def test_a_silent_worker_is_given_up_and_its_late_update_ignored() -> None:
-    stage = Stage(ALGORITHMS["asynchronous"], give_up_after=5.0)
-    for _ in range(2):
-        stage.join()
-    stage.now = 4.0
-    stage.send(0)
-    assert stage.coordinator.deadline == 5.0
-    stage.carry(stage.coordinator.tick(5.0))
-    assert list(stage.coordinator.members) == [0]
-    version = stage.coordinator.version
-    assert stage.coordinator.deliver(1, stage.flight[1], 6.0) == []
-    assert stage.coordinator.version == version
-
-
 def test_an_update_beyond_the_staleness_bound_is_dropped_and_its_worker_reads_anew() -> (
     None
 ):

@@ -82,23 +82,6 @@ def test_one_two_or_three_interrupts_at_any_moment_end_the_run_and_lose_nothing(
         assert aq.replay(run).theta.tobytes() == run.theta.tobytes()
 
 
-def test_sigterm_ends_a_run_with_checkpoints_as_ctrl_c_does(
-    tmp_path: Path, send: Send
-) -> None:
-    run = aq.minimize(
-        Quadratic.random(),
-        ALGORITHM,
-        engine=aq.Threads(2),
-        commits=MANY,
-        evaluate=MANY,
-        checkpoint=tmp_path / "c",
-        callback=lambda progress: send([0.01], signal.SIGTERM),
-    )
-    words = f"terminated after commit {run.nit}; continue with: asyncqn resume {tmp_path / 'c'}"
-    assert (run.status, run.message) == ("terminated", words)
-    assert load_checkpoint(tmp_path / "c").commit == run.nit
-
-
 class Stuck(Quadratic):
     """A worker that draws a certain row never comes back."""
 

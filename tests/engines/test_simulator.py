@@ -37,18 +37,6 @@ def same(a: aq.Run, b: aq.Run) -> None:
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS)
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_a_simulated_run_equals_its_replay(name: str, cluster: aq.Cluster) -> None:
-    problem, algorithm = problem_for(name), EXAMPLES[name]
-    if getattr(algorithm, "max_workers", None) == 1:
-        cluster = aq.Cluster(1, worker_std=0.5)
-    run = aq.minimize(
-        *(problem, algorithm), engine=aq.Simulator(cluster), commits=40, evaluate=7
-    )
-    assert_replays(run, problem)
-
-
-@pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS)
 def test_a_run_that_ends_early_has_the_beginning_of_the_schedule(
     cluster: aq.Cluster,
 ) -> None:
@@ -72,7 +60,7 @@ def test_a_run_that_ends_early_has_the_beginning_of_the_schedule(
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS)
-@pytest.mark.parametrize("name", ["as-lbfgs", "mb-lbfgs timeout", "rennala"])
+@pytest.mark.parametrize("name", ["as-lbfgs", "mb-lbfgs timeout"])
 def test_a_stopped_run_goes_on_from_its_checkpoint_to_the_same_bits(
     name: str, cluster: aq.Cluster, tmp_path: Path
 ) -> None:

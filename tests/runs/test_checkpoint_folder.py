@@ -74,47 +74,6 @@ def test_a_second_writer_is_refused_by_name_and_a_dead_ones_lock_is_taken_over(
     assert begun(tmp_path / "c", aq.Threads(1)).status == "completed"
 
 
-@pytest.mark.parametrize(
-    "engine",
-    [
-        aq.Simulator(aq.Cluster(2)),
-        aq.Threads(timing_model=aq.Cluster(2), time_unit=2e-3),
-    ],
-    ids=["simulator", "threads"],
-)
-def test_resume_beside_a_living_run_is_refused_and_the_run_goes_on(
-    engine: Any, tmp_path: Path
-) -> None:
-    refused = []
-
-    def callback(progress: Any) -> None:
-        if (
-            progress.commit >= 40
-            and len(refused) < 20
-            and os.path.exists(tmp_path / "c" / "a" / "checkpoint.json")
-        ):
-            with pytest.raises(
-                aq.BadInput, match=f"is being written by process {os.getpid()} on "
-            ):
-                aq.resume(tmp_path / "c")
-            refused.append(progress.commit)
-
-    run = aq.minimize(
-        PROBLEM,
-        SGD,
-        engine=engine,
-        commits=2000,
-        seed=5,
-        evaluate=20,
-        checkpoint=tmp_path / "c",
-        checkpoint_every=20,
-        callback=callback,
-    )
-    assert run.status == "completed"
-    assert len(refused) == 20
-    assert aq.resume(tmp_path / "c").theta.tobytes() == run.theta.tobytes()
-
-
 def test_a_run_that_another_process_has_gone_on_with_is_not_overwritten(
     tmp_path: Path,
 ) -> None:

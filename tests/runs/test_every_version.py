@@ -81,21 +81,3 @@ def test_a_target_ends_an_exact_run_at_the_first_version_known_to_reach_it(
     assert (run.metrics["fun"][:-1] > 9000.0).all()
     assert "at or below the target 9000" in run.message
     same(run, aq.replay(run.save(tmp_path), p))
-
-
-def test_a_run_is_the_same_after_a_checkpoint_between_two_evaluations(tmp_path):
-    p = logistic()
-    asked = {"engine": engine(), "commits": 30, "evaluate": 1000, "tol": None}
-    whole = aq.minimize(p, aq.ExactLBFGS(2), **asked)
-
-    def stop(progress):
-        if progress.commit == 11:
-            raise StopIteration
-
-    first = aq.minimize(
-        p, aq.ExactLBFGS(2), callback=stop, checkpoint=tmp_path, **asked
-    )
-    assert (first.status, first.nit) == ("stopped", 11)
-    resumed = aq.resume(tmp_path, p, aq.ExactLBFGS(2))
-    assert resumed.nit == whole.nit
-    same(resumed, whole)

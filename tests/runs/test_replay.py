@@ -39,7 +39,9 @@ CLUSTERS = {
         0.05,
         deaths={0: 20.0, 5: 3.0},
         joins={2: 11.0, 3: 25.0, 4: 1.0},
+        recoveries={0: 30.0},
     ),
+    "busy link": Cluster(4, 2.0, 0.5, 0.2, 0.05, link=0.3),
     "all gone": Cluster(3, 2.0, 1.0, deaths={0: 20.0, 1: 25.0, 2: 30.0}),
 }
 

@@ -72,17 +72,6 @@ def test_other_inputs_are_refused_in_a_sentence_that_names_them(
     assert one_sentence(error.value)
 
 
-def test_equal_inputs_continue_to_the_bits_of_an_uninterrupted_run(
-    tmp_path: Path,
-) -> None:
-    begin(tmp_path)
-    run = aq.resume(tmp_path, make_problem(), ALGORITHM)
-    options = {"engine": ENGINE, "commits": 120, "seed": 3, "evaluate": 10}
-    whole = aq.minimize(make_problem(), ALGORITHM, **options)
-    assert run.status == "completed"
-    assert run.theta.tobytes() == whole.theta.tobytes()
-
-
 def test_other_data_of_the_same_shape_are_noticed_by_u_at_the_start(
     tmp_path: Path,
 ) -> None:

@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import shutil
-from contextlib import suppress
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from oracles import one_sentence
 from sealed import data_file, reseal
 
 from asyncqn import ASLBFGS, Cluster, LinearGaussian, Simulator, minimize
-from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
+from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.runs.archive import load_run
 
 
@@ -93,20 +89,6 @@ def test_a_folder_without_a_run_is_named(tmp_path, name, what):
     if name == "file":
         (tmp_path / name).write_text("")
     damaged(tmp_path / name, f"is not a saved run: {what}", BadInput)
-
-
-@given(data=st.data())
-def test_no_change_of_bytes_makes_loading_crash(run, tmp_path_factory, data):
-    """Whatever happens to run.json, a run is loaded or one of our errors says why not."""
-    folder = run.save(tmp_path_factory.mktemp("fuzz") / "run")
-    content = bytearray((folder / "run.json").read_bytes())
-    for _ in range(data.draw(st.integers(1, 3))):
-        place = data.draw(st.integers(0, len(content) - 1))
-        content[place] = data.draw(st.integers(0, 255))
-    (folder / "run.json").write_bytes(content)
-    with suppress(AsyncqnError):
-        load_run(folder)
-    shutil.rmtree(folder.parent)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sealed import document_of
 
-from asyncqn.errors import DamagedFile
 from asyncqn.storage import reading
 from asyncqn.storage.reading import ATTEMPTS
 from asyncqn.storage.writing import check_of
@@ -44,17 +42,6 @@ def test_a_version_that_is_replaced_while_it_is_read_is_read_again(
     monkeypatch.setattr(reading, "check_of", interrupted)
     READERS[kind](folder)
     assert left == [0]
-
-
-@pytest.mark.parametrize("kind", sorted(READERS))
-def test_real_damage_is_told(kind: str, tmp_path: Path) -> None:
-    save, folder = SAVERS[kind](), tmp_path / kind
-    save(folder)
-    document = document_of(folder / "a" if kind == "checkpoints" else folder)
-    for path in (*document.parent.glob("*.npz"), *document.parent.glob("*.npy")):
-        path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(DamagedFile, match="does not match its checksum"):
-        READERS[kind](folder)
 
 
 @pytest.mark.timeout(120)
