@@ -60,51 +60,46 @@ def panels(
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    room = ConstrainedLayoutEngine(
-        w_pad=0.06, h_pad=0.06
-    )  # subscripts at the edge are not cut
+    # With less room subscripts at the edge would be cut.
+    room = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06)
     figure = Figure(figsize=(width * columns, height * rows), layout=room)
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
-def few_decades(axis: Any, which: str = "y") -> None:
-    """Put plain numbers on a logarithmic axis ("x" or "y") that spans less than two decades.
+def few_decades(axis: Any) -> None:
+    """Put plain numbers on a logarithmic y axis that spans less than two decades.
 
     Matplotlib labels such an axis with powers of ten, of which there may be none or one in view.
     """
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-    low, high = axis.get_ylim() if which == "y" else axis.get_xlim()
-    one = axis.yaxis if which == "y" else axis.xaxis
-    if high < 100 * low:
-        # Below a factor of three 1, 2, 5 leave at most two labels, so ticks are spaced evenly in numbers.
-        narrow = high < 3.0 * low
-        one.set_major_locator(
-            MaxNLocator(4) if narrow else LogLocator(subs=(1.0, 2.0, 5.0))
-        )
-        one.set_major_formatter(
-            FuncFormatter(
-                lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:.3g}"
-            )
-        )
-        one.set_minor_formatter(NullFormatter())
+    low, high = axis.get_ylim()
+    if high >= 100 * low:
+        return
+    # Below a factor of three 1, 2, 5 leave at most two labels, so ticks are spaced evenly in numbers.
+    narrow = high < 3.0 * low
+    ticks = MaxNLocator(4) if narrow else LogLocator(subs=(1.0, 2.0, 5.0))
+    axis.yaxis.set_major_locator(ticks)
+    axis.yaxis.set_major_formatter(_plain_number)
+    axis.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _plain_number(value: float, position: int) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.3g}"
 
 
 def band(
-    axis: Any,
-    x: Any,
-    middle: Any,
-    low: Any,
-    high: Any,
-    label: str,
-    look: dict[str, Any],
+    axis: Any, x: Any, runs: Any, label: str, look: dict[str, Any], least: float = 0.0
 ) -> None:
-    """Draw a line and a shaded band from `low` to `high`; values that are not finite are left out."""
-    middle, low, high = (
-        np.where(np.isfinite(a), a, np.nan) for a in (middle, low, high)
-    )
-    axis.plot(x, middle, label=label, **look)
-    axis.fill_between(x, low, high, color=look["color"], alpha=0.18, linewidth=0)
+    """Draw the mean of the runs, one per row, in a shade of three standard deviations.
+
+    The shade ends at `least` times the mean: a logarithmic axis has no room for all of it.
+    """
+    mean = np.mean(runs, axis=0)
+    wide = 3.0 * np.std(runs, axis=0)
+    low = np.maximum(mean - wide, least * mean)
+    axis.plot(x, mean, label=label, **look)
+    axis.fill_between(x, low, mean + wide, color=look["color"], alpha=0.18, linewidth=0)
 
 
 def save_figure(figure: Any, stem: Path) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn import Cluster, Run, Simulator, starting_point
+from asyncqn import Cluster, Simulator, starting_point
 from asyncqn.types import Array, Request
 from asyncqn_paper.records import Record
 from asyncqn_paper.rules import Estimate, estimate
@@ -46,12 +46,14 @@ PRINTED_TIMEOUT = 0.4
 """T_mb of the paper on the 1M set, in seconds."""
 
 
-def slowed(kind: str) -> Timing:
-    """Return the times with gradients as slow as the printed timeout suggests.
+def timing_of(kind: str, slow: bool) -> Timing:
+    """Return the times of a method as measured, or with gradients as slow as the printed timeout suggests.
 
-    A batch takes 1/1.2 of the timeout.  What as-L-BFGS and mb-L-BFGS compute on the overlap is added in
+    A slow batch takes 1/1.2 of the timeout.  What as-L-BFGS and mb-L-BFGS compute on the overlap is added in
     proportion to its rows, and products cost nothing.
     """
+    if not slow:
+        return TIMINGS[kind]
     # The timeout is 1.2 mean times of a worker.
     batch = PRINTED_TIMEOUT / 1.2
     # 4/3: the overlap is a third of the batch, and its gradient is computed twice.
@@ -97,15 +99,11 @@ def measured_cluster(timing: Timing, workers: int, payer: str = EVERYONE) -> Clu
 
 def run_on(machines: Cluster, request: Request) -> list[Record]:
     """Return RMSE and gradient norm along a simulated run; None where they are not finite."""
-    return along(Simulator(machines).minimize(request), request.seed)
-
-
-def along(run: Run, seed: int) -> list[Record]:
-    """Return RMSE and gradient norm along a run; None where they are not finite."""
+    run = Simulator(machines).minimize(request)
     records = []
     for k in range(run.metrics.rows):
         row = run.metrics.row(k)
-        record: Record = {"seed": seed, "commit": int(row["commit"])}
+        record: Record = {"seed": request.seed, "commit": int(row["commit"])}
         record["time"] = float(row["time"])
         for name in ("rmse", "grad_norm"):
             record[name] = float(row[name]) if math.isfinite(row[name]) else None

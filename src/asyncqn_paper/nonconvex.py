@@ -180,9 +180,3 @@ class PhaseRetrieval:
     def initial(self, rng: np.random.Generator) -> Array:
         """Draw from N(0, I), which is about as long as the signal of `random`."""
         return rng.standard_normal(self.dim)
-
-    def metrics(self, theta: Array) -> dict[str, float]:
-        """Return the `distance` of theta from x or -x, whichever is nearer, relative to |x|."""
-        # The measurements do not determine the sign of the signal.
-        distances = [np.linalg.norm(theta - sign * self.signal) for sign in (-1, 1)]
-        return {"distance": float(min(distances) / np.linalg.norm(self.signal))}

@@ -240,6 +240,14 @@ def above(
     return Outcome(claim, choices, decide(found, CLAIMS[claim].margin), *found)
 
 
+def not_plausible(
+    claim: str, choices: Mapping[str, str], because: str
+) -> list[Outcome]:
+    """Return the outcomes of a claim's parts and of the claim where its setting is not plausible."""
+    names = (*CLAIMS[claim].parts, claim)
+    return [Outcome(name, choices, GREY, because=because) for name in names]
+
+
 def times_apart(
     slow: Sequence[float | None],
     quick: Sequence[float | None],

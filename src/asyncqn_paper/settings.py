@@ -25,15 +25,15 @@ _PRINTED = {
 }
 
 
-def printed(name: Any, n_data: int | None = None) -> dict[str, dict[str, Any]]:
+def printed(name: Any) -> dict[str, dict[str, Any]]:
     """Return the parameters that the paper prints for an experiment, by algorithm.
 
     N_Omega = N_Y / 100 and N_O = N_Omega / 3 throughout, although the text asks for N_S >> N_O.
     """
     table: dict[str, Any] = {
-        "async-sgd": AsyncSGD.from_paper(name, n_data),
-        "mb-lbfgs": MBLBFGS.from_paper(name, n_data),
-        "as-lbfgs": ASLBFGS.from_paper(name, n_data),
+        "async-sgd": AsyncSGD.from_paper(name),
+        "mb-lbfgs": MBLBFGS.from_paper(name),
+        "as-lbfgs": ASLBFGS.from_paper(name),
     }
     own = {}
     for kind, method in table.items():

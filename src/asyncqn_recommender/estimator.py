@@ -185,9 +185,8 @@ class Recommender:
 
     def check(self) -> None:
         """Raise `BadInput` for an invalid parameter; `fit` calls it."""
-        for name, about in parameters_of(
-            Recommender
-        ).items():  # here and not in __init__, as in scikit-learn
+        # Here and not in __init__, as in scikit-learn.
+        for name, about in parameters_of(Recommender).items():
             about.checked(name, getattr(self, name))
         FEEDBACKS[self.feedback].check(self)
 

@@ -69,9 +69,8 @@ class Offsets(NamedTuple):
         """Return mu + b_m + b_u; index -1 has offset 0."""
         # `np.where` evaluates both branches; index -1 reads the last entry, which is not used.
         b_items = np.where(items >= 0, self.items[items], 0.0)
-        return np.asarray(
-            self.mean + b_items + np.where(users >= 0, self.users[users], 0.0)
-        )
+        b_users = np.where(users >= 0, self.users[users], 0.0)
+        return np.asarray(self.mean + b_items + b_users)
 
 
 def measure_offsets(ratings: Ratings) -> Offsets:
@@ -228,9 +227,8 @@ class FactorModel:
         scores[flat] = -np.inf
         scores[m] = -np.inf
         # Ties fall to the lower index, so that equal models give equal lists.
-        order = np.argsort(-scores, kind="stable")[
-            : min(n, int(np.isfinite(scores).sum()))
-        ]
+        order = np.argsort(-scores, kind="stable")
+        order = order[: min(n, int(np.isfinite(scores).sum()))]
         return self._listed(order, scores[order], FACTORS)
 
     def _listed(self, places: Rows, scores: Floats, basis: str) -> list[Recommendation]:

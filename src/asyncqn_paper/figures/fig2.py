@@ -20,13 +20,13 @@ from asyncqn_paper.experiment import Experiment, Get
 from asyncqn_paper.figures.gaussian import FRESH, TARGET, Curve, seeds_and_draws
 from asyncqn_paper.records import Record
 from asyncqn_paper.rules import (
-    CLAIMS,
     GREY,
     Estimate,
     Outcome,
     above,
     all_of,
     curves_apart,
+    not_plausible,
     times_apart,
 )
 from asyncqn_paper.settings import MASTER, NAMES, NOBODY, PAPER, TREE, given
@@ -173,9 +173,7 @@ def judge(rows: dict[str, Points], choices: dict[str, str]) -> list[Outcome]:
     """Return the outcomes of the claims of Fig. 2 in one setting."""
     if not arrives(rows[AS]) or not arrives(rows[SGD]):
         # The authors cannot have been where their own parameters do not arrive.
-        because = "the table's parameters do not arrive"
-        claims = (*CLAIMS["fig2"].parts, "fig2")
-        return [Outcome(claim, choices, GREY, because=because) for claim in claims]
+        return not_plausible("fig2", choices, "the table's parameters do not arrive")
     low, *_, high = rows[AS]
     slower = [
         above("fig2-sgd", choices, ratio(rows[SGD][low], rows[kind][low]))
@@ -249,12 +247,8 @@ def draw_setting(rows: dict[str, Points]) -> Any:
     figure, axes = panels(1, 1, width=3.6, height=2.7)
     axis = axes[0][0]
     for kind, points in rows.items():
-        values = np.array([_capped(records) for records in points.values()])
-        mean = values.mean(axis=1)
-        wide = 3.0 * values.std(axis=1)
-        low = np.maximum(mean - wide, 0.0)
-        look = ALGORITHM_STYLES[kind]
-        band(axis, list(points), mean, low, mean + wide, NAMES[kind], look)
+        runs = np.transpose([_capped(records) for records in points.values()])
+        band(axis, list(points), runs, NAMES[kind], ALGORITHM_STYLES[kind])
     axis.set(xlabel=r"$\sigma_w^2$", ylabel=r"time to $\varepsilon$ = 0.05", ylim=0.0)
     axis.legend(fontsize=7)
     return figure

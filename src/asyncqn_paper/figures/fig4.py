@@ -24,11 +24,11 @@ from asyncqn_paper.movielens import (
     model,
     race,
     run_on,
-    slowed,
     start,
+    timing_of,
 )
 from asyncqn_paper.records import Record
-from asyncqn_paper.rules import CLAIMS, GREY, Outcome, above, all_of, estimate
+from asyncqn_paper.rules import Outcome, above, all_of, estimate, not_plausible
 from asyncqn_paper.settings import (
     ENDLESS,
     NAMES,
@@ -63,17 +63,13 @@ class Factorization(Cell):
     slow: bool
     seed: int
 
-    def timing(self, kind: str) -> Timing:
-        """Return the times of a method."""
-        return slowed(kind) if self.slow else TIMINGS[kind]
-
     @property
     def duration(self) -> float:
         """Simulated time of the run, the same for every method."""
-        return STEPS * _interval(self.timing(SGD), SGD, self.payer)
+        return STEPS * _interval(timing_of(SGD, self.slow), SGD, self.payer)
 
     def measure(self) -> list[Record]:
-        timing = self.timing(self.kind)
+        timing = timing_of(self.kind, self.slow)
         machines = measured_cluster(timing, WORKERS, self.payer)
         duration = self.duration
 
@@ -180,9 +176,7 @@ def judge(runs: Runs, choices: Choices) -> list[Outcome]:
     """Return the outcomes of the claims of Fig. 4 in one setting."""
     lasts = {kind: np.array([run.last for run in runs[kind]]) for kind in NAMES}
     if not np.isfinite([lasts[SGD], lasts[AS]]).all():
-        because = "the table's parameters diverge"
-        claims = (*CLAIMS["fig4"].parts, "fig4")
-        return [Outcome(claim, choices, GREY, because=because) for claim in claims]
+        return not_plausible("fig4", choices, "the table's parameters diverge")
     # Ten stars stand for a run that diverged: any number above the scale would do.
     ends = {kind: np.minimum(values, 10.0) for kind, values in lasts.items()}
     poorer = [
@@ -238,11 +232,9 @@ def draw(get: Get) -> dict[str, Any]:
         for kind, mine in runs.items():
             shortest = min(len(run.time) for run in mine)
             values = np.array([getattr(run, name)[:shortest] for run in mine])
-            middle = values.mean(axis=0)
-            wide = 3.0 * values.std(axis=0)
             look = {**ALGORITHM_STYLES[kind], "markevery": max(1, shortest // 8)}
             times = np.median([run.time[:shortest] for run in mine], axis=0)
-            band(axis, times, middle, middle - wide, middle + wide, NAMES[kind], look)
+            band(axis, times, values, NAMES[kind], look)
         axis.set_xlabel("time (s, simulated)")
     axes[0][0].set_ylabel("RMSE (stars)")
     axes[0][1].set(ylabel="gradient norm", yscale="log")

@@ -173,27 +173,6 @@ class Ratings:
         )
         return checked(from_usable(columns, names), duplicates)
 
-    @classmethod
-    def from_server(
-        cls,
-        url: str,
-        user: str | None = None,
-        item: str | None = None,
-        rating: str | None = None,
-        time: str | None = None,
-        *,
-        duplicates: str = "error",
-        clicks: bool = False,
-    ) -> Ratings:
-        """Read ratings from the data server at `flight://HOST:PORT/NAME`, which `asyncqn share` starts.
-
-        The calling process reads all rows: a factorization needs the ratings of every user and item.
-        """
-        from asyncqn_recommender.data.served import read_served
-
-        columns = Columns(user, item, rating, time)
-        return read_served(url, columns, duplicates=duplicates, clicks=clicks)
-
     def __len__(self) -> int:
         return len(self.values)
 

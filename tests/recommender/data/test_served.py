@@ -42,7 +42,6 @@ def assert_same(ours: Ratings, theirs: Ratings) -> None:
 
 def test_a_reader_gets_the_very_ratings_that_are_served(served: aq.DataServer) -> None:
     assert_same(some_ratings(), as_ratings(f"{served.address}/ours"))
-    assert_same(some_ratings(), Ratings.from_server(f"{served.address}/ours"))
 
 
 def test_users_and_items_without_ratings_are_served_too() -> None:
