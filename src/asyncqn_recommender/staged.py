@@ -29,7 +29,8 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 import asyncqn as aq
-from asyncqn.algorithms.pair_memory import PairMemory, PairRule, pair_totals
+from asyncqn.algorithms.exact.inverse import InverseHessian
+from asyncqn.algorithms.pair_memory import PairMemory, pair_totals
 from asyncqn.algorithms.safeguard import Trial, advance, standing
 from asyncqn.errors import require
 from asyncqn.kernels import add_one, add_scaled, sum_of_squares
@@ -50,8 +51,6 @@ HARM = 4.0
 """A batch whose loss is this many times the loss at the start shows that the warm-up has gone astray."""
 NEWEST_WEIGHT = 0.1
 """The least weight of the newest summary in the average."""
-RULE = PairRule(epsilon=0.0, cosine=1e-5)
-"""Pairs of any scale are admitted, as in `ExactLBFGS`; 1e-5: least cosine of the angle between s and y."""
 PER_ITEM = 8
 """Smallest number of ratings per item in a block, if a batch is cut into blocks at all."""
 
@@ -93,52 +92,32 @@ class Iterate(NamedTuple):
 
 
 @dataclass
-class StructuredInverse:
-    """H of the pairs on top of H0: a safeguard's `Inverse`.
+class StructuredInverse(InverseHessian):
+    """H of the pairs on top of an H0 that is made of a summary of the curvature, its state.
 
     Parameters
     ----------
-    memory : PairMemory
-        The pairs.
-    curvature : array
-        The summary that H0 is made of.
     newest : array
-        The summary at the trial, which replaces it when the trial is accepted.
+        The summary at the trial, which replaces the state when the trial is accepted.
     make : callable
         Makes H0 of a summary.
     """
 
-    memory: PairMemory
-    curvature: Array
     newest: Array
     make: Callable[..., Any]
 
-    def _apply(self, v: Array) -> None:
-        # H0 does not allow its result in the place of its argument.
-        image = np.empty_like(v)
-        self.make(self.curvature).apply(v, image)
-        v[...] = image
-
-    def direction(self, at: Array, out: Array) -> bool:
-        """Write H g into `out`; H always has a scale, that of H0."""
-        self.memory.product(at[0], out, self._apply)
+    def known(self) -> bool:
+        # H always has a scale, that of H0.
         return True
 
-    def learn(self, s: Array, change: Array) -> bool:
-        """Offer the pair (s, change of the gradient); return whether it was admitted."""
-        return self.memory.admit(RULE, s, change[0])
-
-    def forget(self) -> None:
-        """Remove all pairs."""
-        self.memory.forget()
-
-    def softness(self) -> float:
-        """Return the largest s's / s'y in memory; infinite without any pair."""
-        return self.memory.softness()
+    def apply(self, v: Array) -> None:
+        # H0 does not allow its result in the place of its argument.
+        image = np.empty_like(v)
+        self.make(self.state).apply(v, image)
+        v[...] = image
 
     def keep(self) -> None:
-        """The trial was accepted: its summary makes H0 from now on."""
-        self.curvature[...] = self.newest
+        self.state[...] = self.newest
 
 
 @dataclass(frozen=True)

@@ -108,23 +108,6 @@ def test_a_point_that_more_rows_cannot_bear_is_moved_back_to_the_start():
     assert 0.7 < np.linalg.norm(last.base) <= 1.0
 
 
-@pytest.mark.parametrize("workers", [1, 2, 7])
-def test_no_bit_depends_on_the_cluster(workers):
-    problem = aq.LogisticRegression.random(640, 5, seed=0)
-    algorithm = ExactLBFGS(3, 2, samples=1)
-    cluster = aq.Cluster(
-        workers, worker_mean=5.0, worker_std=6.0, message=1.0, master=1.0
-    )
-    run = aq.minimize(
-        problem, algorithm, engine=aq.Simulator(cluster), commits=16, seed=4, tol=None
-    )
-    *_, alone = versions(problem, algorithm, run.theta0, 16, seed=4)
-    assert (
-        run.theta.tobytes()
-        == min((alone.theta, alone.base), key=problem.value).tobytes()
-    )
-
-
 def test_a_resumed_run_goes_on_where_its_sample_was(tmp_path):
     problem = aq.LogisticRegression.random(640, 5, seed=0)
     algorithm = ExactLBFGS(3, samples=1)

@@ -144,7 +144,6 @@ def test_many_trials_without_progress_are_a_stall() -> None:
             walk, metric, 1e15, 0.99
         )  # neither U nor |g| is lower, though both slopes are down
         trials += 1
-        assert metric.forgotten == (trials >= 40)
     assert trials == 80
     walk = tell(start(1.0), metric, 1e15, 1.0)
     for n in range(200):

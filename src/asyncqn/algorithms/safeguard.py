@@ -14,9 +14,9 @@ Its states, and what leads from one to the next:
 
 - START: no point was accepted yet; the first that is finite becomes the base.
 - SEARCH: trials of steps by H.
-- RESTART: H's steps kept failing from this base, or no longer moved theta in floating point, or many trials
-  lowered neither U nor |g|: the memory was emptied for a scaled gradient step.
-- STALLED: that failed down to the last bit too, or many more trials lowered nothing.
+- RESTART: H's steps kept failing from this base, or no longer moved theta in floating point: the memory was
+  emptied for a scaled gradient step.
+- STALLED: that failed down to the last bit too, or many trials lowered neither U nor |g|.
 
 Any accepted trial leads back to SEARCH.  Read `advance` first: it is called once per version.  `keep` accepts,
 `retreat` goes back, `aim` sets the next trial.
@@ -33,10 +33,11 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from asyncqn.algorithms.exact.inverse import InverseHessian
 from asyncqn.kernels.vectors import dot, sum_of_squares
 from asyncqn.types import Array, Standing
 
-__all__ = ["Inverse", "Trial", "advance", "standing"]
+__all__ = ["Trial", "advance", "standing"]
 
 Ask: TypeAlias = Callable[[Array], float]
 """U over all rows at a point, as the coordinator evaluates it."""
@@ -60,8 +61,8 @@ FIRST_STEP_GROWTH = 1e10
 """The same for the first step that knows any curvature, within what the master calls an explosion."""
 MAX_BEND = 0.25
 """How far a rise may be from (a + b) / 2, in shares of |a| + |b|, to be called nearly quadratic."""
-MAX_IDLE = 40
-"""Trials in a row without progress after which the memory is emptied; after as many again it has stalled."""
+MAX_IDLE = 80
+"""Trials in a row without progress after which the search has stalled."""
 LESS = 0.9
 """Progress is a U that is lower by more than rounding, or a |g| that is lower by this factor."""
 
@@ -78,8 +79,9 @@ class SearchState(IntEnum):
 class Trial(NamedTuple):
     """The safeguard's knowledge of `base` and of the trial under way."""
 
-    recent: tuple[float, ...]
-    """U of the last accepted points; -inf where there are none yet."""
+    recent: tuple[float, ...] = (-math.inf,) * 5
+    """U of the last accepted points, among which a trial may rise; -inf, never the largest, where there are
+    none yet."""
     state: SearchState = SearchState.START
     kept: int = 0
     """Points accepted so far."""
@@ -87,8 +89,6 @@ class Trial(NamedTuple):
     """Trials from this base that failed."""
     idle: int = 0
     """Trials without progress."""
-    value: float = 0.0
-    """U(base)."""
     stride: float = 0.0
     """The longest step so far; 0: none yet, or the memory was emptied."""
     first_norm: float = 0.0
@@ -97,6 +97,11 @@ class Trial(NamedTuple):
     """U and |g| at the last progress."""
     softness: float = math.inf
     """The largest s's / s'y of the pairs last in use."""
+
+    @property
+    def value(self) -> float:
+        """U(base)."""
+        return self.recent[-1]
 
 
 class GuardedIterate(Protocol):
@@ -108,34 +113,15 @@ class GuardedIterate(Protocol):
     def base(self) -> Array: ...
     @property
     def at_base(self) -> Array:
-        """(k, d): the gradient at base, and what else the metric needs of it."""
+        """(1, d): the gradient at base."""
 
     @property
     def trial(self) -> Trial: ...
 
 
-class Inverse(Protocol):
-    """H: the memory of a method, as the safeguard sees it.  `at` is (k, d), its first row a gradient."""
-
-    def direction(self, at: Array, out: Array) -> bool:
-        """Write H g to `out`; return False where H has no scale yet."""
-
-    def learn(self, s: Array, change: Array) -> bool:
-        """Offer the pair (s, change of `at`), which may be overwritten; return whether it was admitted."""
-
-    def forget(self) -> None:
-        """Empty the memory."""
-
-    def softness(self) -> float:
-        """Return the largest s's / s'y in memory; infinite where it is empty."""
-
-    def keep(self) -> None:
-        """Receive the news that the trial was accepted: the moment to change H0."""
-
-
 def advance(
     walk: GuardedIterate,
-    metric: Inverse,
+    metric: InverseHessian,
     at: Array | None,
     value: float,
     ask: Ask | None,
@@ -148,8 +134,8 @@ def advance(
         Base, trial and gradients; written in place.
     metric : Inverse
         H, which learns from the trial.
-    at : array of shape (k, d), or None
-        The gradient at theta, and all else that the metric needs there; None if it is not finite.
+    at : array of shape (1, d), or None
+        The gradient at theta; None if it is not finite.
     value : float
         U(theta); NaN if it did not come with the gradient.
     ask : callable, or None
@@ -160,42 +146,43 @@ def advance(
         search.begin(at, value, ask)
     else:
         search.judge(at, value, ask)
+    if search.trial.idle >= MAX_IDLE:
+        search.stall()
     return search.trial
 
 
 def accept_as_base(
-    walk: GuardedIterate, metric: Inverse, at: Array, value: float
+    walk: GuardedIterate, metric: InverseHessian, at: Array, value: float
 ) -> Trial:
     """Make theta the base, whatever the last one was, and start the safeguard's counts anew.
 
-    `at` is the gradient at theta with all that the metric needs, and `value` is U(theta).
+    `at` is the gradient at theta, and `value` is U(theta).
     """
     last = walk.trial
     search = _Search(walk, metric)
-    search.trial = Trial(
-        (-math.inf,) * len(last.recent),
-        state=last.state,
-        kept=last.kept,
-        stride=last.stride,
-        # The tolerance is relative to the largest |g| of any start.
-        first_norm=max(_norm(at[0]), last.first_norm),
-    )
+    # The tolerance is relative to the largest |g| of any start.
+    largest = max(_norm(at[0]), last.first_norm)
+    search.trial = Trial(kept=last.kept, stride=last.stride, first_norm=largest)
     search.keep(at, value)
     return search.trial
 
 
 def aim_from_base(
-    walk: GuardedIterate, metric: Inverse, trial: Trial | None = None
+    walk: GuardedIterate, metric: InverseHessian, trial: Trial | None = None
 ) -> Trial:
     """Set the next trial from the base; `trial` replaces the knowledge that the walk holds."""
     search = _Search(walk, metric)
-    search.trial = search.trial if trial is None else trial
+    search.trial = trial or walk.trial
     search.aim(search.longest())
     return search.trial
 
 
 def rebase(
-    walk: GuardedIterate, metric: Inverse, at: Array, value: float, ask: Ask | None
+    walk: GuardedIterate,
+    metric: InverseHessian,
+    at: Array,
+    value: float,
+    ask: Ask | None,
 ) -> Trial:
     """Make the trial the base whatever U was, because the objective has changed; the memory stays."""
     trial = accept_as_base(walk, metric, at, _value_at(walk, value, ask))
@@ -222,7 +209,7 @@ def standing(walk: GuardedIterate) -> Standing | None:
 class _Search:
     """The judgement of one trial: `trial` is the knowledge as it grows, and `walk` is written in place."""
 
-    def __init__(self, walk: GuardedIterate, metric: Inverse) -> None:
+    def __init__(self, walk: GuardedIterate, metric: InverseHessian) -> None:
         self.walk = walk
         self.metric = metric
         self.trial = walk.trial
@@ -274,7 +261,6 @@ class _Search:
         fine = rise <= max(last.recent) - last.value + ARMIJO * a
         quadratic = abs(rise - by_slopes) <= MAX_BEND * (abs(a) + abs(b))
         # A rejected trial still teaches H, unless U was far from quadratic along it.
-        # y = g(theta) - g(base), and the change of all else that the metric stores.
         paired = (fine or quadratic) and self.metric.learn(step, at - walk.at_base)
         if fine:
             self.note(stride=max(last.stride, length))
@@ -293,8 +279,7 @@ class _Search:
         else:
             # The minimum of the quadratic with slopes a and b at the ends of the step, within bounds.
             least = -a / (b - a) if b > a else 0.0
-            # `learn` may have overwritten the step.
-            self.retreat(walk.theta - walk.base, min(max(least, SHRINK[0]), SHRINK[1]))
+            self.retreat(step, min(max(least, SHRINK[0]), SHRINK[1]))
 
     def keep(self, at: Array, value: float) -> None:
         """Make the trial the base."""
@@ -308,7 +293,6 @@ class _Search:
         self.note(
             state=SearchState.SEARCH,
             recent=(*self.trial.recent[1:], value),
-            value=value,
             kept=self.trial.kept + 1,
             failures=0,
         )
@@ -322,21 +306,24 @@ class _Search:
             shrink = SHRINK[0]
         step *= step.dtype.type(shrink)
         np.add(self.walk.base, step, out=self.walk.theta)
-        worn = failures >= MAX_FAILURES and self.trial.state != SearchState.RESTART
+        worn = failures >= MAX_FAILURES and self.trial.state == SearchState.SEARCH
         # A step below the precision of theta would be tried forever.
-        if worn or self.trial.idle >= 2 * MAX_IDLE or not _moves(self.walk):
+        if worn or not _moves(self.walk):
             self.restart()
 
     def restart(self) -> None:
         """Empty the memory for a scaled gradient step; where that was tried from this base, stay there."""
-        if self.trial.state != SearchState.SEARCH or self.trial.idle >= 2 * MAX_IDLE:
-            self.walk.theta[...] = self.walk.base
-            self.note(state=SearchState.STALLED)
+        if self.trial.state != SearchState.SEARCH:
+            self.stall()
             return
-        self.note_softness()
         self.metric.forget()
         self.note(state=SearchState.RESTART, failures=0, stride=0.0)
         self.aim(math.inf)
+
+    def stall(self) -> None:
+        """Stay at the base for good."""
+        self.walk.theta[...] = self.walk.base
+        self.note(state=SearchState.STALLED)
 
     def aim(self, longest: float, least: float = 0.0) -> None:
         """Set the next trial: theta = base - H g, its step between `least` and `longest`; or a first step."""
@@ -346,10 +333,6 @@ class _Search:
         norm = _norm(g)
         if norm == 0.0:
             walk.theta[...] = walk.base
-            return
-        tired = trial.idle == MAX_IDLE and trial.state == SearchState.SEARCH
-        if tired or trial.idle >= 2 * MAX_IDLE:
-            self.restart()
             return
         self.note_softness()
         step = np.empty_like(walk.base)

@@ -23,6 +23,8 @@ MIN_ROWS_PER_PIECE = 3
 """Smallest number of rows of a piece where theta is short."""
 SHORT_THETA = 1000
 """Largest length of theta that counts as short."""
+MEMORY = 500_000
+"""Numbers in the s, and in the y, of a full memory, if that has 20 to 100 pairs."""
 MIN_WAVE = 1000
 """Smallest number of rows of a wave."""
 ROWS_PER_WORKER = 100
@@ -107,13 +109,6 @@ def exact_algorithm(problem: Problem, workers: Workers) -> ExactLBFGS:
         pieces,
         samples,
         "scatter" if samples and scattered else "pairs",
-        memory=_memory(dim),
+        # Networks of a few thousand numbers profit from many pairs, too.
+        memory=max(20, min(100, MEMORY // dim)),
     )
-
-
-def _memory(dim: int) -> int:
-    """Return the number of pairs, which take twice as many times the room of theta."""
-    if dim <= SHORT_THETA:
-        return 100
-    # Networks of a few thousand numbers profit from many pairs, too.
-    return 50 if dim <= 10_000 else 20

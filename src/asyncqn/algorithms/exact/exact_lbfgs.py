@@ -67,8 +67,6 @@ INVERSES: dict[str, type[InverseHessian]] = {
     "metric": SampledMetric,
 }
 """The kinds of H0, by the name of the parameter `inverse`."""
-RECENT_VALUES = 5
-"""A trial may lie above the last accepted point, but not above all of the last five."""
 LATE = (3.0, 2.0)
 """How many usual durations late a block is before idle workers compute it too: whole ones, and those cut into
 pieces, because a piece in vain costs less."""
@@ -191,7 +189,7 @@ class ExactLBFGS(Checked):
     @cached_property
     def timetable(self) -> tuple[Sample, ...]:
         """The samples, one stage each."""
-        return timetable(self.samples, self.inverse == "metric", self.curvature)
+        return timetable(self.samples, self.inverse == "metric")
 
     @cached_property
     def stages(self) -> Stages:
@@ -307,8 +305,7 @@ class ExactLBFGS(Checked):
             at_base=np.zeros((1, theta0.size), theta0.dtype),
             memory=PairMemory.empty(self.memory, theta0),
             initial=INVERSES[self.inverse].empty(theta0, self.curvature),
-            # -inf is never the largest, so that empty places do not count in the non-monotone rule.
-            trial=Trial((-math.inf,) * RECENT_VALUES),
+            trial=Trial(),
             start=theta0.copy(),
         )
 
@@ -379,8 +376,7 @@ class ExactLBFGS(Checked):
         iterate.base[...] = iterate.start
         # The pairs led here.  `first_norm` stays: the tolerance is relative to the largest |g| of any start.
         H.forget()
-        recent = (-math.inf,) * RECENT_VALUES
-        return Trial(recent, first_norm=iterate.trial.first_norm)
+        return Trial(first_norm=iterate.trial.first_norm)
 
     # What a run asks
 

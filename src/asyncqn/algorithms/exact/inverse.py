@@ -64,7 +64,7 @@ class InverseHessian:
     """
 
     memory: PairMemory
-    state: Any = ()
+    state: Any
 
     requires: ClassVar[tuple[str, ...]] = ()
     """Extras that the problem must offer."""
@@ -260,8 +260,8 @@ class SampledMetric(InverseHessian):
         Makes of a summary an object with `apply(v, out)`, or None where the summary is no good.
     """
 
-    fresh: Array | None = None
-    make: Callable[[Array], Any] | None = None
+    fresh: Array | None
+    make: Callable[[Array], Any]
 
     requires = METRIC_EXTRAS
 
@@ -300,7 +300,6 @@ class SampledMetric(InverseHessian):
         if not self._from_summary:
             super().apply(v)
             return
-        assert self.make is not None
         # Into a second array, because a problem's `apply(v, out)` need not allow `out` to be v.
         image = np.empty_like(v)
         self.make(self.state.summary).apply(v, image)

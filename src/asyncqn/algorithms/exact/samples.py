@@ -38,7 +38,7 @@ class Sample(NamedTuple):
 
 
 @cache
-def timetable(samples: int, metric: bool, curvature: int) -> tuple[Sample, ...]:
+def timetable(samples: int, metric: bool) -> tuple[Sample, ...]:
     """Return all samples, the last of which is all rows.
 
     Parameters
@@ -47,22 +47,14 @@ def timetable(samples: int, metric: bool, curvature: int) -> tuple[Sample, ...]:
         J: number of samples before all rows.
     metric : bool
         Whether H0 is a metric, whose samples are shorter.
-    curvature : int
-        Length of a summary of the curvature.
     """
-    if metric:
-        first, later = METRIC_VERSIONS
-        # A metric that is made once per sample needs fewer versions.
-        first = first if curvature <= DEAR_SUMMARY else 8
-        growing = [
-            Sample(GROWTH ** (j + 1), first if j == samples else later)
-            for j in range(samples, 0, -1)
-        ]
-    else:
-        growing = [
-            Sample(GROWTH**j, PAIR_VERSIONS[-min(j, len(PAIR_VERSIONS))])
-            for j in range(samples, 0, -1)
-        ]
+    growing = []
+    for j in range(samples, 0, -1):
+        if metric:
+            growing.append(Sample(GROWTH ** (j + 1), METRIC_VERSIONS[j < samples]))
+        else:
+            versions = PAIR_VERSIONS[-min(j, len(PAIR_VERSIONS))]
+            growing.append(Sample(GROWTH**j, versions))
     return (*growing, Sample())
 
 

@@ -118,7 +118,7 @@ def go_back(it: Iterate, pace: Pace, version: int, read: int) -> Pace:
 def inverse_of(it: Iterate, pace: Pace, cautious: bool = True) -> InverseHessian:
     """Return H, on the scatter while it does not mislead; cautious: for the table's steps."""
     if not pace.scattered:
-        return InverseHessian(it.memory)
+        return InverseHessian(it.memory, ())
     return ScatterInverse(it.memory, it.initial, cautious)
 
 

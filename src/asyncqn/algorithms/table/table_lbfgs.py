@@ -76,8 +76,6 @@ from asyncqn.kernels.vectors import sum_of_squares
 from asyncqn.parameters import Checked, parameter
 from asyncqn.types import Array, Commit, Counters, Problem, Rows, Standing, Task
 
-RECENT_VALUES = 5
-"""A trial may lie above the last accepted point, but not above all of the last five."""
 LARGEST_TABLE = 2**30
 """Largest size of the table at the coordinator, in bytes; more parts than fit are refused."""
 QUICK_GROWTH_DIVISOR = 4
@@ -214,8 +212,7 @@ class TableLBFGS(Checked):
             memory=PairMemory.empty(self.memory, theta0),
             initial=ScatterMatrix.empty(theta0),
             squares=np.zeros(theta0.size),
-            # -inf is never the largest, so that empty places do not count in the non-monotone rule.
-            trial=Trial((-math.inf,) * RECENT_VALUES),
+            trial=Trial(),
             begin=theta0.copy(),
             table=Table.empty(self.parts, theta0),
             pace=Pace(rate=FIRST_RATE if self.stochastic else 0.0),
