@@ -183,24 +183,24 @@ def test_limits_that_mean_nothing_are_refused(name: str, value: Any) -> None:
         Stopping(**{name: value})
 
 
-def standing(
-    g: float, value: float, first: float, decrease: float = math.inf, dtype: Any = float
-) -> Standing:
-    return Standing(np.zeros(3, dtype), value, g, first, decrease, stalled=False)
-
-
-def test_a_huge_first_gradient_does_not_make_a_steep_point_flat() -> None:
-    assert not converged(standing(1e3, 10.0, 1e30), 1e-8)
-
-
-def test_a_large_constant_in_U_does_not_hide_a_slope() -> None:
-    assert not converged(standing(1.0, 1e9, 1e3), 1e-8)
-
-
-def test_a_run_that_starts_at_the_minimum_has_converged_there() -> None:
-    assert converged(standing(1e-9, 10.0, 1e-9, decrease=1e-16), 1e-8)
-
-
-def test_float32_is_asked_for_no_more_than_it_has() -> None:
-    assert converged(standing(1e-2, 1e4, 1e4, dtype=np.float32), 1e-8)
-    assert not converged(standing(1e-2, 1e4, 1e4), 1e-8)
+@pytest.mark.parametrize(
+    ("grad_norm", "value", "first", "decrease", "dtype", "flat"),
+    [
+        pytest.param(1e3, 10.0, 1e30, math.inf, float, False, id="steep, wild start"),
+        pytest.param(1.0, 1e9, 1e3, math.inf, float, False, id="a constant in U"),
+        pytest.param(1e-9, 10.0, 1e-9, 1e-16, float, True, id="starts at the minimum"),
+        pytest.param(1e-2, 1e4, 1e4, math.inf, np.float32, True, id="float32"),
+        pytest.param(1e-2, 1e4, 1e4, math.inf, float, False, id="float64"),
+    ],
+)
+def test_convergence_is_judged_by_the_slope_against_U_and_against_the_first_slope(
+    grad_norm: float,
+    value: float,
+    first: float,
+    decrease: float,
+    dtype: Any,
+    flat: bool,
+) -> None:
+    point = np.zeros(3, dtype)
+    standing = Standing(point, value, grad_norm, first, decrease, stalled=False)
+    assert converged(standing, 1e-8) == flat

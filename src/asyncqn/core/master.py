@@ -19,10 +19,10 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from asyncqn.core.algorithm import Algorithm, Commit, Standing, extra
+from asyncqn.core.algorithm import Commit, Standing, extra
 from asyncqn.core.assignment import new_tuple
 from asyncqn.core.outcome import Outcome
-from asyncqn.core.problem import Array, Problem, read_only
+from asyncqn.core.problem import Array, read_only
 from asyncqn.core.request import Progress, Request
 from asyncqn.core.stages import Arrival
 from asyncqn.core.stopping import Best, Ended, EndedByCallback
@@ -93,8 +93,37 @@ class Master:
         self.stopping = request.stopping
         self.callback = request.callback
         self._stop = request.stop
-        self.go_on_with(request.algorithm, request.problem)
-        self.iterate = request.algorithm.init(self.theta0)
+        algorithm = self.algorithm = request.algorithm
+        problem = self.problem = request.problem
+        self._asked = asked = read_only(problem)
+        self.value: Callable[[Array], float] = lambda theta: float(asked.value(theta))
+        """U over all data."""
+        self._apply = algorithm.apply
+        self._finished: Callable[[Any], str | None] | None = extra(
+            algorithm, "finished"
+        )
+        self._standing: Callable[[Any], Standing | None] | None = extra(
+            algorithm, "standing"
+        )
+        self._stood: tuple[Standing | None] | None = None
+        """The standing of this version, once it was asked for."""
+        self._knows_u = self._standing is not None and extra(problem, "metrics") is None
+        """Whether the method knows all of a row without an evaluation."""
+        # Cached: a safeguard may ask for the same metric again after a failed trial.
+        inverse_metric_from = extra(problem, "inverse_metric_from")
+        self._inverse_metric_from = (
+            None if inverse_metric_from is None else Remembered(inverse_metric_from)
+        )
+        # Computed here, so that `commit` skips the test where no rule can apply.
+        rule = self.stopping
+        by_slope = rule.tol is not None or self._stop is not None
+        self._may_end = (
+            (self._standing is not None and by_slope)
+            or rule.max_passes is not None
+            or rule.max_time is not None
+            or self._finished is not None
+        )
+        self.iterate = algorithm.init(self.theta0)
         self.limit = explosion_limit(self.theta0)
         # Every worker has then been rejected about twice in a row, the second time with an emptied memory.
         self.most_rejected = max(10, 2 * workers)
@@ -113,7 +142,7 @@ class Master:
         # max_passes is a limit for exact methods, but the whole task of a stochastic run without `commits`.
         self._ends_by_passes = (
             Outcome.COMPLETED
-            if request.open_ended and extra(request.algorithm, "standing") is None
+            if request.open_ended and self._standing is None
             else Outcome.STOPPED
         )
         self.kept, self.keep = kept, request.keep or 0
@@ -130,34 +159,6 @@ class Master:
         self._silent = request.every_version and not self.evaluates
         """Whether all rows are those that the method knows by itself, without an evaluation."""
         self._view_theta()
-
-    def go_on_with(self, algorithm: Algorithm, problem: Problem) -> None:
-        """Commit and evaluate with these from now on; `problem` remains the object that the user passed."""
-        self.algorithm, self.problem = algorithm, problem
-        self._asked = asked = read_only(problem)
-        self._apply = algorithm.apply
-        self.value: Callable[[Array], float] = lambda theta: float(asked.value(theta))
-        """U over all data."""
-        self._standing: Callable[[Any], Standing | None] | None = extra(
-            algorithm, "standing"
-        )
-        self._stood: tuple[Standing | None] | None = None
-        """The standing of this version, once it was asked for."""
-        self._knows_u = self._standing is not None and extra(problem, "metrics") is None
-        """Whether the method knows all of a row without an evaluation."""
-        # Cached: a safeguard may ask for the same metric again after a failed trial.
-        made = extra(problem, "inverse_metric_from")
-        self._inverse_metric_from = None if made is None else Remembered(made)
-        rule = self.stopping
-        by_slope = self._standing is not None and (
-            rule.tol is not None or self._stop is not None
-        )
-        self._finished: Callable[[Any], str | None] | None = extra(
-            algorithm, "finished"
-        )
-        # Computed here, so that `commit` skips the test where no rule can apply.
-        limited = rule.max_passes is not None or rule.max_time is not None
-        self._may_end = by_slope or limited or self._finished is not None
 
     def _view_theta(self) -> None:
         """Renew the two views of theta that `inspect` reads, after the algorithm has replaced theta."""
