@@ -79,7 +79,7 @@ class Rule:
     """Whether a worker that was refused is asked for again at every event, and not at the next version."""
 
     def __init__(self, stage: Stage, seed: int) -> None:
-        self.stage, self.seed = stage, seed
+        self.stage = stage
         self.waiting: list[Arrival] = []
         """Updates that wait for the next commit, in the order in which they are summed."""
 

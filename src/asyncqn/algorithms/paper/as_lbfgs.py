@@ -287,4 +287,6 @@ class ASLBFGS(OverlappingBatches, PairedAlgorithm, Published):
     def _times_H(self, local: Worker, v: Array, out: Array) -> None:
         """Write (H + rho I) v into `out`, by the worker's own H."""
         local.memory.product(v, out)
-        out += self.rho * v
+        # Of an infinite gradient, 0 v would be a NaN, and a warning from NumPy before the update is rejected.
+        if self.rho > 0.0:
+            out += self.rho * v
