@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -34,7 +35,7 @@ def test_a_prediction_is_the_mean_time_to_the_target_on_the_cluster():
     ]  # fmt: skip
     assert prediction.time == pytest.approx((runs[0].time + runs[1].time) / 2)
     assert prediction.low <= prediction.time <= prediction.high
-    hopeless = goal._replace(target=PROBLEM.optimum - 1.0)
+    hopeless = dataclasses.replace(goal, target=PROBLEM.optimum - 1.0)
     assert hopeless.predict("blocks", algorithm, cluster, range(5, 7)).time == math.inf
 
 
@@ -127,5 +128,4 @@ def test_a_target_that_cannot_be_reached_is_told_before_all_numbers_of_workers_a
             **QUICK,
         )
     assert one_sentence(caught.value)
-    assert sentences[-1] == "checking that the target can be reached"
-    assert not [sentence for sentence in sentences if sentence.startswith("simulating")]
+    assert sentences[1:] == ["simulating blocks on 1 worker"]

@@ -117,9 +117,11 @@ def blame(
             count = i * len(columns) + j + 1
             tell(count, table.size)
     differences = table[:, 1:] - table[:, :1]
-    effects = map(_effect, changes, differences.T)
-    unchanged = float(table[:, 0].mean())
-    return Blame(metric, unchanged, tuple(effects), seeds)
+    effects = [
+        Effect(what, *student_interval(column))
+        for what, column in zip(changes, differences.T, strict=True)
+    ]
+    return Blame(metric, float(table[:, 0].mean()), tuple(effects), seeds)
 
 
 def _removable(run: Run) -> list[int]:
@@ -133,12 +135,12 @@ def _removable(run: Run) -> list[int]:
     return [int(worker) for worker in workers]
 
 
-def _effect(what: str, differences: np.ndarray) -> Effect:
-    n = differences.size
-    mean = float(differences.mean())
-    error = float(differences.std(ddof=1)) / math.sqrt(n)
-    wide = student(n - 1) * error
-    return Effect(what, mean, error, mean - wide, mean + wide)
+def student_interval(values: np.ndarray) -> tuple[float, float, float, float]:
+    """Return mean, standard error, and the ends of the 95 % interval of the expectation."""
+    mean = float(values.mean())
+    error = float(values.std(ddof=1)) / math.sqrt(values.size)
+    wide = student(values.size - 1) * error
+    return mean, error, mean - wide, mean + wide
 
 
 def student(degrees: int) -> float:

@@ -1,7 +1,6 @@
 """plan: short real runs, clusters fitted to them, and simulated runs that predict how many workers pay.
 
-Read `plan` first.  It records each algorithm once, fits a cluster, and simulates every number of workers on
-it; targets that cannot be reached are refused before many simulations are made.
+A target that cannot be reached is refused before many simulations are made.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from asyncqn.cluster.fit import with_workers
 from asyncqn.engines.simulator import Simulator
 from asyncqn.engines.threads import Threads
 from asyncqn.errors import BadInput, require
-from asyncqn.lab.blame import student
+from asyncqn.lab.blame import student_interval
 from asyncqn.minimize import minimize
 from asyncqn.parameters import Seed, Workers, checked, parameter
 from asyncqn.runs.run import Run
@@ -36,10 +36,7 @@ DEFAULT_COMMIT_LIMIT = 200_000
 MIN_RECORDED_COMMITS = 20
 """Smallest number of commits of a recorded run; fewer would say little about the times."""
 MAX_TIME_RATIO = 0.9
-"""More workers pay if they reduce the time below this share of what fewer need.  Our own
-choice."""
-
-
+"""More workers pay if they reduce the time below this share of what fewer need.  Our own choice."""
 WORKERS = tuple(2**k for k in range(9))
 CANDIDATES: dict[str, Make] = {
     "default": default_algorithm,
@@ -98,7 +95,7 @@ def plan(
     metric: str = "fun",
     workers: Sequence[Workers] = WORKERS,
     algorithms: Mapping[str, Make | Algorithm] | None = None,
-    record: Annotated[float, parameter(unit="s", gt=0.0)] = 30.0,
+    record: Annotated[float, parameter(gt=0.0)] = 30.0,
     engine: Callable[[int], Engine] = Threads,
     recorded: Mapping[str, Run] | None = None,
     recorded_workers: Workers | None = None,
@@ -172,44 +169,35 @@ def plan(
     many = recorded_workers or min(os.cpu_count() or 1, max(workers))
     runs = dict(recorded or {})
     if runs and algorithms is None:
-        algorithms = {}
-        for name, run in runs.items():
-            algorithms[name] = planned(name, run)
+        algorithms = {name: _planned(name, run) for name, run in runs.items()}
     # Our candidates that do not fit the problem are dropped; a user's own raise an error.
     makers = _makers(problem, algorithms or CANDIDATES, many)
     goal = _Goal(problem, target, metric, commits)
-    # Cheap checks before expensive ones: recording takes `record` seconds, and simulations take minutes.
+    # Recording takes `record` seconds, and simulations take minutes.
     goal.check_optimum()
     for name, make in makers.items():
         if name not in runs:
             say(f"recording {name} on {counted(many)}")
-            algorithm = make(problem, many)
-            runs[name] = _recorded(
-                problem, algorithm, engine(many), seed, record / len(makers)
-            )
+            algorithm, seconds = make(problem, many), record / len(makers)
+            runs[name] = _recorded(problem, algorithm, engine(many), seed, seconds)
+        goal.see(runs[name], name)
     # One cluster per algorithm: their computations have different numbers of rows.
     clusters = {name: Cluster.from_run(runs[name]) for name in makers}
-    lows = [goal.lowest(runs[name], name) for name in makers]
-    lowest = min(lows)
-    # A recorded run that has reached the target proves that it can be reached.
-    if lowest > target:
-        say("checking that the target can be reached")
-        lowest = goal.check_reach(makers, clusters, many, seed, lowest)
-    predictions = []
-    for name, make in makers.items():
-        for count in sorted({*workers, many} if check else set(workers)):
+    predictions: list[Prediction] = []
+    seeds_here = range(seed, seed + seeds)
+    for count in sorted({*workers, many} if check else set(workers)):
+        for name, make in makers.items():
             say(f"simulating {name} on {counted(count)}")
             # Methods such as exact L-BFGS depend on the number of workers, so they are made anew.
             algorithm = make(problem, count)
             cluster = with_workers(clusters[name], count)
-            seeds_here = range(seed, seed + seeds)
             predictions.append(goal.predict(name, algorithm, cluster, seeds_here))
+        # More workers are staler: a target that the fewest miss is not worth more simulations.
+        require(min(p.time for p in predictions) < math.inf, goal.unreached())
     # With `check`, the recorded number of workers was simulated as well, but perhaps not requested.
     requested = [p for p in predictions if p.workers in workers]
     # Of equal times, the fewest workers.
-    by_workers = sorted(requested, key=lambda p: p.workers)
-    best = min(by_workers, key=lambda p: p.time)
-    require(best.time < math.inf, goal.unreached(lowest))
+    best = min(requested, key=lambda p: p.time)
     measurement = None
     if check:
         say("checking the best for real")
@@ -218,24 +206,22 @@ def plan(
         mine = min(recorded_here, key=lambda p: p.time)
         algorithm = makers[mine.algorithm](problem, many)
         # A seed that no simulation used, so the check is not on data that the prediction has seen.
-        real = goal.time(algorithm, engine(many), seed + seeds)
+        real = goal.time(algorithm, engine(many), seed + seeds, check=True)
         measurement = Measurement(mine.algorithm, many, mine.time, real)
-    return Plan(
-        clusters,
-        tuple(requested),
-        best,
-        pays=_pays(requested, best.algorithm),
-        checked=measurement,
-    )
+    pays = _pays(requested, best.algorithm)
+    return Plan(clusters, tuple(requested), best, pays, checked=measurement)
 
 
-class _Goal(NamedTuple):
+@dataclass
+class _Goal:
     """A target of one problem, and the runs to it."""
 
     problem: Problem
     target: float
     metric: str
     commits: int | None
+    lowest: float = math.inf
+    """The lowest value of the metric in any run so far."""
 
     def check_optimum(self) -> None:
         """Raise `BadInput`, before anything is recorded, for a target below the known minimum."""
@@ -249,49 +235,32 @@ class _Goal(NamedTuple):
             "reached.",
         )
 
-    def check_reach(
-        self,
-        makers: Mapping[str, Make],
-        clusters: Mapping[str, Cluster],
-        workers: int,
-        seed: int,
-        lowest: float,
-    ) -> float:
-        """Return the lowest value; `BadInput` if no algorithm reaches the target in one simulated run."""
-        for name, make in makers.items():
-            engine = Simulator(with_workers(clusters[name], workers))
-            run = self.run(make(self.problem, workers), engine, seed)
-            lowest = min(lowest, self.lowest(run, name))
-            if lowest <= self.target:
-                return lowest
-        raise BadInput(self.unreached(lowest))
-
-    def unreached(self, lowest: float) -> str:
+    def unreached(self) -> str:
         """Return the sentence about a target that nothing reached."""
         return (
             f"no algorithm reached the target {self.target:g} of {self.metric}: give one that can be reached "
-            f"(the lowest value seen is {lowest:.6g})."
+            f"(the lowest value seen is {self.lowest:.6g})."
         )
 
-    def lowest(self, run: Run, name: str) -> float:
-        """Return the lowest value of the metric in a run."""
+    def see(self, run: Run, name: str) -> None:
+        """Note the lowest value of the metric in a run."""
         columns = ", ".join(run.metrics.columns)
         require(
             self.metric in run.metrics,
             f"{name} has no column '{self.metric}' to plan for; it has {columns}.",
         )
         values = run.metrics[self.metric]
-        return float(np.nanmin(values, initial=math.inf))
+        self.lowest = float(np.nanmin(values, initial=self.lowest))
 
-    def run(
-        self, algorithm: Algorithm, engine: Engine, seed: int, check: bool = True
-    ) -> Run:
-        """Run to the target; a stochastic method misses it after `DEFAULT_COMMIT_LIMIT` commits."""
+    def time(
+        self, algorithm: Algorithm, engine: Engine, seed: int, check: bool = False
+    ) -> float:
+        """Return the time at which a run reaches the target, or infinity if it ends before."""
         commits = self.commits
         # An exact method without a limit ends by convergence.
         if commits is None and extra(algorithm, "standing") is None:
             commits = DEFAULT_COMMIT_LIMIT
-        return minimize(
+        run = minimize(
             self.problem,
             algorithm,
             engine=engine,
@@ -303,12 +272,7 @@ class _Goal(NamedTuple):
             check=check,
             progress=False,
         )
-
-    def time(
-        self, algorithm: Algorithm, engine: Engine, seed: int, check: bool = True
-    ) -> float:
-        """Return the time at which a run reaches the target, or infinity if it ends before."""
-        run = self.run(algorithm, engine, seed, check)
+        self.see(run, type(algorithm).__name__)
         last = run.metrics[self.metric][-1]
         return run.time if last <= self.target else math.inf
 
@@ -318,18 +282,14 @@ class _Goal(NamedTuple):
         """Return the mean time over the seeds, with its interval."""
         times: list[float] = []
         for seed in seeds:
-            time = self.time(algorithm, Simulator(cluster), seed, check=False)
+            time = self.time(algorithm, Simulator(cluster), seed)
             times.append(time)
             # The mean is infinite whatever the other seeds give.
             if time == math.inf:
                 return Prediction(name, cluster.workers, *[math.inf] * 3)
-        mean = float(np.mean(times))
         # The interval covers the scatter over seeds, not an error of the fitted cluster.
-        deviation = float(np.std(times, ddof=1))
-        error = deviation / math.sqrt(len(times))
-        wide = student(len(times) - 1) * error
-        low = max(0.0, mean - wide)
-        return Prediction(name, cluster.workers, mean, low, mean + wide)
+        mean, _, low, high = student_interval(np.array(times))
+        return Prediction(name, cluster.workers, mean, max(0.0, low), high)
 
 
 def counted(workers: int) -> str:
@@ -337,7 +297,7 @@ def counted(workers: int) -> str:
     return f"{workers} worker{'s' * (workers != 1)}"
 
 
-def planned(name: str, run: Run) -> Make | Algorithm:
+def _planned(name: str, run: Run) -> Make | Algorithm:
     """Return the candidate of this name, or else the algorithm of the run."""
     candidate: Make | Algorithm | None = CANDIDATES.get(name, run.algorithm)
     if candidate is None:

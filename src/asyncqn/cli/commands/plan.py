@@ -10,7 +10,7 @@ from asyncqn.cli.options import AllowImports, Generated, JobFile, Section
 from asyncqn.cli.output import Output
 from asyncqn.engines.named import engine_class
 from asyncqn.errors import BadInput, require
-from asyncqn.lab.plan import CANDIDATES, Plan, counted, planned
+from asyncqn.lab.plan import CANDIDATES, Plan, counted
 from asyncqn.lab.plan import plan as make_plan
 from asyncqn.runs.archive import load_run
 
@@ -54,7 +54,7 @@ def plan(
             "plan needs a target: give --target, or target in the section [run] of the job."
         )
     candidates = {**CANDIDATES, "job": loaded.algorithm or CANDIDATES["default"]}
-    names = list(CANDIDATES) if algorithms == "all" else algorithms.split(",")
+    names = [] if algorithms == "all" else algorithms.split(",")
     for name in names:
         require(
             name in candidates,
@@ -64,12 +64,12 @@ def plan(
     runs = [load_run(path, problem=loaded.problem) for path in recorded or ()]
     before = {str(run.manifest["algorithm"]["kind"]): run for run in runs}
     # With recorded runs, their algorithms are planned and no others.
-    chosen: dict[str, Any] = {name: planned(name, run) for name, run in before.items()}
+    chosen: dict[str, Any] = {name: candidates[name] for name in names if not before}
     make_engine = engine_class(engine)
     result = make_plan(
         loaded.problem,
         workers=counts(workers),
-        algorithms=chosen or {name: candidates[name] for name in names},
+        algorithms=chosen or None,
         recorded=before or None,
         engine=lambda many: make_engine(workers=many),
         seed=loaded.run.seed,
