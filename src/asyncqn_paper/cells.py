@@ -66,7 +66,7 @@ class Cell:
         return columns
 
 
-class Finished(NamedTuple):
+class CellResult(NamedTuple):
     """The records of a cell, and the processor seconds that they took."""
 
     records: list[Record]
@@ -83,7 +83,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._journal = folder / "cells.jsonl"
-        self._finished: dict[str, Finished] = {}
+        self._finished: dict[str, CellResult] = {}
         for path in sorted(folder.glob("*.parquet")):
             self._read_table(path)
         # The journal comes second: a cell that was computed again replaces the published one.
@@ -99,14 +99,14 @@ class Store:
         """Return the records of a cell; raise `Missing` where it is not finished."""
         return self.finished(cell).records
 
-    def finished(self, cell: Cell) -> Finished:
+    def finished(self, cell: Cell) -> CellResult:
         """Return records and seconds of a cell."""
         try:
             return self._finished[cell.key]
         except KeyError:
             raise Missing(f"{cell} has not been computed") from None
 
-    def add(self, cell: Cell, finished: Finished) -> None:
+    def add(self, cell: Cell, finished: CellResult) -> None:
         """Keep a cell, in memory and in the journal."""
         self._finished[cell.key] = finished
         # One line of JSON per cell, written at once: what is lost in a crash is at most the cell under way.
@@ -145,9 +145,9 @@ class Store:
             seconds = row.pop("seconds")
             record = {k: v for k, v in row.items() if not k.startswith("cell ")}
             # Rows of one cell follow each other; their seconds add up to what the cell took.
-            before = self._finished.get(key, Finished([], 0.0))
+            before = self._finished.get(key, CellResult([], 0.0))
             before.records.append(record)
-            self._finished[key] = Finished(before.records, before.seconds + seconds)
+            self._finished[key] = CellResult(before.records, before.seconds + seconds)
 
     def _read_journal(self) -> None:
         """Read the cells of the journal; a line that was cut off is ignored."""
@@ -156,7 +156,7 @@ class Store:
         for line in self._journal.read_text("utf-8", "replace").splitlines():
             try:
                 entry = json.loads(line)
-                finished = Finished(entry["records"], entry["seconds"])
+                finished = CellResult(entry["records"], entry["seconds"])
                 self._finished[entry["key"]] = finished
             except (ValueError, KeyError, TypeError):
                 continue
@@ -183,7 +183,9 @@ def compute(
         tell(done + count, f"about {minutes:.0f} min left" if left else "")
 
 
-def _computed(cells: Sequence[Cell], processes: int) -> Iterator[tuple[Any, Finished]]:
+def _computed(
+    cells: Sequence[Cell], processes: int
+) -> Iterator[tuple[Any, CellResult]]:
     if processes <= 1:
         yield from ((cell, _timed(cell)) for cell in cells)
         return
@@ -225,8 +227,8 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, name="asyncqn parent", daemon=True).start()
 
 
-def _timed(cell: Cell) -> Finished:
+def _timed(cell: Cell) -> CellResult:
     # User and system time of this process and its children: a busy machine does not lengthen it.
     before = sum(os.times()[:4])
     records = cell.measure()
-    return Finished(records, round(sum(os.times()[:4]) - before, 3))
+    return CellResult(records, round(sum(os.times()[:4]) - before, 3))

@@ -10,7 +10,7 @@ from typing import Any
 from asyncqn.errors import require
 from asyncqn_paper.cells import Cell
 from asyncqn_paper.records import Record
-from asyncqn_paper.rules import Outcome
+from asyncqn_paper.rules import Verdict
 
 Get = Callable[[Cell], list[Record]]
 """A function that returns the records of a cell."""
@@ -29,9 +29,9 @@ class Experiment:
     caption: str
     """What the picture of the map shows."""
     cells: Callable[[], list[Cell]]
-    outcomes: Callable[[Get], list[Outcome]]
+    outcomes: Callable[[Get], list[Verdict]]
     draw: Callable[[Get], dict[str, Any]]
-    stated: Callable[[Get], list[Outcome]] = lambda get: []
+    stated: Callable[[Get], list[Verdict]] = lambda get: []
 
 
 def find(names: Sequence[str] = ()) -> list[Experiment]:

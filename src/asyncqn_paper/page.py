@@ -23,7 +23,7 @@ from asyncqn_paper.rules import (
     FIGURES,
     UNDECIDED,
     Claim,
-    Outcome,
+    Verdict,
     Word,
     word_on,
 )
@@ -33,8 +33,8 @@ class Judgement(NamedTuple):
     """The word on a claim, its outcomes on the map, and the one in the stated setting."""
 
     word: Word
-    outcomes: list[Outcome]
-    stated: Outcome | None
+    outcomes: list[Verdict]
+    stated: Verdict | None
 
 
 Judged = dict[str, Judgement]
@@ -47,8 +47,8 @@ def complete(experiments: Sequence[Experiment], store: Store) -> list[Experiment
 
 def judged(experiments: Sequence[Experiment], store: Store) -> Judged:
     """Return the word on every claim, and the outcomes behind it."""
-    outcomes: dict[str, list[Outcome]] = {name: [] for name in CLAIMS}
-    stated: dict[str, Outcome] = {}
+    outcomes: dict[str, list[Verdict]] = {name: [] for name in CLAIMS}
+    stated: dict[str, Verdict] = {}
     for experiment in complete(experiments, store):
         for outcome in experiment.outcomes(store.get):
             outcomes[outcome.claim].append(outcome)
@@ -61,7 +61,7 @@ def judged(experiments: Sequence[Experiment], store: Store) -> Judged:
     return judgements
 
 
-def median_outcome(outcomes: Sequence[Outcome]) -> Outcome | None:
+def median_outcome(outcomes: Sequence[Verdict]) -> Verdict | None:
     """Return the outcome in the middle of the decided settings, or of all where none is decided."""
     numbers = [o for o in outcomes if math.isfinite(o.value)]
     decided = [o for o in numbers if o.end != UNDECIDED]
@@ -159,7 +159,7 @@ def measured_numbers(store: Store, judgements: Judged) -> dict[str, Any]:
     return numbers
 
 
-def _span(outcomes: Sequence[Outcome], words: str) -> str:
+def _span(outcomes: Sequence[Verdict], words: str) -> str:
     """Return the least and the largest number of the settings that these words describe."""
     mine = [outcome for outcome in outcomes if words in outcome.choices.values()]
     values = [CLAIMS[outcome.claim].unit.of(outcome.value) for outcome in mine]

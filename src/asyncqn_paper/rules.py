@@ -133,7 +133,7 @@ class Claim(NamedTuple):
         margin = f"{self.unit.of(self.margin):.3g}".replace("-", "−")
         return self.rule.replace("#", margin)
 
-    def reading(self, outcome: Outcome) -> str:
+    def reading(self, outcome: Verdict) -> str:
         """Return what was measured, the number and its standard error."""
         if self.id == "momentum-limit":
             return self.measured.replace("#", f"{10.0**-outcome.value:.1e}")
@@ -147,7 +147,7 @@ class Claim(NamedTuple):
         return self.measured.replace("#", words)
 
 
-class Outcome(NamedTuple):
+class Verdict(NamedTuple):
     """The outcome of one claim in one setting."""
 
     claim: str
@@ -233,19 +233,19 @@ def decide(found: Estimate, margin: float) -> str:
 
 def above(
     claim: str, choices: Mapping[str, str], found: Estimate | str | None
-) -> Outcome:
+) -> Verdict:
     """Return the outcome of a claim that an estimate exceeds its margin; a text says why there is none."""
     if found is None or isinstance(found, str):
-        return Outcome(claim, choices, UNDECIDED, because=found or "not run")
-    return Outcome(claim, choices, decide(found, CLAIMS[claim].margin), *found)
+        return Verdict(claim, choices, UNDECIDED, because=found or "not run")
+    return Verdict(claim, choices, decide(found, CLAIMS[claim].margin), *found)
 
 
 def not_plausible(
     claim: str, choices: Mapping[str, str], because: str
-) -> list[Outcome]:
+) -> list[Verdict]:
     """Return the outcomes of a claim's parts and of the claim where its setting is not plausible."""
     names = (*CLAIMS[claim].parts, claim)
-    return [Outcome(name, choices, GREY, because=because) for name in names]
+    return [Verdict(name, choices, GREY, because=because) for name in names]
 
 
 def times_apart(
@@ -301,7 +301,7 @@ def trend(
     return estimate(slopes(x, y), draws)
 
 
-def all_of(claim: str, choices: Mapping[str, str], parts: Sequence[Outcome]) -> Outcome:
+def all_of(claim: str, choices: Mapping[str, str], parts: Sequence[Verdict]) -> Verdict:
     """Return the outcome of a claim that is made of others, with the numbers of the part that decides it."""
     ends = {part.end for part in parts}
     end = UNDECIDED
@@ -312,7 +312,7 @@ def all_of(claim: str, choices: Mapping[str, str], parts: Sequence[Outcome]) -> 
     elif ends == {HOLDS}:
         end = HOLDS
     if not parts:
-        return Outcome(claim, choices, end)
+        return Verdict(claim, choices, end)
     decider = min(
         (part for part in parts if part.end == end), key=lambda part: part.distance
     )
@@ -321,7 +321,7 @@ def all_of(claim: str, choices: Mapping[str, str], parts: Sequence[Outcome]) -> 
 
 
 def strongest(
-    settings: Mapping[str, Sequence[Outcome]], parts: Sequence[str]
+    settings: Mapping[str, Sequence[Verdict]], parts: Sequence[str]
 ) -> str | None:
     """Return the plausible setting in which the weakest of these parts is farthest above its margin."""
     best = None
@@ -339,7 +339,7 @@ def strongest(
     return best
 
 
-def word_on(outcomes: Sequence[Outcome], stated: Outcome | None = None) -> Word:
+def word_on(outcomes: Sequence[Verdict], stated: Verdict | None = None) -> Word:
     """Return the word on a claim, from its outcomes on the map and its outcome in the stated setting."""
     counted = Counter(found.end for found in outcomes)
     counts = (counted[HOLDS], counted[FAILS], counted[UNDECIDED])
@@ -369,7 +369,7 @@ def word_on(outcomes: Sequence[Outcome], stated: Outcome | None = None) -> Word:
     return Word(UNDECIDED, "", counts)
 
 
-def _where(outcomes: Sequence[Outcome]) -> str:
+def _where(outcomes: Sequence[Verdict]) -> str:
     """Return the values of the axis that separates best at which most decided settings hold."""
     decided = [found for found in outcomes if found.end in (HOLDS, FAILS)]
     best = (-1.0, "")

@@ -30,7 +30,7 @@ from asyncqn.parameters import (
 from asyncqn.types import Array, Progress, Table
 from asyncqn_recommender.data import Ratings, as_ratings
 from asyncqn_recommender.feedback import FEEDBACKS, LIST
-from asyncqn_recommender.files import Saved, load_model, save_model
+from asyncqn_recommender.files import SavedModel, load_model, save_model
 from asyncqn_recommender.learning import learn, matched
 from asyncqn_recommender.metrics import rank_quality
 from asyncqn_recommender.model import FactorModel, Recommendation
@@ -443,7 +443,9 @@ class Recommender:
         replaced."""
         facts = {name: getattr(self, name) for name in _FACTS if hasattr(self, name)}
         model = self._learned()
-        return save_model(path, Saved(model, self.history_, self.get_params(), facts))
+        return save_model(
+            path, SavedModel(model, self.history_, self.get_params(), facts)
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> Recommender:

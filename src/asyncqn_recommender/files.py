@@ -79,7 +79,7 @@ _NUMBERS = ("lowest", "highest", "prior", "alpha", "trust", "clip", "confidence"
 _HISTORY = "history."
 
 
-class Saved(NamedTuple):
+class SavedModel(NamedTuple):
     """Contents of a model's folder."""
 
     model: FactorModel
@@ -88,7 +88,7 @@ class Saved(NamedTuple):
     facts: dict[str, Any]
 
 
-def save_model(folder: str | Path, saved: Saved) -> Path:
+def save_model(folder: str | Path, saved: SavedModel) -> Path:
     """Write the model to `folder`, completely or not at all; an older model there is replaced."""
     model = saved.model
     arrays: dict[str, Any] = {name: getattr(model, name) for name in _ARRAYS}
@@ -105,12 +105,12 @@ def save_model(folder: str | Path, saved: Saved) -> Path:
     return write_folder(folder, MODEL, document, {"arrays.npz": known})
 
 
-def load_model(folder: str | Path) -> Saved:
+def load_model(folder: str | Path) -> SavedModel:
     """Return the content; raise an error for a folder without an intact model."""
     return read_folder(folder, MODEL, _read_model)
 
 
-def _read_model(document: Document) -> Saved:
+def _read_model(document: Document) -> SavedModel:
     about = document.typed(ModelDocument)
     arrays = document.arrays("arrays.npz", SCHEMA)
     _check_seen(document.folder, arrays)
@@ -124,7 +124,7 @@ def _read_model(document: Document) -> Saved:
         if name.startswith(_HISTORY)
     }
     model = FactorModel(**fields, offsets=offsets, seen=seen)
-    return Saved(model, Table(history), about.parameters, about.facts)
+    return SavedModel(model, Table(history), about.parameters, about.facts)
 
 
 def _check_seen(folder: str | Path, arrays: dict[str, npt.NDArray[Any]]) -> None:

@@ -55,7 +55,7 @@ def learn(
     if old is not None:
         # The large steps of the warm-up would undo what was learned.
         algorithm = replace(algorithm, warmup=0)
-    watch = Watch(p, task, algorithm.warmup, callback)
+    watch = TrainingWatch(p, task, algorithm.warmup, callback)
     # The warm-up is a pass over the ratings as well.
     passes = max(1, int(p.passes) - (algorithm.warmup > 0))
     run = minimize(
@@ -105,7 +105,7 @@ def _start(p: Recommender, task: Feedback, old: FactorModel | None) -> Array:
     return theta
 
 
-class Watch:
+class TrainingWatch:
     """Shows progress, keeps the best iterate, and ends a fit that no longer improves.
 
     The best iterate has the lowest objective or, with early stopping, the best metric on held-out data.

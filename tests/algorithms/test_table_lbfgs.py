@@ -12,7 +12,7 @@ import pytest
 import asyncqn as aq
 from asyncqn.algorithms.exact.scatter import RATE, ScatterMatrix
 from asyncqn.algorithms.table.choice import table_algorithm
-from asyncqn.algorithms.table.state import LARGEST_FACTOR, Table, Tally, Update
+from asyncqn.algorithms.table.state import LARGEST_FACTOR, GradientTable, Tally, Update
 from asyncqn.algorithms.table.table_lbfgs import Iterate, place_of
 from asyncqn.core.stages import Growth
 from asyncqn.types import Commit
@@ -432,8 +432,8 @@ def test_the_work_of_a_commit_does_not_grow_with_the_parts(
 ) -> None:
     # Only a point that is held, at most once in P commits, may look at all entries.
     looks = []
-    exact = Table.exact
-    monkeypatch.setattr(Table, "exact", lambda table: looks.append(1) or exact(table))
+    exact = GradientTable.exact
+    monkeypatch.setattr(GradientTable, "exact", lambda table: looks.append(1) or exact(table))
     problem = aq.LogisticRegression.random(n_data=1500, dim=8, condition=30.0, seed=2)
     engine = aq.Simulator(aq.Cluster(5, 1.0, 0.5))
     run = aq.minimize(problem, aq.TableLBFGS(150, 20), engine=engine)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncqn.core.assignment import Assign, Assignment, Commit, Drop
+from asyncqn.core.assignment import Assign, Assignment, Apply, Drop
 from asyncqn.core.stages import (
     AllParts,
     Arrival,
@@ -87,7 +87,7 @@ class Chaos:
     def settle(self) -> None:
         while orders := self.machine.settle(self.now):
             for order in orders:
-                if isinstance(order, Commit):
+                if isinstance(order, Apply):
                     self.commit(order.arrivals)
                 else:
                     assert isinstance(order, Assign)

@@ -20,7 +20,7 @@ from asyncqn_paper.rules import (
     FIGURES,
     HOLDS,
     POWER,
-    Outcome,
+    Verdict,
     strongest,
 )
 from asyncqn_paper.settings import algorithm, cluster
@@ -77,8 +77,8 @@ def test_every_claim_is_on_the_page(text: str) -> None:
         assert claim.parts or claim.text in text, claim.id
 
 
-def by_setting(experiment: Experiment, store: Store) -> dict[str, list[Outcome]]:
-    found: dict[str, list[Outcome]] = {}
+def by_setting(experiment: Experiment, store: Store) -> dict[str, list[Verdict]]:
+    found: dict[str, list[Verdict]] = {}
     for outcome in experiment.outcomes(store.get):
         found.setdefault(str(dict(outcome.choices)), []).append(outcome)
     return found
@@ -103,7 +103,7 @@ def test_every_test_has_power(store: Store) -> None:
 
 def test_numbers_are_in_the_units_of_a_reader() -> None:
     def reading(claim: str, value: float, error: float = 0.1, runs: int = 10) -> str:
-        return CLAIMS[claim].reading(Outcome(claim, {}, HOLDS, value, error, runs))
+        return CLAIMS[claim].reading(Verdict(claim, {}, HOLDS, value, error, runs))
 
     assert reading("fig1-error", -math.log(1.5)) == "apart ×1.50 ± 0.15"
     assert reading("fig2-mb", math.log(2.0)) == "time at 900 over 0 ×2.00 ± 0.20"

@@ -16,7 +16,7 @@ from asyncqn_paper.rules import (
     HOLDS,
     UNDECIDED,
     Estimate,
-    Outcome,
+    Verdict,
     above,
     all_of,
     decide,
@@ -31,10 +31,10 @@ from asyncqn_paper.rules import (
 
 def settings(
     holds: int, fails: int, undecided: int = 0, grey: int = 0
-) -> list[Outcome]:
+) -> list[Verdict]:
     ends = [HOLDS] * holds + [FAILS] * fails + [UNDECIDED] * undecided + [GREY] * grey
     return [
-        Outcome("fig2-mb", {"payer": end, "problem": str(k % 3)}, end, because="a part")
+        Verdict("fig2-mb", {"payer": end, "problem": str(k % 3)}, end, because="a part")
         for k, end in enumerate(ends)
     ]
 
@@ -60,7 +60,7 @@ def test_every_word_can_occur(counts, word):
 def test_a_stated_setting_decides_where_it_holds():
     at = {"payer": "a tree"}
     holds, fails, undecided = (
-        Outcome("fig2-mb", at, end, because="a part")
+        Verdict("fig2-mb", at, end, because="a part")
         for end in (HOLDS, FAILS, UNDECIDED)
     )
     assert str(word_on(settings(2, 8), holds)) == "**reproduced where** a tree"
@@ -72,10 +72,10 @@ def test_a_stated_setting_decides_where_it_holds():
 
 
 def test_the_strongest_setting_has_the_least_weak_part_and_is_never_grey():
-    def outcomes(mb: float, best: float, end: str = HOLDS) -> list[Outcome]:
+    def outcomes(mb: float, best: float, end: str = HOLDS) -> list[Verdict]:
         return [
-            Outcome("fig2-mb", {}, end, mb, 0.1, 9),
-            Outcome("fig2-best", {}, HOLDS, best, 0.1, 9),
+            Verdict("fig2-mb", {}, end, mb, 0.1, 9),
+            Verdict("fig2-best", {}, HOLDS, best, 0.1, 9),
         ]
 
     found = {
@@ -150,10 +150,10 @@ def test_runs_that_do_not_arrive_count_as_the_limit():
 
 def test_a_claim_of_several_parts_holds_where_all_do_and_fails_where_one_does():
     parts = [
-        Outcome("fig2-mb", {}, end, value, 0.1, 9)
+        Verdict("fig2-mb", {}, end, value, 0.1, 9)
         for end, value in ((HOLDS, 1.0), (FAILS, -1.0))
     ]
-    open_ = Outcome("fig2-sgd", {}, UNDECIDED, 0.0, 0.1, 9)
+    open_ = Verdict("fig2-sgd", {}, UNDECIDED, 0.0, 0.1, 9)
     assert all_of("fig2", {}, parts).end == FAILS
     assert all_of("fig2", {}, [parts[0], open_]).end == UNDECIDED
     assert all_of("fig2", {}, parts[:1]).end == HOLDS

@@ -11,9 +11,9 @@ from asyncqn.parameters import Checked, checked, parameter
 from asyncqn.published import SETTINGS, PaperName, PaperRows
 from asyncqn.types import Counters, Rows
 
-StepSize = Annotated[float, parameter(unit="1 / curvature", gt=0.0)]
-BatchSize = Annotated[int, parameter(unit="rows", ge=1, le=2**31 - 1)]
-Overlap = Annotated[int, parameter(unit="rows", ge=1, le=2**31 - 1)]
+StepSize = Annotated[float, parameter(gt=0.0)]
+BatchSize = Annotated[int, parameter(ge=1, le=2**31 - 1)]
+Overlap = Annotated[int, parameter(ge=1, le=2**31 - 1)]
 Sampling = Annotated[
     str,
     parameter(
@@ -24,12 +24,12 @@ Sampling = Annotated[
 
 MemorySize = Annotated[int, parameter(ge=0, le=10_000)]
 PairedMemorySize = Annotated[int, parameter(ge=1, le=10_000)]
-Rho = Annotated[float, parameter(unit="1 / curvature", ge=0.0)]
-Epsilon = Annotated[float, parameter(unit="curvature", gt=0.0)]
+Rho = Annotated[float, parameter(ge=0.0)]
+Epsilon = Annotated[float, parameter(gt=0.0)]
 CosineFloor = Annotated[float, parameter(ge=0.0, lt=1.0)]
-Scale = Annotated[float, parameter(unit="1 / curvature", gt=0.0)]
+Scale = Annotated[float, parameter(gt=0.0)]
 InitialScale = Literal["pair", "diagonal"] | Scale
-Beta = Annotated[float, parameter(unit="1 / U", gt=0.0, infinite=True)]
+Beta = Annotated[float, parameter(gt=0.0, infinite=True)]
 
 Parts = Annotated[int, parameter(ge=1)]
 Blocks = Annotated[int, parameter(ge=1)]

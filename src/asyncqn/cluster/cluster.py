@@ -40,7 +40,7 @@ from asyncqn.parameters import (
 from asyncqn.published import SETTINGS, VARIANCE, PaperName, timing
 from asyncqn.storage.serialise import Json, to_json
 
-Duration = Annotated[float, parameter(unit="of time", ge=0.0)]
+Duration = Annotated[float, parameter(ge=0.0)]
 PerWorker = Duration | Sequence[Duration]
 Worker = Annotated[int, parameter(ge=0)]
 Moments = Mapping[Worker, Duration]
@@ -124,14 +124,14 @@ class Cluster(Checked):
     message: Duration = 0.0
     master: Duration = 0.0
     deaths: Mapping[
-        Worker, Annotated[float, parameter(unit="of time", ge=0.0, infinite=True)]
+        Worker, Annotated[float, parameter(ge=0.0, infinite=True)]
     ] = field(default_factory=dict)
     joins: Moments = field(default_factory=dict)
     times: Law | Sequence[Law] | None = None
     recoveries: Moments = field(default_factory=dict)
     link: Duration = 0.0
     sending: Literal["each", "tree", "free"] = "each"
-    rows: Annotated[float | None, parameter(unit="rows", gt=0.0)] = None
+    rows: Annotated[float | None, parameter(gt=0.0)] = None
     fixed: Duration = 0.0
 
     @classmethod

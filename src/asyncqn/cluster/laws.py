@@ -71,7 +71,7 @@ class TimeLaw(Protocol):
         """Return the first z.size times of a worker whose normals are z; positive and finite."""
 
 
-Mean = Annotated[float, parameter(unit="of time", gt=0.0)]
+Mean = Annotated[float, parameter(gt=0.0)]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class LogNormal(Checked):
 
     kind: ClassVar[str] = "log-normal"
     mean: Mean
-    std: Annotated[float, parameter(unit="of time", ge=0.0)]
+    std: Annotated[float, parameter(ge=0.0)]
 
     def times(self, z: Times) -> Times:
         s2 = math.log1p((self.std / self.mean) ** 2)
@@ -177,7 +177,7 @@ class Constant(Checked):
     """
 
     kind: ClassVar[str] = "constant"
-    mean: Annotated[float, parameter(unit="of time", ge=0.0)]
+    mean: Annotated[float, parameter(ge=0.0)]
 
     def times(self, z: Times) -> Times:
         return np.full(z.size, float(self.mean))
@@ -204,7 +204,7 @@ class Trace(Checked):
     """
 
     kind: ClassVar[str] = "trace"
-    recorded: Annotated[Sequence[float], REAL, parameter(unit="of time")]
+    recorded: Annotated[Sequence[float], REAL, parameter()]
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -23,7 +23,7 @@ from heapq import heapify, heappop, heappush
 from typing import Annotated
 
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.assignment import Assign, Assignment, Commit, Drop
+from asyncqn.core.assignment import Apply, Assign, Assignment, Drop
 from asyncqn.core.schedule import Recorder, Schedule, Turn
 from asyncqn.core.stages import Arrival, Stage, Stages, check_stages, time_share
 from asyncqn.parameters import Seed, checked, parameter
@@ -234,7 +234,7 @@ class VirtualTime:
         if not machine.stage.listens:
             worker.busy = False
         asks = None if machine.stage.listens else w
-        if isinstance(order, Commit):
+        if isinstance(order, Apply):
             self._make(order.arrivals, now, asks)
         elif asks is not None:
             self._go_on(w, now)
@@ -329,7 +329,7 @@ class VirtualTime:
         sent = 0
         while orders := self._machine.settle(now):
             for order in orders:
-                if isinstance(order, Commit):
+                if isinstance(order, Apply):
                     self._make(order.arrivals, now, None)
                     now = max(now, self._made)
                 elif isinstance(order, Assign):

@@ -7,7 +7,7 @@ its questions.
 Its events are `join`, `ready`, `deliver` and `lost`; a driver calls `settle` when all events of a moment are in,
 or when `deadline` has come, and carries out the orders that it gets.
 
-A `Commit` is an order and `committed` its answer, because a master may take time for it, or end the run.
+An `Apply` is an order and `committed` its answer, because a master may take time for it, or end the run.
 Until then the version that exists is the old one: who joins meanwhile reads that, and nobody who waits for the
 next version gets an order.
 """
@@ -43,7 +43,7 @@ class Assign(NamedTuple):
     last: int | None
 
 
-class Commit(NamedTuple):
+class Apply(NamedTuple):
     """Make the next version of these updates, of which some may not count, and call `committed`.
 
     Updates that arrive too late to count may be added to the list until then.
@@ -58,7 +58,7 @@ class Drop(NamedTuple):
     arrival: Arrival
 
 
-Orders: TypeAlias = list[Assign | Commit | Drop]
+Orders: TypeAlias = list[Assign | Apply | Drop]
 
 
 class Assignment:
@@ -129,7 +129,7 @@ class Assignment:
         part: int | None = None,
         update: Any | None = None,
         spent: float = 0.0,
-    ) -> Commit | Drop | None:
+    ) -> Apply | Drop | None:
         """Take in an update that was computed on version `read`.
 
         `spent` is the time of its computation, as that of a whole block where a block lies in pieces.
@@ -145,7 +145,7 @@ class Assignment:
             return new_tuple(Drop, (arrival,))
         if ready:
             self.closing = True
-            return new_tuple(Commit, (ready,))
+            return new_tuple(Apply, (ready,))
         return None
 
     def lost(self, worker: int) -> None:
@@ -168,7 +168,7 @@ class Assignment:
             return []
         if not self.closing and rule.complete(self.present, now):
             self.closing = True
-            return [Commit(rule.waiting)]
+            return [Apply(rule.waiting)]
         orders: Orders = []
         self._free = []
         for i, worker in enumerate(free):

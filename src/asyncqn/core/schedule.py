@@ -110,9 +110,7 @@ class Schedule(Checked):
     worker: Annotated[Ints, REAL]
     read: Annotated[Ints, REAL]
     commit: Annotated[Ints, REAL]
-    time: Annotated[
-        npt.NDArray[np.float64], REAL, parameter(unit="of the engine's clock")
-    ]
+    time: Annotated[npt.NDArray[np.float64], REAL, parameter()]
     part: Annotated[Ints, REAL] | None = None
     """The part of the data that each computation used, where the algorithm assigns parts."""
 

@@ -48,7 +48,7 @@ class EndedByCallback(Ended):
 
 Tolerance = Annotated[float | None, parameter(gt=0.0, lt=1.0)]
 MaxPasses = Annotated[float | None, parameter(gt=0.0)]
-MaxTime = Annotated[float | None, parameter(unit="of the engine's clock", gt=0.0)]
+MaxTime = Annotated[float | None, parameter(gt=0.0)]
 Target = Annotated[float | None, parameter()]
 
 

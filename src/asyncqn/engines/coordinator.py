@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.assignment import Assign, Commit, Drop, new_tuple
+from asyncqn.core.assignment import Apply, Assign, Drop, new_tuple
 from asyncqn.core.execute import Finished
 from asyncqn.core.master import Master, problem_stopped
 from asyncqn.core.outcome import Outcome
@@ -232,7 +232,7 @@ class Coordinator:
             self.measured.computed(worker, spent, share)
         took = (self.time - member.since) * self.machine.stage.pieces
         order = self.machine.deliver(worker, read, member.part, update, took)
-        if type(order) is Commit:
+        if type(order) is Apply:
             self._commit(order.arrivals)
         elif type(order) is Drop:
             self.recorder.dropped(worker, read, self.time, member.part)
@@ -290,7 +290,7 @@ class Coordinator:
         steps: list[Step] = []
         while not self.done and (orders := self.machine.settle(self.time)):
             for order in orders:
-                if isinstance(order, Commit):
+                if isinstance(order, Apply):
                     self._commit(order.arrivals)
                 elif isinstance(order, Assign):
                     steps.append(self._begin(order))

@@ -12,7 +12,7 @@ from asyncqn.parameters import Workers, checked, parameter
 from asyncqn.runs.run import Run
 from asyncqn.types import extra
 
-StartTimeout = Annotated[float, parameter(unit="s", gt=0.0, infinite=True)]
+StartTimeout = Annotated[float, parameter(gt=0.0, infinite=True)]
 
 
 class RunsUnderWay(list[MasterLoop[Any]]):

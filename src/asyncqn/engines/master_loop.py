@@ -17,7 +17,7 @@ from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.copies import copied
 from asyncqn.engines.interrupts import SECOND_SIGNAL_WAIT
 from asyncqn.engines.real import concluded, written_beside
-from asyncqn.engines.wire import Kind
+from asyncqn.engines.wire import MessageKind
 from asyncqn.engines.worker_loop import Step
 from asyncqn.errors import WorkerFailed
 from asyncqn.runs.run import Run
@@ -191,14 +191,16 @@ class MasterLoop(ABC, Generic[SlotT]):
 
     # -- messages
 
-    def take(self, slot: SlotT, kind: Kind, content: Any, seconds: float = 0.0) -> None:
+    def take(
+        self, slot: SlotT, kind: MessageKind, content: Any, seconds: float = 0.0
+    ) -> None:
         """Do what a message asks for; `content` is an update, or the arrays of a state."""
         coordinator = self.coordinator
-        if kind is Kind.READY:
+        if kind is MessageKind.READY:
             self._welcome(slot)
-        elif kind is Kind.STATE:
+        elif kind is MessageKind.STATE:
             coordinator.snapshots.hand_in(slot.worker, content)
-        elif kind is Kind.LAST_STATE:
+        elif kind is MessageKind.LAST_STATE:
             state = coordinator.snapshots.worker_state(slot.worker, content)
             self.states[slot.worker] = state
             self.forget(self.ready.pop(slot.worker))

@@ -46,11 +46,9 @@ class RealEngine(Checked):
     """
 
     timing_model: Cluster | None = None
-    time_unit: Annotated[float, parameter(unit="s", gt=0.0)] = 1.0
-    max_staleness: Annotated[int | None, parameter(unit="commits", ge=0)] = None
-    give_up_after: Annotated[
-        float, parameter(unit="time_unit", gt=0.0, infinite=True)
-    ] = math.inf
+    time_unit: Annotated[float, parameter(gt=0.0)] = 1.0
+    max_staleness: Annotated[int | None, parameter(ge=0)] = None
+    give_up_after: Annotated[float, parameter(gt=0.0, infinite=True)] = math.inf
 
     def check_options(self, workers: int | None, *, mortal: bool = False) -> None:
         """Raise `BadInput` for impossible options.

@@ -31,7 +31,7 @@ _ALIGNMENT = 64
 """Bytes to which the start of every array is aligned: a cache line, and the width of the widest vectors."""
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """The kinds of messages, and the integers that follow them."""
 
     NONE = 0
@@ -48,7 +48,7 @@ class Kind(IntEnum):
     FAILED = 9
 
 
-def header_bytes(kind: Kind, *integers: int) -> bytes:
+def header_bytes(kind: MessageKind, *integers: int) -> bytes:
     """Return a header; what is not given is zero."""
     return HEADER.pack(kind, *integers, *(0,) * (INTEGERS - 1 - len(integers)))
 
@@ -65,8 +65,8 @@ def order_from(integers: Sequence[int]) -> Step:
     return Step(worker, read, k, None if part == _NO_PART else part, bool(hand_in))
 
 
-class Place(NamedTuple):
-    """Place of a number or an array in a message, its own type, and the one in which it travels."""
+class LeafPlace(NamedTuple):
+    """LeafPlace of a number or an array in a message, its own type, and the one in which it travels."""
 
     start: int
     stop: int
@@ -88,7 +88,7 @@ class Layout:
 
     def __init__(self, sample: tuple[Any, ...], narrow: bool = False) -> None:
         self.sample = sample
-        self.places: list[Place] = []
+        self.places: list[LeafPlace] = []
         self.nbytes = 0
         for value in leaves(sample):
             leaf = _numbers(value)
@@ -96,7 +96,7 @@ class Layout:
             if narrow and leaf.ndim and leaf.dtype == np.float64:
                 travels = np.dtype(np.float32)
             stop = self.nbytes + leaf.size * travels.itemsize
-            place = Place(self.nbytes, stop, leaf.shape, leaf.dtype, travels)
+            place = LeafPlace(self.nbytes, stop, leaf.shape, leaf.dtype, travels)
             self.places.append(place)
             self.nbytes = -(-stop // _ALIGNMENT) * _ALIGNMENT
 
@@ -133,7 +133,7 @@ class Frame:
             for place in layout.places
         ]
 
-    def address(self, kind: Kind, *integers: int) -> None:
+    def address(self, kind: MessageKind, *integers: int) -> None:
         """Fill the header."""
         self.head.data[:] = header_bytes(kind, *integers)
 

@@ -15,7 +15,7 @@ from asyncqn.engines.failures import failure
 from asyncqn.engines.precompile import precompile
 from asyncqn.engines.real import RealEngine
 from asyncqn.engines.thread_pools import one_thread_pools
-from asyncqn.engines.wire import Frame, Frames, Kind, arrays_to_bytes, order_from
+from asyncqn.engines.wire import Frame, Frames, MessageKind, arrays_to_bytes, order_from
 from asyncqn.engines.worker_loop import Received, Step, WorkerLoop
 from asyncqn.runs.checkpoint import Arrays
 from asyncqn.runs.snapshot import state_arrays
@@ -97,10 +97,10 @@ class FrameLink(ABC):
     def work(self, worker: int, *, warm: bool) -> None:
         """Live as the worker of this number until the run is over."""
         self.loop = loop = self.setup.loop(worker, warm=warm)
-        self.carry(Kind.READY)
+        self.carry(MessageKind.READY)
         loop.run(self)
         content = arrays_to_bytes(state_arrays(worker, loop.local))
-        self.carry_content(Kind.LAST_STATE, content)
+        self.carry_content(MessageKind.LAST_STATE, content)
 
     @property
     def order(self) -> Step | None:
@@ -108,11 +108,11 @@ class FrameLink(ABC):
         return None if self.loop is None else self.loop.order
 
     @abstractmethod
-    def carry(self, kind: Kind, *integers: int) -> None:
+    def carry(self, kind: MessageKind, *integers: int) -> None:
         """Send a header; an update goes with the numbers of its frame."""
 
     @abstractmethod
-    def carry_content(self, kind: Kind, content: bytes) -> None:
+    def carry_content(self, kind: MessageKind, content: bytes) -> None:
         """Send a header and bytes."""
 
     @abstractmethod
@@ -127,16 +127,16 @@ class FrameLink(ABC):
         return Received(order_from(integers), view)
 
     def hand_in(self, arrays: Arrays) -> None:
-        self.carry_content(Kind.STATE, arrays_to_bytes(arrays))
+        self.carry_content(MessageKind.STATE, arrays_to_bytes(arrays))
 
     def send(self, update: Any | None, seconds: float | None) -> None:
         # Headers are integers, so that a time travels as nanoseconds.
         nanoseconds = round(1e9 * (seconds or 0.0))
         if update is None:
-            self.carry(Kind.REJECTED, nanoseconds)
+            self.carry(MessageKind.REJECTED, nanoseconds)
         else:
             self.frames.update.pack(update)
-            self.carry(Kind.UPDATE, nanoseconds)
+            self.carry(MessageKind.UPDATE, nanoseconds)
 
     def now(self) -> float:
         return time.perf_counter() / self.setup.unit

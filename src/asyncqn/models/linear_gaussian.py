@@ -28,7 +28,7 @@ from asyncqn.parameters import (
 )
 from asyncqn.types import Array, Rows
 
-NoiseVariance = Annotated[float, parameter(unit="y^2", gt=0.0)]
+NoiseVariance = Annotated[float, parameter(gt=0.0)]
 Eigenvalue = Annotated[float, parameter(ge=1.0)]
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from asyncqn.parameters import ARRAY, parameter
 
 Dim = Annotated[int, parameter(ge=1, le=2**31 - 1)]
-Size = Annotated[int, parameter(unit="rows", ge=1, le=2**31 - 1)]
-Prior = Annotated[float, parameter(unit="curvature", ge=0.0)]
+Size = Annotated[int, parameter(ge=1, le=2**31 - 1)]
+Prior = Annotated[float, parameter(ge=0.0)]
 Recipe = dict[str, Any] | None
 Features = Annotated[Any, ARRAY]
 Responses = Annotated[Any, ARRAY]

@@ -2,7 +2,7 @@
 
 The annotation of a field of a dataclass, or of an argument of a function, holds type, range and unit:
 
-    h: Annotated[float, parameter(unit="1 / curvature", gt=0.0)]
+    h: Annotated[float, parameter(gt=0.0)]
 
 The check, the sentence about a wrong value and the conversion of values in files all follow from it.
 Dataclasses derive from `Checked`; functions are decorated with `checked`.  What a parameter means stands in

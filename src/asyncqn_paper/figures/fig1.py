@@ -21,7 +21,7 @@ from asyncqn_paper.experiment import Experiment, Get
 from asyncqn_paper.movielens import TABLE
 from asyncqn_paper.real_runs import WARM_UP, RealRun, run_real
 from asyncqn_paper.records import Record
-from asyncqn_paper.rules import CLAIMS, Outcome, above, all_of, estimate
+from asyncqn_paper.rules import CLAIMS, Verdict, above, all_of, estimate
 from asyncqn_paper.settings import PAPER, cluster, given
 
 TIME_UNIT = 0.004
@@ -117,7 +117,7 @@ def apart(curves: dict[str, Curve]) -> tuple[float, float]:
     return float(np.median(np.abs(gaps))), abs(math.log(t[-1] / t_[-1]))
 
 
-def judge(get: Get, setting: str, choices: dict[str, str]) -> list[Outcome]:
+def judge(get: Get, setting: str, choices: dict[str, str]) -> list[Verdict]:
     """Return the outcomes for error and duration of one setting."""
     numbers = -np.array([apart(curves) for curves in curves_of(get, setting)])
     parts = []
@@ -126,7 +126,7 @@ def judge(get: Get, setting: str, choices: dict[str, str]) -> list[Outcome]:
     return [*parts, all_of("fig1", choices, parts)]
 
 
-def outcomes(get: Get) -> list[Outcome]:
+def outcomes(get: Get) -> list[Verdict]:
     """Return the outcomes for error and duration, in every setting."""
     found = []
     for setting in COMMITS:
@@ -134,7 +134,7 @@ def outcomes(get: Get) -> list[Outcome]:
     return found
 
 
-def stated(get: Get) -> list[Outcome]:
+def stated(get: Get) -> list[Verdict]:
     """Return the outcomes of two real workers on ratings."""
     return judge(get, RATINGS, {"setting": "two processes factorize ratings"})
 

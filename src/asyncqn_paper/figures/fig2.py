@@ -22,7 +22,7 @@ from asyncqn_paper.records import Record
 from asyncqn_paper.rules import (
     GREY,
     Estimate,
-    Outcome,
+    Verdict,
     above,
     all_of,
     curves_apart,
@@ -169,7 +169,7 @@ def lead(rows: dict[str, Points], rival: str, variances: Sequence[float]) -> Est
     return curves_apart(slow, quick, draws, LIMIT)
 
 
-def judge(rows: dict[str, Points], choices: dict[str, str]) -> list[Outcome]:
+def judge(rows: dict[str, Points], choices: dict[str, str]) -> list[Verdict]:
     """Return the outcomes of the claims of Fig. 2 in one setting."""
     if not arrives(rows[AS]) or not arrives(rows[SGD]):
         # The authors cannot have been where their own parameters do not arrive.
@@ -204,7 +204,7 @@ def judge(rows: dict[str, Points], choices: dict[str, str]) -> list[Outcome]:
     return [*parts, all_of("fig2", choices, parts)]
 
 
-def outcomes(get: Get) -> list[Outcome]:
+def outcomes(get: Get) -> list[Verdict]:
     """Return the outcome of every claim at every point of the map."""
     found = []
     for setting in SETTINGS:
@@ -212,7 +212,7 @@ def outcomes(get: Get) -> list[Outcome]:
     return found
 
 
-def stated(get: Get) -> list[Outcome]:
+def stated(get: Get) -> list[Verdict]:
     """Return the outcomes in the stated setting, on fresh seeds."""
     rows = on_fresh_seeds(get)
     share = STATED.payer.split(", ")[-1]

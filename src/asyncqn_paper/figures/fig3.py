@@ -35,7 +35,7 @@ from asyncqn_paper.records import Record
 from asyncqn_paper.rules import (
     CLAIMS,
     Estimate,
-    Outcome,
+    Verdict,
     above,
     all_of,
     estimate,
@@ -196,7 +196,7 @@ def _fall(rows: Rows, late: int = 1) -> Estimate:
     return slope._replace(value=-slope.value)
 
 
-def judge(rows: Rows, choices: dict[str, str]) -> list[Outcome]:
+def judge(rows: Rows, choices: dict[str, str]) -> list[Verdict]:
     """Return the outcomes of the claims of Fig. 3 in one setting."""
     for W, records in rows.items():
         if all(record[TARGET] is None for record in records):
@@ -229,7 +229,7 @@ def stated_place(get: Get) -> Place:
     return problem, payer
 
 
-def outcomes(get: Get) -> list[Outcome]:
+def outcomes(get: Get) -> list[Verdict]:
     """Return the outcomes at every point of the map, on fresh seeds."""
     found = []
     for place in PLACES:
@@ -237,7 +237,7 @@ def outcomes(get: Get) -> list[Outcome]:
     return found
 
 
-def stated(get: Get) -> list[Outcome]:
+def stated(get: Get) -> list[Verdict]:
     """Return the outcomes in the stated setting, with the remark on sigma_w^2."""
     place = stated_place(get)
     few, many = (rows_of(get, WIDEST, variance) for variance in SPREADS)

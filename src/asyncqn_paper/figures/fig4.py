@@ -28,7 +28,7 @@ from asyncqn_paper.movielens import (
     timing_of,
 )
 from asyncqn_paper.records import Record
-from asyncqn_paper.rules import Outcome, above, all_of, estimate, not_plausible
+from asyncqn_paper.rules import Verdict, above, all_of, estimate, not_plausible
 from asyncqn_paper.settings import (
     ENDLESS,
     NAMES,
@@ -172,7 +172,7 @@ def jitter(run: Path) -> float:
     return float(np.std(np.diff(np.log(norms[len(norms) // 2 :]), 2)))
 
 
-def judge(runs: Runs, choices: Choices) -> list[Outcome]:
+def judge(runs: Runs, choices: Choices) -> list[Verdict]:
     """Return the outcomes of the claims of Fig. 4 in one setting."""
     lasts = {kind: np.array([run.last for run in runs[kind]]) for kind in NAMES}
     if not np.isfinite([lasts[SGD], lasts[AS]]).all():
@@ -193,15 +193,15 @@ def judge(runs: Runs, choices: Choices) -> list[Outcome]:
     return [*parts, all_of("fig4", choices, parts)]
 
 
-def outcomes(get: Get) -> list[Outcome]:
+def outcomes(get: Get) -> list[Verdict]:
     """Return the outcome of every claim in every setting of the map."""
-    found: list[Outcome] = []
+    found: list[Verdict] = []
     for choices in SETTINGS:
         found += judge(runs_of(get, choices, SEEDS), choices)
     return found
 
 
-def stated(get: Get) -> list[Outcome]:
+def stated(get: Get) -> list[Verdict]:
     """Return the outcomes in the stated setting, on fresh seeds."""
     words = {
         PACE: "gradients are as slow as the printed timeout implies",

@@ -33,7 +33,7 @@ from asyncqn_paper.movielens import (
 from asyncqn_paper.records import Record
 from asyncqn_paper.rules import (
     Estimate,
-    Outcome,
+    Verdict,
     above,
     all_of,
     not_plausible,
@@ -160,7 +160,7 @@ def _speedup(runs: Runs, W: int, axis: str = "time") -> Estimate | str:
     return race(runs[1, 1.0][:FEW], runs[W, 1.0][:FEW], axis)
 
 
-def judge(runs: Runs, choices: Choices) -> list[Outcome]:
+def judge(runs: Runs, choices: Choices) -> list[Verdict]:
     """Return the outcomes of the claims of Figs. 5 and S1 in one setting."""
     steady = stable_share(runs[1, 1.0] + runs[10, 1.0])
     if np.mean(steady) < 0.9:
@@ -181,15 +181,15 @@ def judge(runs: Runs, choices: Choices) -> list[Outcome]:
     return [*parts, all_of("fig5", choices, parts), iterations]
 
 
-def outcomes(get: Get) -> list[Outcome]:
+def outcomes(get: Get) -> list[Verdict]:
     """Return the outcome of every claim in every setting of the map."""
-    found: list[Outcome] = []
+    found: list[Verdict] = []
     for choices, seeds in MAP:
         found += judge(runs_of(get, choices, seeds), choices)
     return found
 
 
-def stated(get: Get) -> list[Outcome]:
+def stated(get: Get) -> list[Verdict]:
     """Return the outcomes in the stated setting, on fresh seeds."""
     words = {PAYS: "nobody pays for messages", START: "runs start near the mean"}
     return judge(runs_of(get, STATED, FRESH_SEEDS), words)

@@ -35,7 +35,7 @@ from asyncqn_paper.movielens import (
     start,
 )
 from asyncqn_paper.records import Record
-from asyncqn_paper.rules import Estimate, Outcome, above, share_of
+from asyncqn_paper.rules import Estimate, Verdict, above, share_of
 from asyncqn_paper.settings import MEMORY, NO_MOMENTUM, PAPER, algorithm, given
 
 PROBLEMS = ("rows-alike-8", "five-directions-8", "five-weak-10")
@@ -113,7 +113,7 @@ def cells() -> list[Cell]:
     return found
 
 
-def outcomes(get: Get) -> list[Outcome]:
+def outcomes(get: Get) -> list[Verdict]:
     """Return the outcomes of the claims on momentum, rho and the overlap."""
     # Counted and not measured: a worker's second gradient on the overlap reads these rows again.
     extra = MEMORY["overlap"] / (MEMORY["batch"] + MEMORY["overlap"])

@@ -37,7 +37,7 @@ from asyncqn_paper.figures.theory_cells import (
     speedup_cell,
 )
 from asyncqn_paper.langevin_sde import expected
-from asyncqn_paper.rules import Estimate, Numbers, Outcome, above, all_of, slopes
+from asyncqn_paper.rules import Estimate, Numbers, Verdict, above, all_of, slopes
 
 PAIRS = "curvature pairs"
 MEMORIES = {0: "off (H = I)", 3: "on (M = 3)"}
@@ -204,7 +204,7 @@ def law_deviation(get: Get, memory: int, W: int, beta: float) -> Estimate | str:
     return squared._replace(value=-squared.value)
 
 
-def outcomes(get: Get) -> list[Outcome]:
+def outcomes(get: Get) -> list[Verdict]:
     """Return the outcomes of the bound, the rates and the law, and of the small claims."""
     found = remarks.outcomes(get)
     for memory, words in MEMORIES.items():
@@ -226,7 +226,7 @@ def outcomes(get: Get) -> list[Outcome]:
     return [*found, *_small(get)]
 
 
-def _small(get: Get) -> list[Outcome]:
+def _small(get: Get) -> list[Verdict]:
     """Return the outcomes of SGD with momentum as the limit, of the cost of a step, and of Gamma."""
     found = []
     for integrator in INTEGRATORS:

@@ -32,7 +32,7 @@ from asyncqn_paper.experiment import Experiment, Get
 from asyncqn_paper.figures.verdicts import estimates
 from asyncqn_paper.nonconvex import Mixture, PhaseRetrieval
 from asyncqn_paper.records import Record
-from asyncqn_paper.rules import Outcome, above, share_of
+from asyncqn_paper.rules import Verdict, above, share_of
 
 COMMITS = {"mixture": 1500, "phase-retrieval": 1000}
 ROWS = 12
@@ -186,7 +186,7 @@ def successes(get: Get, place: Place, arm: str) -> list[float]:
     return [float(record["success"]) for record in records]
 
 
-def outcomes(get: Get) -> list[Outcome]:
+def outcomes(get: Get) -> list[Verdict]:
     """Return the outcomes of constant noise against none, start by start."""
     found = []
     for problem, method, workers in CHOSEN:

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from asyncqn_paper.drawing import panels
-from asyncqn_paper.rules import CLAIMS, ERRORS, FAILS, GREY, HOLDS, UNDECIDED, Outcome
+from asyncqn_paper.rules import CLAIMS, ERRORS, FAILS, GREY, HOLDS, UNDECIDED, Verdict
 
 COLOURS = {HOLDS: "#8cc5a2", FAILS: "#dd9a8b", UNDECIDED: "#f0e2b6", GREY: "#e4e4e4"}
 STRONG = {HOLDS: "#2e7d4f", FAILS: "#b3402e", UNDECIDED: "#9a7d1c", GREY: "#8a8a8a"}
 MARKERS = {HOLDS: "o", FAILS: "X", UNDECIDED: "D", GREY: "s"}
 
 
-def tiles(outcomes: Mapping[tuple[str, str], Outcome], label: str) -> Any:
+def tiles(outcomes: Mapping[tuple[str, str], Verdict], label: str) -> Any:
     """Draw one claim by row and by who pays: a tile per setting, with its outcome and its number."""
     from matplotlib.patches import Rectangle
 
@@ -49,7 +49,7 @@ def tiles(outcomes: Mapping[tuple[str, str], Outcome], label: str) -> Any:
     return figure
 
 
-def estimates(axis: Any, rows: Sequence[tuple[str, Outcome]]) -> None:
+def estimates(axis: Any, rows: Sequence[tuple[str, Verdict]]) -> None:
     """Draw estimates with two errors, coloured by outcome, and a mark at the margin, in units of a reader."""
     for y, (_, outcome) in enumerate(rows):
         claim = CLAIMS[outcome.claim]

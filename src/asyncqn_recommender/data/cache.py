@@ -16,7 +16,7 @@ from typing import Any
 
 from asyncqn.errors import BadInput, DamagedFile, require
 from asyncqn.storage import open_input
-from asyncqn_recommender.data.columns import Columns
+from asyncqn_recommender.data.columns import RatingColumns
 from asyncqn_recommender.data.duplicates import check_policy
 from asyncqn_recommender.data.ratings import Ratings
 from asyncqn_recommender.data.readers import Reading, read_ratings
@@ -186,7 +186,9 @@ def load_reading(name_or_path: str | os.PathLike[str], **reading: Any) -> Readin
     given = {key: value for key, value in reading.items() if value}
     check_policy(given.get("duplicates"))
     if word.startswith(SCHEME):
-        names = Columns(*(given.pop(name, None) for name in Columns._fields))
+        names = RatingColumns(
+            *(given.pop(name, None) for name in RatingColumns._fields)
+        )
         require(
             not set(given) - {"clicks", "duplicates"},
             f"{word[:200]} is on a data server, not in a file: leave the options for "

@@ -22,7 +22,7 @@ _COMMON = {
 }
 
 
-class Columns(NamedTuple):
+class RatingColumns(NamedTuple):
     """The column names that a user has given; None: choose a column with a common name."""
 
     user: str | None = None
@@ -46,14 +46,14 @@ class Names(NamedTuple):
 
 
 def choose(
-    columns: Sequence[str], where: str, given: Columns, clicks: bool = False
+    columns: Sequence[str], where: str, given: RatingColumns, clicks: bool = False
 ) -> Names:
     """Return the requested columns, or those with common names; raise `BadInput` where one is missing.
 
     With `clicks` the rating may be missing.
     """
     names: list[str | None] = []
-    for role, name in zip(Columns._fields, given):
+    for role, name in zip(RatingColumns._fields, given):
         if name is not None:
             require(
                 name in columns,

@@ -24,7 +24,7 @@ from asyncqn_recommender.data.arrow import (
     time_column,
     usable_rows,
 )
-from asyncqn_recommender.data.columns import Columns, Names, choose
+from asyncqn_recommender.data.columns import RatingColumns, Names, choose
 from asyncqn_recommender.data.duplicates import check_policy, repeated_rows, resolve
 from asyncqn_recommender.data.ids import Ids, Index, encode, lookup
 
@@ -153,7 +153,7 @@ class Ratings:
         labels = getattr(table, "column_names", table.columns)
         by_name = {str(label): label for label in labels}
         names = choose(
-            [*by_name], "The table", Columns(user, item, rating, time), clicks
+            [*by_name], "The table", RatingColumns(user, item, rating, time), clicks
         )
         wanted = [by_name[name] for name in names.present]
         part = table.select(wanted) if hasattr(table, "select") else table[wanted]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from asyncqn.errors import BadInput, DamagedFile, require
 from asyncqn_recommender.data.arrow import arrow, usable_rows
-from asyncqn_recommender.data.columns import Columns, Names, choose
+from asyncqn_recommender.data.columns import Names, RatingColumns, choose
 from asyncqn_recommender.data.duplicates import check_policy, repeated_rows, resolve
 from asyncqn_recommender.data.ids import whole_number
 from asyncqn_recommender.data.ratings import Ratings, from_usable, with_titles
@@ -96,7 +96,7 @@ class BadRows:
         self.count += len(faults)
 
 
-class Layout(NamedTuple):
+class FileLayout(NamedTuple):
     """The layout of a text file: all columns in their order, and those that are read."""
 
     columns: list[str]
@@ -170,7 +170,7 @@ def read_ratings(
     """
     check_policy(duplicates)
     duplicates = duplicates or ("sum" if clicks else None)
-    given = Columns(user, item, rating, time)
+    given = RatingColumns(user, item, rating, time)
     source, title_source = find(path)
     bad = BadRows(source.label, skip_bad)
     parquet = source.name.lower().endswith((".parquet", ".pq"))
@@ -181,7 +181,7 @@ def read_ratings(
         require(bool(data), f"{source.label} is empty: give a file of ratings.")
         layout = None
         # Formats without a header are recognised only if the user says nothing else about the file.
-        if given == Columns():
+        if given == RatingColumns():
             layout = _movielens_layout(data, source.name)
         if layout is None:
             layout = _header_layout(data, source.label, given, clicks)
@@ -205,7 +205,7 @@ def read_ratings(
     return Reading(ratings, bad.count, tuple(bad.shown), repeated)
 
 
-def _movielens_layout(data: bytes, name: str) -> Layout | None:
+def _movielens_layout(data: bytes, name: str) -> FileLayout | None:
     """Return the layout of a MovieLens file without a header, or None."""
     first = _first_line(data)
     colons = name.endswith(".dat") or first.count("::") >= 2
@@ -215,17 +215,19 @@ def _movielens_layout(data: bytes, name: str) -> Layout | None:
     # Some files in this form have no times.
     time = None if first.count(delimiter) == 2 else "time"
     names = Names("user", "item", "rating", time)
-    return Layout(names.present, names, delimiter, header=False)
+    return FileLayout(names.present, names, delimiter, header=False)
 
 
-def _header_layout(data: bytes, label: str, given: Columns, clicks: bool) -> Layout:
+def _header_layout(
+    data: bytes, label: str, given: RatingColumns, clicks: bool
+) -> FileLayout:
     """Return the layout of a file whose first row names the columns."""
     first = _first_line(data)
     headers = {mark: _fields(first, mark) for mark in _DELIMITERS}
     # The delimiter that gives the most fields in the first line wins.
     best = max(headers, key=lambda mark: len(headers[mark]))
     names = choose(headers[best], f"{label}, row 1", given, clicks)
-    return Layout(headers[best], names, best, header=True)
+    return FileLayout(headers[best], names, best, header=True)
 
 
 def _first_line(data: bytes) -> str:
@@ -241,7 +243,7 @@ def _fields(line: str, delimiter: str) -> list[str]:
     return [name.strip() for name in fields]
 
 
-def _text_rows(data: bytes, layout: Layout, label: str) -> Rows:
+def _text_rows(data: bytes, layout: FileLayout, label: str) -> Rows:
     """Return the rows of a text file, with nulls in place of values that are not valid."""
     lib = arrow()
     user, item, rating, time = layout.names
@@ -278,7 +280,7 @@ def _text_rows(data: bytes, layout: Layout, label: str) -> Rows:
     return replace(rows, table=table)
 
 
-def _words(data: bytes, layout: Layout, types: dict[str, Any], label: str) -> Rows:
+def _words(data: bytes, layout: FileLayout, types: dict[str, Any], label: str) -> Rows:
     """Return the rows with the right number of fields; the others are faults."""
     try:
         # Arrow would report each bad row by an exception of its own.
@@ -310,7 +312,7 @@ def _words(data: bytes, layout: Layout, types: dict[str, Any], label: str) -> Ro
 
 
 def _parse(
-    data: bytes, layout: Layout, types: dict[str, Any], on_invalid: Any = None
+    data: bytes, layout: FileLayout, types: dict[str, Any], on_invalid: Any = None
 ) -> Any:
     lib = arrow()
     reader = arrow("pyarrow.csv")
@@ -340,7 +342,9 @@ def _parse(
     )
 
 
-def _parquet_rows(source: Source, given: Columns, clicks: bool) -> tuple[Rows, Names]:
+def _parquet_rows(
+    source: Source, given: RatingColumns, clicks: bool
+) -> tuple[Rows, Names]:
     lib = arrow()
     data = lib.BufferReader(source.read())
     damaged = DamagedFile(
@@ -399,7 +403,7 @@ def _read_titles(source: Source, bad: BadRows) -> dict[int, str]:
     width = 1 + text.partition("\n")[0].count(delimiter)
     columns = ["movie", "title", *map(str, range(2, width))]
     names = Names("movie", "title", None)
-    layout = Layout(columns, names, delimiter, header=kind == ".csv")
+    layout = FileLayout(columns, names, delimiter, header=kind == ".csv")
     words = dict.fromkeys(names.present, arrow().string())
     rows = _words(text.encode(), layout, words, source.label)
     titles: dict[int, str] = {}

@@ -15,7 +15,7 @@ import numpy as np
 from asyncqn.errors import DamagedFile
 from asyncqn.models.remote import ServedTable
 from asyncqn_recommender.data.arrow import arrow, encode_column
-from asyncqn_recommender.data.columns import Columns, choose
+from asyncqn_recommender.data.columns import RatingColumns, choose
 from asyncqn_recommender.data.ratings import Ratings, with_titles
 
 SCHEME = "flight://"
@@ -61,7 +61,7 @@ def table_of(ratings: Ratings | str | os.PathLike[str]) -> Any:
 
 
 def read_served(
-    url: str, columns: Columns, *, duplicates: str = "error", clicks: bool = False
+    url: str, columns: RatingColumns, *, duplicates: str = "error", clicks: bool = False
 ) -> Ratings:
     """Return the ratings in a table of a data server, read by ranges of rows."""
     lib, compute = arrow(), arrow("pyarrow.compute")

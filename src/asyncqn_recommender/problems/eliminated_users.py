@@ -35,7 +35,7 @@ from asyncqn_recommender.staged import StagedLBFGS, staged_algorithm
 
 
 @dataclass(frozen=True, eq=False)
-class InverseMetric:
+class EliminatedMetric:
     """H0 = Q diag[1 / (lambda_m + delta + n_m Lambda)] Q' for every item row m.
 
     Q is orthogonal if all columns have the same ridge.
@@ -206,7 +206,7 @@ class EliminatedUsers(Stored, ABC):
 
     def inverse_metric_from(
         self, curvature: Array, damping: float = 0.0
-    ) -> InverseMetric:
+    ) -> EliminatedMetric:
         """Return H0 from a summary of `grad_with_curvature`, or from a mean of such summaries.
 
         delta = damping * noise * tr C; for a step h on the gradient of a share b of the data damping is h / b,
@@ -225,7 +225,7 @@ class EliminatedUsers(Stored, ABC):
         # Q absorbs D^-1/2, so that `apply_metric` needs no further factor.
         Q = (Q / root[:, None]).astype(self.dtype)
         base = self.item_ridges + self.dtype.type(delta)
-        return InverseMetric(Q, Lambda, self.metric_counts, base)
+        return EliminatedMetric(Q, Lambda, self.metric_counts, base)
 
     def default_algorithm(self, workers: int) -> StagedLBFGS:
         """Return the algorithm that `minimize` uses when it is given none."""

@@ -130,7 +130,7 @@ class ASLBFGS(OverlappingBatches, PairedAlgorithm, Published):
     True
     """
 
-    h: Annotated[float, parameter(unit="1 / (curvature H^2)", gt=0.0)]
+    h: Annotated[float, parameter(gt=0.0)]
     gamma: Annotated[float, parameter(ge=0.0, lt=2.0)]
     beta: Beta
     memory: MemorySize

@@ -96,9 +96,7 @@ class MBLBFGS(OverlappingBatches, PairedAlgorithm, Published):
     memory: MemorySize
     batch: BatchSize
     overlap: Overlap
-    timeout: Annotated[
-        float, parameter(unit="of the run's clock", ge=0.0, infinite=True)
-    ] = math.inf
+    timeout: Annotated[float, parameter(ge=0.0, infinite=True)] = math.inf
     quorum: Annotated[float, parameter(gt=0.0, le=1.0)] = 0.5
     epsilon: Epsilon = 1e-4
     initial_scale: Literal["pair"] | Scale = "pair"

@@ -118,7 +118,7 @@ class DelayAdaptiveSGD(StochasticGradient):
 
     h: StepSize
     batch: BatchSize
-    tau: Annotated[int, parameter(unit="commits", ge=1)]
+    tau: Annotated[int, parameter(ge=1)]
     sampling: Sampling = "replacement"
 
     @classmethod
@@ -158,7 +158,7 @@ class Ringmaster(StochasticGradient):
 
     h: StepSize
     batch: BatchSize
-    max_delay: Annotated[int, parameter(unit="commits", ge=0)]
+    max_delay: Annotated[int, parameter(ge=0)]
     sampling: Sampling = "replacement"
 
     @classmethod

@@ -23,8 +23,8 @@ LARGEST_TABLE = 2**28
 """Largest size of the table at the coordinator, in bytes; a user may ask for four times that."""
 STEPS_PER_ROUND = 40
 """Steps of the master in the time in which every worker sends an update."""
-MessageCost = Annotated[float, parameter(unit="row gradients", ge=0.0)]
-MasterCost = Annotated[float, parameter(unit="row gradients", ge=0.0)]
+MessageCost = Annotated[float, parameter(ge=0.0)]
+MasterCost = Annotated[float, parameter(ge=0.0)]
 
 
 def most_parts(n_data: int, workers: int, message: float, master: float) -> int:

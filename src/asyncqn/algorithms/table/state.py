@@ -41,7 +41,7 @@ class Update(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """The numbers that every update changes; `Table.tally` holds them in this order, written in place."""
+    """The numbers that every update changes; `GradientTable.tally` holds them in this order, written in place."""
 
     seen: float
     """Parts that have an entry."""
@@ -80,7 +80,7 @@ class Tally(NamedTuple):
         return LARGEST_FACTOR if self.slope < 0.0 else 1.0 / LARGEST_FACTOR
 
 
-class Table(NamedTuple):
+class GradientTable(NamedTuple):
     """One entry per part, and sums over the entries."""
 
     entries: Array
@@ -96,7 +96,7 @@ class Table(NamedTuple):
     """Shape (6,): see `Tally`."""
 
     @classmethod
-    def empty(cls, parts: int, theta0: Array) -> Table:
+    def empty(cls, parts: int, theta0: Array) -> GradientTable:
         """Return a table without entries."""
         return cls(
             np.zeros((2, parts, theta0.size), theta0.dtype),
@@ -226,6 +226,6 @@ class Iterate(NamedTuple):
     """The safeguard's knowledge."""
     begin: Array
     """A copy of theta0, which is returned where all else is above it."""
-    table: Table
+    table: GradientTable
     pace: Pace
     hold: Hold

@@ -58,7 +58,7 @@ from asyncqn.algorithms.safeguard import (
     aim_from_base,
     standing,
 )
-from asyncqn.algorithms.table.state import Hold, Iterate, Pace, Table, Update
+from asyncqn.algorithms.table.state import Hold, Iterate, Pace, GradientTable, Update
 from asyncqn.algorithms.table.steps import (
     FIRST_RATE,
     aim,
@@ -214,7 +214,7 @@ class TableLBFGS(Checked):
             squares=np.zeros(theta0.size),
             trial=Trial(),
             begin=theta0.copy(),
-            table=Table.empty(self.parts, theta0),
+            table=GradientTable.empty(self.parts, theta0),
             pace=Pace(rate=FIRST_RATE if self.stochastic else 0.0),
             hold=hold,
         )

@@ -24,8 +24,8 @@ from asyncqn.engines.shared_memory import Bytes
 from asyncqn.engines.wire import (
     Frame,
     Frames,
-    Kind,
     Layout,
+    MessageKind,
     arrays_from_bytes,
     order_integers,
 )
@@ -123,7 +123,7 @@ class MPIMaster(MasterLoop[Rank]):
         if self.receiving[rank.rank - 1] == self.mpi.REQUEST_NULL:
             frame = rank.frames.update
             # Cleared, so that after an error of MPI a message that has arrived can be told from none.
-            frame.address(Kind.NONE)
+            frame.address(MessageKind.NONE)
             self.receiving[rank.rank - 1] = self.comm.Irecv(
                 frame.buffer, rank.rank, UPDATES
             )
@@ -184,7 +184,7 @@ class MPIMaster(MasterLoop[Rank]):
         """Do what a message that has arrived asks for."""
         frame = rank.frames.update
         kind, size, *_ = frame.header()
-        if kind in (Kind.STATE, Kind.LAST_STATE) and rank.content is None:
+        if kind in (MessageKind.STATE, MessageKind.LAST_STATE) and rank.content is None:
             # Nothing waits for the content: a rank whose link is cut in the middle must not stop the others.
             with self._losing(rank):
                 rank.content = np.empty(size, np.uint8)
@@ -193,20 +193,22 @@ class MPIMaster(MasterLoop[Rank]):
                 )
             return
         content, rank.content = rank.content, None
-        if kind == Kind.UPDATE:
-            self.take(rank, Kind.UPDATE, frame.unpack(), 1e-9 * size)
+        if kind == MessageKind.UPDATE:
+            self.take(rank, MessageKind.UPDATE, frame.unpack(), 1e-9 * size)
         else:
             arrays = None if content is None else arrays_from_bytes(content.tobytes())
-            self.take(rank, Kind(kind), arrays, 1e-9 * size)
+            self.take(rank, MessageKind(kind), arrays, 1e-9 * size)
         # Others are listened to when they get their next order.
-        if rank.worker in self.ready and (kind == Kind.STATE or self.coordinator.done):
+        if rank.worker in self.ready and (
+            kind == MessageKind.STATE or self.coordinator.done
+        ):
             with self._losing(rank):
                 self._listen(rank)
 
     def send_start(self, slot: Rank) -> None:
         with self._losing(slot):
             self._listen(slot)
-            slot.notice.address(Kind.START, slot.worker)
+            slot.notice.address(MessageKind.START, slot.worker)
             self.comm.Send(slot.notice.head, slot.rank, ORDERS)
 
     def send_order(self, slot: Rank, order: Step, values: Any) -> None:
@@ -215,12 +217,12 @@ class MPIMaster(MasterLoop[Rank]):
             # The last order to this rank must have left before its buffer is used again.
             slot.sending.Wait()
             frame = slot.frames.take_order()
-            frame.address(Kind.WORK, *order_integers(order))
+            frame.address(MessageKind.WORK, *order_integers(order))
             frame.pack(values)
             slot.sending = self.comm.Isend(frame.buffer, slot.rank, ORDERS)
 
     def send_stop(self, slot: Rank) -> None:
         with self._losing(slot):
             self._listen(slot)
-            slot.notice.address(Kind.STOP, self.announced)
+            slot.notice.address(MessageKind.STOP, self.announced)
             slot.noticing = self.comm.Isend(slot.notice.head, slot.rank, ORDERS)

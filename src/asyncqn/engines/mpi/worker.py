@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from asyncqn.engines.failures import failure
-from asyncqn.engines.wire import Frame, Frames, Kind, Layout
+from asyncqn.engines.wire import Frame, Frames, Layout, MessageKind
 from asyncqn.engines.worker_loop import Received
 from asyncqn.engines.worker_setup import FrameLink, WorkerSetup
 from asyncqn.errors import WorkerFailed
@@ -51,7 +51,7 @@ class RankLink(FrameLink):
     def receive(self, timed: bool) -> Received | None:
         self.receiving.Wait()
         kind, *integers = self.frames.order.header()
-        if kind == Kind.STOP:
+        if kind == MessageKind.STOP:
             self.all_present = bool(integers[0])
             return None
         frame = self.frames.take_order()
@@ -63,13 +63,13 @@ class RankLink(FrameLink):
         self.sending.Wait()
         super().send(update, seconds)
 
-    def carry(self, kind: Kind, *integers: int) -> None:
+    def carry(self, kind: MessageKind, *integers: int) -> None:
         self.sending.Wait()
-        frame = self.frames.update if kind is Kind.UPDATE else self.notice
+        frame = self.frames.update if kind is MessageKind.UPDATE else self.notice
         frame.address(kind, *integers)
         self.sending = self.comm.Isend(frame.buffer, 0, UPDATES)
 
-    def carry_content(self, kind: Kind, content: bytes) -> None:
+    def carry_content(self, kind: MessageKind, content: bytes) -> None:
         self.carry(kind, len(content))
         self.comm.Send(np.frombuffer(content, np.uint8), 0, CONTENTS)
 

@@ -13,13 +13,13 @@ import socket
 import threading
 from typing import NamedTuple
 
-from asyncqn.engines.wire import HEADER, INTEGERS, Kind
+from asyncqn.engines.wire import HEADER, INTEGERS, MessageKind
 
 
 class Message(NamedTuple):
     """A message that has arrived: its kind, its integers, and its content."""
 
-    kind: Kind
+    kind: MessageKind
     integers: tuple[int, ...]
     content: bytearray
 
@@ -43,7 +43,7 @@ class Channel:
     def close(self) -> None:
         self._socket.close()
 
-    def send(self, kind: Kind, *integers: int, content: bytes = b"") -> None:
+    def send(self, kind: MessageKind, *integers: int, content: bytes = b"") -> None:
         """Send a message; only one with a large content may have to wait for its receiver."""
         padding = (0,) * (INTEGERS - 2 - len(integers))
         header = HEADER.pack(kind, *integers, *padding, len(content))
@@ -88,7 +88,7 @@ class Channel:
                 return None
         kind, *integers, _ = self._header
         self._begin()
-        return Message(Kind(kind), tuple(integers), content)
+        return Message(MessageKind(kind), tuple(integers), content)
 
     def end_with_the_other(self) -> None:
         """End this process from now on as soon as the one at the other end does, whatever it computes."""

@@ -22,7 +22,7 @@ from asyncqn.engines.master_loop import MasterLoop, Slot
 from asyncqn.engines.processes.channel import Channel, Gone, Message
 from asyncqn.engines.processes.fork_server import ForkServer
 from asyncqn.engines.shared_memory import mapped, shared_memory
-from asyncqn.engines.wire import Frames, Kind, arrays_from_bytes, order_integers
+from asyncqn.engines.wire import Frames, MessageKind, arrays_from_bytes, order_integers
 from asyncqn.engines.worker_loop import Step
 
 
@@ -104,25 +104,25 @@ class ProcessMaster(MasterLoop[ProcessSlot]):
 
     def _do(self, slot: ProcessSlot, message: Message) -> None:
         kind, content = message.kind, None
-        if kind is Kind.FAILED:
+        if kind is MessageKind.FAILED:
             raise Failure(*json.loads(message.content)).raised()
-        if kind is Kind.UPDATE:
+        if kind is MessageKind.UPDATE:
             content = slot.frames.update.unpack()
         elif message.content:
             content = arrays_from_bytes(message.content)
         self.take(slot, kind, content, 1e-9 * message.integers[0])
 
     def send_start(self, slot: ProcessSlot) -> None:
-        self._send(slot, Kind.START, slot.worker)
+        self._send(slot, MessageKind.START, slot.worker)
 
     def send_order(self, slot: ProcessSlot, order: Step, values: Any) -> None:
         slot.frames.take_order().pack(values)
-        self._send(slot, Kind.WORK, *order_integers(order))
+        self._send(slot, MessageKind.WORK, *order_integers(order))
 
     def send_stop(self, slot: ProcessSlot) -> None:
-        self._send(slot, Kind.STOP)
+        self._send(slot, MessageKind.STOP)
 
-    def _send(self, slot: ProcessSlot, kind: Kind, *integers: int) -> None:
+    def _send(self, slot: ProcessSlot, kind: MessageKind, *integers: int) -> None:
         try:
             slot.channel.send(kind, *integers)
         except Gone:

@@ -17,7 +17,7 @@ from asyncqn.engines.processes.channel import Channel, Gone
 from asyncqn.engines.processes.fork_server import Life
 from asyncqn.engines.shared_memory import mapped
 from asyncqn.engines.thread_pools import one_thread_pools
-from asyncqn.engines.wire import Frames, Kind
+from asyncqn.engines.wire import Frames, MessageKind
 from asyncqn.engines.worker_loop import Received
 from asyncqn.engines.worker_setup import FrameLink, WorkerSetup
 
@@ -40,7 +40,7 @@ def life(load: Callable[[], WorkerSetup], *, warm: bool) -> Life:
                 order = None if link is None else link.order
                 # As text, not as a pickled exception, which the master might be unable to load.
                 words = failure(order or "a worker could not be prepared", error)
-                channel.send(Kind.FAILED, content=json.dumps(words).encode())
+                channel.send(MessageKind.FAILED, content=json.dumps(words).encode())
 
     return live
 
@@ -58,14 +58,14 @@ class ProcessLink(FrameLink):
 
     def receive(self, timed: bool) -> Received | None:
         message = self.channel.receive()
-        if message.kind is Kind.STOP:
+        if message.kind is MessageKind.STOP:
             return None
         return self.received(self.frames.take_order(), message.integers)
 
-    def carry(self, kind: Kind, *integers: int) -> None:
+    def carry(self, kind: MessageKind, *integers: int) -> None:
         self.channel.send(kind, *integers)
 
-    def carry_content(self, kind: Kind, content: bytes) -> None:
+    def carry_content(self, kind: MessageKind, content: bytes) -> None:
         sys.stdout.flush()  # what the problem printed: after its last message a process may be killed
         self.channel.send(kind, content=content)
 

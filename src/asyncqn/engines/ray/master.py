@@ -18,7 +18,7 @@ from asyncqn.engines.copies import copied
 from asyncqn.engines.failures import Failure
 from asyncqn.engines.master_loop import MasterLoop, Slot
 from asyncqn.engines.ray.worker import Reply, Worker
-from asyncqn.engines.wire import Kind
+from asyncqn.engines.wire import MessageKind
 from asyncqn.engines.worker_loop import Step
 from asyncqn.engines.worker_setup import WorkerSetup
 from asyncqn.errors import BadInput, WorkerFailed
@@ -127,20 +127,20 @@ class RayMaster(MasterLoop[Actor]):
         if isinstance(content, Reply):
             self._replied(slot, content)
         elif content is None:
-            self.take(slot, Kind.READY, None)
+            self.take(slot, MessageKind.READY, None)
         else:
-            self.take(slot, Kind.LAST_STATE, content)
+            self.take(slot, MessageKind.LAST_STATE, content)
 
     def _replied(self, slot: Actor, reply: Reply) -> None:
         if reply.state is not None:
-            self.take(slot, Kind.STATE, reply.state)
+            self.take(slot, MessageKind.STATE, reply.state)
         seconds = reply.seconds or 0.0
         if reply.update is None:
-            self.take(slot, Kind.REJECTED, None, seconds)
+            self.take(slot, MessageKind.REJECTED, None, seconds)
         else:
             # Arrays of the object store are read-only, and their memory is scarce.
             update = self.sample._make(copied(reply.update))
-            self.take(slot, Kind.UPDATE, update, seconds)
+            self.take(slot, MessageKind.UPDATE, update, seconds)
 
     def lasting(self, update: Any) -> Any:
         return update
