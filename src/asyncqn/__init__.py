@@ -5,6 +5,7 @@ import logging
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import resolve_name
 from types import ModuleType
 
 __version__ = "0.2.0.dev0"
@@ -22,7 +23,10 @@ def lazy_names(
     module = sys.modules[package]
     stub = ast.parse(module.__loader__.get_data(f"{module.__file__}i"))  # type: ignore[union-attr]
     homes = {
-        alias.asname or alias.name: (home_of(package, node), alias.name)
+        alias.asname or alias.name: (
+            resolve_name(f"{'.' * node.level}{node.module or ''}", package),
+            alias.name,
+        )
         for node in stub.body
         if isinstance(node, ast.ImportFrom) and node.level
         for alias in node.names
@@ -40,15 +44,6 @@ def lazy_names(
         return thing
 
     return find, lambda: sorted(homes), sorted(homes)
-
-
-def home_of(package: str, node: ast.ImportFrom) -> str:
-    """Return the module that an import of a stub names."""
-    # One dot means the package itself, each further dot one package above it.
-    home = package
-    for _ in range(node.level - 1):
-        home = home.rpartition(".")[0]
-    return f"{home}.{node.module}" if node.module else home
 
 
 # Silent until the user adds a handler.

@@ -104,12 +104,6 @@ class Table(Mapping[str, npt.NDArray[Any]]):
 
         return pandas.DataFrame(self._columns)
 
-    def to_polars(self) -> Any:
-        """Return a polars DataFrame (polars must be installed)."""
-        import polars
-
-        return polars.DataFrame(self._columns)
-
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Return the columns as a stream of the Arrow C interface (needs pyarrow, the extra `data`)."""
         try:

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -235,7 +235,7 @@ class Samples:
             "parameter": self.names,
             "mean": pooled.mean(axis=0),
             # The effective sample size for means, not that of the bulk.
-            "mcse": sd / np.sqrt(self._diagnosed(mixing.ess_of_mean)),
+            "mcse": sd / np.sqrt(self._diagnosed(partial(mixing.ess, ranked=False))),
             "sd": sd,
             "5%": low,
             "50%": middle,

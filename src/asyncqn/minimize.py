@@ -45,7 +45,6 @@ from asyncqn.parameters import (
     Evaluate,
     Folder,
     Keep,
-    Kind,
     RealArray,
     Refused,
     Seed,
@@ -85,24 +84,9 @@ Where = Annotated[
 Start = RealArray | None
 
 
-def _callbacks(value: object) -> object:
-    """Return the callbacks if each is a function or a `Patience`; raise `Refused` otherwise."""
-    several = value if isinstance(value, (list, tuple)) and value else [value]
-    # An empty list is refused with the others: `several` is then [[]].
-    if value is not None and not all(
-        callable(each) or isinstance(each, Patience) for each in several
-    ):
-        raise Refused
-    return value
-
-
 Callbacks = Annotated[
     Callback | Patience | Sequence[Callback | Patience] | None,
-    Kind(
-        ("a function", "a Patience", "a list of these", "None"),
-        _callbacks,
-        in_files=False,
-    ),
+    parameter(words="a function, a Patience, a list of these or None"),
 ]
 CheckpointFolder = Folder | None
 
@@ -241,7 +225,9 @@ def minimize(
     )
     # Stored in the manifest: a resumed run then knows that its number of commits is a bound, not a wish.
     open_ended = commits is None
-    silent = evaluate is None and _knows_u(algorithm, problem)
+    exact = extra(algorithm, "standing") is not None
+    # The master would have to fetch all rows, and gets U with the gradients.
+    silent = evaluate is None and exact and extra(problem, "stand_in") is not None
     evaluate = 0 if silent else evaluate
     commits, evaluate = _length(algorithm, problem, commits, evaluate, stopping)
     check_fit(algorithm, problem, engine.workers)
@@ -289,12 +275,6 @@ def minimize(
             "%s on %s ends, %s: %s U = %.6g", *names, run.status, run.message, run.fun
         )
     return run
-
-
-def _knows_u(algorithm: Algorithm, problem: Problem) -> bool:
-    """Return whether the master, which would have to fetch all rows, gets U with the gradients."""
-    exact = extra(algorithm, "standing") is not None
-    return exact and extra(problem, "stand_in") is not None
 
 
 def _doubted(run: Run, start: Array) -> Run:

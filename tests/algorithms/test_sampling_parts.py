@@ -226,7 +226,7 @@ def test_rhat_and_ess_are_those_of_arviz_for_chains_of_one_length(seed: int) -> 
         mixing.ess(list(x)), array_stats.ess(x, chain_axis=0, draw_axis=1)
     )
     mean = array_stats.ess(x, chain_axis=0, draw_axis=1, method="mean")
-    np.testing.assert_allclose(mixing.ess_of_mean(list(x)), mean)
+    np.testing.assert_allclose(mixing.ess(list(x), ranked=False), mean)
 
 
 def test_chains_of_unequal_length_count_by_their_draws() -> None:

@@ -433,7 +433,9 @@ def test_the_work_of_a_commit_does_not_grow_with_the_parts(
     # Only a point that is held, at most once in P commits, may look at all entries.
     looks = []
     exact = GradientTable.exact
-    monkeypatch.setattr(GradientTable, "exact", lambda table: looks.append(1) or exact(table))
+    monkeypatch.setattr(
+        GradientTable, "exact", lambda table: looks.append(1) or exact(table)
+    )
     problem = aq.LogisticRegression.random(n_data=1500, dim=8, condition=30.0, seed=2)
     engine = aq.Simulator(aq.Cluster(5, 1.0, 0.5))
     run = aq.minimize(problem, aq.TableLBFGS(150, 20), engine=engine)

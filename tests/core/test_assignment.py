@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncqn.core.assignment import Assign, Assignment, Apply, Drop
+from asyncqn.core.assignment import Apply, Assign, Assignment, Drop
 from asyncqn.core.stages import (
     AllParts,
     Arrival,

@@ -46,25 +46,20 @@ def stated_costs(engine: Engine) -> Costs | None:
     """
     # A cluster that states its times is believed: under a timing model even a real engine follows it.
     cluster = getattr(engine, "cluster", None) or getattr(engine, "timing_model", None)
-    return _stated(cluster) if isinstance(cluster, Cluster) else None
+    if not isinstance(cluster, Cluster):
+        return None
+    if cluster.rows is None:
+        return Costs()
+    # Mean over the workers' rates: a fast worker computes more of the rows.
+    row = 1.0 / float(np.mean(1.0 / cluster.means())) / cluster.rows
+    fixed, master = cluster.message + cluster.fixed, cluster.master + 2.0 * cluster.link
+    return Costs(_power_of_two(fixed / row), _power_of_two(master / row))
 
 
 def measured_costs(problem: Problem, theta0: Array, engine: Engine) -> Costs:
-    """Return the costs of a message and of a commit on an engine, as measured now.
+    """Return the costs of a message and of a commit on an engine, as measured now at `theta0`.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.  Its gradient is called eight times, on one row or on `TIMED_ROWS`.
-    theta0 : array of dim numbers
-        The point at which the gradient is timed.
-    engine : Engine
-        The engine on which the workers run.
-
-    Returns
-    -------
-    Costs
-        In units of the time of a row's gradient.
+    The gradient is called eight times, on one row or on `TIMED_ROWS`.
     """
     # A call costs something however few its rows: the difference of two sizes is the time of a row.
     rows = min(TIMED_ROWS, int(problem.n_data))
@@ -79,16 +74,6 @@ def measured_costs(problem: Problem, theta0: Array, engine: Engine) -> Costs:
         one, row, message = agreed((one, row, message))
     master = COMMIT_SECONDS + COMMIT_PER_NUMBER * theta0.size
     return Costs(_power_of_two((one + message) / row), _power_of_two(master / row))
-
-
-def _stated(cluster: Cluster) -> Costs:
-    """Return the costs that a cluster states, or the defaults if its times do not refer to rows."""
-    if cluster.rows is None:
-        return Costs()
-    # Mean over the workers' rates: a fast worker computes more of the rows.
-    row = 1.0 / float(np.mean(1.0 / cluster.means())) / cluster.rows
-    fixed, master = cluster.message + cluster.fixed, cluster.master + 2.0 * cluster.link
-    return Costs(*(_power_of_two(cost / row) for cost in (fixed, master)))
 
 
 def _seconds(problem: Problem, theta0: Array, count: int) -> float:

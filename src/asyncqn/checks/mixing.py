@@ -33,24 +33,18 @@ def rhat(chains: Sequence[Array]) -> Array:
     return out
 
 
-def ess(chains: Sequence[Array]) -> Array:
-    """Return the effective number of draws in the bulk of every parameter, over all chains."""
+def ess(chains: Sequence[Array], ranked: bool = True) -> Array:
+    """Return the effective number of draws of every parameter, over all chains.
+
+    It holds for the bulk of the law, or without ranks for the mean.
+    """
     halves = _halves(chains)
     scores = NormalScores(sum(map(len, halves)))
-    return np.array(
-        [
-            _ess(scores.of([half[:, i] for half in halves]))
-            for i in range(halves[0].shape[1])
-        ]
-    )
-
-
-def ess_of_mean(chains: Sequence[Array]) -> Array:
-    """Return the effective number of draws for the mean of every parameter, without ranks."""
-    halves = _halves(chains)
-    return np.array(
-        [_ess([half[:, i] for half in halves]) for i in range(halves[0].shape[1])]
-    )
+    numbers = []
+    for i in range(halves[0].shape[1]):
+        columns = [half[:, i] for half in halves]
+        numbers.append(_ess(scores.of(columns) if ranked else columns))
+    return np.array(numbers)
 
 
 class NormalScores:

@@ -27,8 +27,6 @@ EXIT_CODES = {
 """The exit code of every status of a run: 0 only where there is an answer.  A run counts as stopped where it
 reached a limit or lost all workers.  130 and 143 are the codes of shells for SIGINT and SIGTERM."""
 
-LONGEST_WORD = 400
-"""Longest word, such as a path, that an error shows completely."""
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, delete, C1
     "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # marks that turn the direction of text, separators
@@ -49,10 +47,5 @@ def clean(text: str) -> str:
 
 
 def complain(sentence: str) -> None:
-    """Print one line on stderr after the program's name; a very long word is abbreviated."""
-    # Both ends of a path tell more than its beginning alone.
-    words = [
-        word if len(word) <= LONGEST_WORD else f"{word[:60]}...{word[-60:]}"
-        for word in sentence.split()
-    ]
-    print(f"asyncqn: {clean(' '.join(words))}", file=sys.stderr)
+    """Print one line on stderr after the program's name."""
+    print(f"asyncqn: {clean(' '.join(sentence.split()))}", file=sys.stderr)

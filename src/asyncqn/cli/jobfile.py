@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,6 @@ from asyncqn.parameters import (
     Seed,
     arguments_from_json,
     from_json,
-    parameters_of,
     suggestion,
 )
 from asyncqn.storage import open_input
@@ -50,20 +49,6 @@ if TYPE_CHECKING:
 Section = Mapping[str, Any]
 MAX_JOB_BYTES = 1 << 24
 """Largest size of a job file, in bytes."""
-
-
-def maker_of(kind: str, arguments: Section) -> Callable[..., Problem]:
-    """Return the function that builds a problem from [problem]: from a file, where `data` names one."""
-    model = MODELS[kind]
-    # From the most specific to the most general: the rows of a file or of a data server, random data of a
-    # given size, and a reference to stored data, such as a set of ratings.
-    readers = {"data": "from_file", "url": "from_server"}
-    names = [reader for key, reader in readers.items() if key in arguments]
-    names += ["random", "from_stored"]
-    make: Callable[..., Problem] = next(
-        getattr(model, name) for name in names if hasattr(model, name)
-    )
-    return make
 
 
 DEFAULT_ALGORITHM, DEFAULT_ENGINE, DEFAULT_WORKERS = "as-lbfgs", "threads", 2
@@ -116,27 +101,7 @@ DEFAULT_CLUSTER: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class RunOptions(Checked):
-    """The section [run]: length, seed and evaluations of a run, as parameters of `minimize`.
-
-    Parameters
-    ----------
-    commits : int, default 5,000
-        Largest number of commits of the master.
-    seed : int, default 0
-        Seed of all random numbers.
-    evaluate : int, optional
-        Commits between two evaluations of U; 0: the start alone; None: about 200 evaluations.
-    tol : float, default 1e-8
-        Tolerance at which an exact method has converged.
-    max_passes : float, optional
-        Largest number of passes over the data.
-    max_time : float, optional
-        Largest time on the engine's clock, in its unit.
-    target : float, optional
-        Value of `metric` at or below which the run has converged.
-    metric : str, default "fun"
-        Column of the metric table that `target` refers to.
-    """
+    """The section [run]: length, seed and evaluations of a run; `minimize` describes them."""
 
     commits: Commits = 5_000
     seed: Seed = 0
@@ -239,7 +204,9 @@ def _build(
     # A section of the file replaces the defaults as a whole; single options then change single keys.
     problem = {**sections.get("problem", {}), **over.get("problem", {})}
     run = {**sections.get("run", {}), **over.get("run", {})}
-    cluster = dict(sections.get("cluster", _usual_cluster(algorithm)))
+    # A serial algorithm would refuse the default cluster of 40 workers.
+    workers = extra(algorithm, "max_workers") or DEFAULT_CLUSTER["workers"]
+    cluster = dict(sections.get("cluster", {**DEFAULT_CLUSTER, "workers": workers}))
     changes = over.get("cluster", {})
     # A law of times replaces mean and standard deviation; `Cluster` refuses both together.
     if "times" in changes:
@@ -256,12 +223,6 @@ def _build(
             sections.get("engine", {}), over.get("engine", {}), allow_imports
         ),
     )
-
-
-def _usual_cluster(algorithm: Algorithm | None) -> Section:
-    # A serial algorithm would refuse the default cluster of 40 workers.
-    workers = extra(algorithm, "max_workers") or DEFAULT_CLUSTER["workers"]
-    return {**DEFAULT_CLUSTER, "workers": workers}
 
 
 def _with_laws(cluster: Section, allow_imports: bool) -> Section:
@@ -289,12 +250,13 @@ def make_problem(section: Section, *, allow_imports: bool = False) -> Problem:
         # The same hint serves parameters of a class, which "knows" them.
         near = suggestion(str(kind), list(MODELS)).replace("it knows", "there are")
         raise BadInput(f"there is no problem {kind!r}; {near}.")
-    make = maker_of(kind, arguments)
-    # `from_json` would say that an argument is missing, and not where ratings come from.
-    if "ratings" in parameters_of(make) and not arguments.get("ratings"):
-        raise BadInput(
-            f"problem '{kind}' needs ratings: name a stored set or a file of ratings."
-        )
+    # From the most specific to the most general: the rows of a file or of a data server, random data of a
+    # given size, and a reference to stored data, such as a set of ratings.
+    readers = {"data": "from_file", "url": "from_server"}
+    names = [reader for key, reader in readers.items() if key in arguments]
+    names += ["random", "from_stored"]
+    model = MODELS[kind]
+    make = next(getattr(model, name) for name in names if hasattr(model, name))
     made: Problem = from_json(make, arguments, f"problem '{kind}'")
     return made
 

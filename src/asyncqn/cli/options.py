@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from asyncqn.cli.output import Output
-from asyncqn.errors import BadInput, require
+from asyncqn.errors import require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -139,7 +139,9 @@ def _option(
     name: str, default: Any, hint: Any, descriptions: Mapping[str, str]
 ) -> inspect.Parameter:
     """Return a parameter as typer reads it, with its description as the help of it."""
-    type_, *notes = typing.get_args(hint) if _is_annotated(hint) else [hint]
+    type_, *notes = (
+        typing.get_args(hint) if typing.get_origin(hint) is Annotated else [hint]
+    )
     if not notes:
         # A flag needs its name, for typer would add another one that turns it off.
         flag = [f"--{name.replace('_', '-')}"] if type_ is bool else []
@@ -155,10 +157,6 @@ def _option(
     kind = inspect.Parameter.KEYWORD_ONLY
     hint = Annotated[type_, note]
     return inspect.Parameter(name, kind, default=default, annotation=hint)
-
-
-def _is_annotated(hint: Any) -> bool:
-    return typing.get_origin(hint) is Annotated
 
 
 def _type(hint: Any) -> Any:
@@ -244,17 +242,11 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Section]:
             f"sections are {', '.join(SECTIONS)}.",
         )
         # --set algorithm.cosine-floor=0.4 works like the options of the program.
-        sections[section][key.replace("-", "_")] = _value(pair, text.strip())
+        word = text.strip()
+        # The value is parsed as the value of a TOML key, because TOML has no parser for a bare value.
+        try:
+            value = tomllib.loads(f"value = {word}")["value"]
+        except (ValueError, RecursionError):
+            value = word
+        sections[section][key.replace("-", "_")] = value
     return sections
-
-
-def _value(pair: str, text: str) -> Any:
-    # The value is parsed as the value of a TOML key, because TOML has no parser for a bare value.
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
-        if text[0] in "[{\"'":
-            raise BadInput(
-                f"--set {pair} cannot be read: its value is neither TOML nor a word."
-            ) from None
-        return text

@@ -123,9 +123,9 @@ class Cluster(Checked):
     worker_std: Annotated[PerWorker, parameter(words=_ONE_OR_EACH)] = 0.0
     message: Duration = 0.0
     master: Duration = 0.0
-    deaths: Mapping[
-        Worker, Annotated[float, parameter(ge=0.0, infinite=True)]
-    ] = field(default_factory=dict)
+    deaths: Mapping[Worker, Annotated[float, parameter(ge=0.0, infinite=True)]] = field(
+        default_factory=dict
+    )
     joins: Moments = field(default_factory=dict)
     times: Law | Sequence[Law] | None = None
     recoveries: Moments = field(default_factory=dict)

@@ -6,6 +6,7 @@ P = I + A'A / noise_var,   theta* = P^-1 A'y / noise_var
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -112,7 +113,7 @@ class LinearGaussian(Checked):
         *,
         dominant: Annotated[int | None, parameter(ge=0)] = None,
         top: Eigenvalue = 1.0,
-        bulk: tuple[Eigenvalue, Eigenvalue] = (100.0, 100.0),
+        bulk: Sequence[Eigenvalue] = (100.0, 100.0),
         spectrum: RealArray | None = None,
         dtype: Precision = np.float64,
     ) -> LinearGaussian:
@@ -147,6 +148,7 @@ class LinearGaussian(Checked):
         dtype : float64 or float32
             Type of A, y and theta.
         """
+        require(len(bulk) == 2, "bulk must be the two ends of the other eigenvalues.")
         if dominant is None:
             dominant = max(1, dim // 20)
         recipe = recipe_of(locals())

@@ -43,9 +43,7 @@ class RobustRegression(LinearModel):
     ('converged', [2.0, -1.0])
     """
 
-    width: Annotated[float, parameter(gt=0.0)] = field(
-        default=1.0, kw_only=True
-    )
+    width: Annotated[float, parameter(gt=0.0)] = field(default=1.0, kw_only=True)
 
     kind: ClassVar[str] = "robust-regression"
 

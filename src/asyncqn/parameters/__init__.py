@@ -1,12 +1,12 @@
-"""Public parameters, each described once: its type, range and unit here, its meaning in the docstring.
+"""Public parameters, each described once: its type and range here, its meaning and unit in the docstring.
 
-The annotation of a field of a dataclass, or of an argument of a function, holds type, range and unit:
+The annotation of a field of a dataclass, or of an argument of a function, holds type and range:
 
     h: Annotated[float, parameter(gt=0.0)]
 
 The check, the sentence about a wrong value and the conversion of values in files all follow from it.
-Dataclasses derive from `Checked`; functions are decorated with `checked`.  What a parameter means stands in
-the docstring alone, where help texts read it, too (`parameters.docstrings`).
+Dataclasses derive from `Checked`; functions are decorated with `checked`.  Help texts read the docstring, too
+(`parameters.docstrings`).
 
 A bool is not a number.  NumPy scalars are converted to the Python numbers that they hold.  Integers have 64
 bits.  A number with `parameter(...)` is finite unless that says otherwise, and never NaN.
@@ -73,7 +73,7 @@ class Parameter(NamedTuple):
 
     kind: Kind
     hint: Any
-    default: Any = inspect.Parameter.empty
+    default: Any
     """`inspect.Parameter.empty` if the parameter is required."""
 
     @property
@@ -94,38 +94,27 @@ class Parameter(NamedTuple):
 
 
 def parameter(
-    *,
-    unit: str | None = None,
-    words: str | None = None,
-    infinite: bool = False,
-    **limits: Any,
+    *, words: str | None = None, infinite: bool = False, **limits: Any
 ) -> Limits:
     """Return the limits of a parameter, for `typing.Annotated`.
 
     Parameters
     ----------
-    unit : str, optional
-        Unit of a number.
     words : str, optional
         Description of valid values, where type and limits do not describe them well.
     infinite : bool, default False
         Whether infinity is allowed.
     **limits
         gt, ge, lt and le of numbers, pattern of texts.
-
-    Returns
-    -------
-    Limits
-        The annotation.
     """
-    return Limits(unit, words, infinite, **limits)
+    return Limits(words, infinite, **limits)
 
 
 class Checked:
     """Base of dataclasses whose fields are checked, and converted, when an object is made."""
 
     def __post_init__(self) -> None:
-        for name, about in fields_of(type(self)).items():  # type: ignore[arg-type]
+        for name, about in parameters_of(type(self)).items():  # type: ignore[arg-type]
             # Frozen dataclasses allow no plain assignment.
             value = about.checked(name, getattr(self, name))
             object.__setattr__(self, name, value)
@@ -194,18 +183,6 @@ def suggestion(name: str, names: Iterable[str]) -> str:
 
 
 @cache
-def fields_of(cls: type[Any]) -> dict[str, Parameter]:
-    """Return the fields that the constructor of a dataclass takes, by name."""
-    parameters = {}
-    for field in dataclasses.fields(cls):
-        # Fields that the class computes itself need no check.
-        if field.init:
-            hint = _hint(cls.__mro__, field.name)
-            parameters[field.name] = Parameter(kind_of(hint), hint)
-    return parameters
-
-
-@cache
 def parameters_of(make: Callable[..., Any]) -> dict[str, Parameter]:
     """Return every parameter of a class or a function, by name."""
     function: Any = make.func if isinstance(make, partial) else make
@@ -247,29 +224,23 @@ def kind_of(hint: Any) -> Kind:
     metas: list[Any] = []
     if typing.get_origin(hint) is Annotated:
         hint, *metas = typing.get_args(hint)
-    notes = [meta for meta in metas if isinstance(meta, Limits)]
     # Of nested annotations the outer limits win.
-    given: dict[str, Any] = {}
-    for note in notes:
-        values = note._asdict().items()
-        given |= {name: v for name, v in values if v is not None and v is not False}
-    limits = Limits(**given) if notes else None
+    limits = next((m for m in reversed(metas) if isinstance(m, Limits)), None)
     # An explicit kind replaces what the type alone would give.
     own = [meta for meta in metas if isinstance(meta, Kind)]
     if own:
         kind = own[-1]
     elif typing.get_origin(hint) in (typing.Union, UnionType):
         # Limits of `int | None` apply to the int.
-        kind = kinds.union([_union_part(p, limits) for p in typing.get_args(hint)])
+        parts = typing.get_args(hint)
+        kind = kinds.union(
+            [_plain_kind(p, limits) if p in (int, float) else kind_of(p) for p in parts]
+        )
     else:
         kind = _plain_kind(hint, limits)
     if limits is not None and limits.words:
         kind = kind._replace(words=(limits.words,))
     return kind
-
-
-def _union_part(part: Any, limits: Limits | None) -> Kind:
-    return kinds.number(part, limits) if part in (int, float) else kind_of(part)
 
 
 def _plain_kind(hint: Any, limits: Limits | None) -> Kind:
@@ -311,24 +282,6 @@ def _sequence(parts: tuple[Any, ...]) -> Kind:
     return Kind((words,), convert, item.in_files)
 
 
-def _tuple(parts: tuple[Any, ...]) -> Kind:
-    """Return the kind of tuples of given kinds, or of any length of one kind."""
-    if parts[-1] is Ellipsis:
-        return _sequence(parts)
-    kinds = [kind_of(part) for part in parts]
-
-    def convert(value: Any) -> Any:
-        if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
-            raise Refused
-        if len(value) != len(kinds):
-            raise Refused
-        return tuple(kind.convert(each) for kind, each in zip(kinds, value))
-
-    each = " and ".join(dict.fromkeys(kind.sentence for kind in kinds))
-    words = f"a list of {len(kinds)} items, each {each}"
-    return Kind((words,), convert, all(kind.in_files for kind in kinds))
-
-
 def _mapping(parts: tuple[Any, ...]) -> Kind:
     """Return the kind of mappings; an integer key may be a text, because JSON has no other keys."""
     key, item = (kind_of(part) for part in parts or (Any, Any))
@@ -352,7 +305,7 @@ def _mapping(parts: tuple[Any, ...]) -> Kind:
 
 _COLLECTIONS: dict[Any, Callable[[tuple[Any, ...]], Kind]] = {
     Sequence: _sequence,
-    tuple: _tuple,
+    tuple: _sequence,
     list: _sequence,
     Mapping: _mapping,
     dict: _mapping,
@@ -372,7 +325,7 @@ def _instance(cls: type[Any]) -> Kind:
     def convert(value: Any) -> Any:
         if isinstance(value, Mapping) and dataclasses.is_dataclass(cls):
             return from_json(cls, value, name)
-        lacking = [member for member in members if not _has(value, member)]
+        lacking = [member for member in members if not hasattr(value, member)]
         if isinstance(value, type):
             fits = not lacking if protocol else issubclass(value, cls)
             if fits:
@@ -385,18 +338,6 @@ def _instance(cls: type[Any]) -> Kind:
         return value
 
     return Kind((words,), convert, dataclasses.is_dataclass(cls))
-
-
-def _has(value: Any, name: str) -> bool:
-    """Return whether an object has a member; a property that raises counts as present."""
-    try:
-        getattr(value, name)
-    except AttributeError:
-        return False
-    except Exception:
-        # A user's property may raise anything, and reports it where it is used.
-        return True
-    return True
 
 
 ARRAY = Kind(("an array",), array_like, in_files=False)

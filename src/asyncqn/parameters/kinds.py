@@ -43,7 +43,6 @@ class Kind(NamedTuple):
 class Limits(NamedTuple):
     """Additions of `parameter` to the type of a parameter; see there."""
 
-    unit: str | None = None
     words: str | None = None
     infinite: bool = False
     pattern: str | None = None

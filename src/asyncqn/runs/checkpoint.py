@@ -16,7 +16,6 @@ so a checkpoint costs as much as what is new, not as much as the run is long.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import re
@@ -166,14 +165,14 @@ class Saved:
     """One checkpoint: plain data in `document`, arrays, and `logs` of what only grows.
 
     In a loaded checkpoint `arrays` has the content of the logs as well, `files` are those logs, to append to,
-    and `seen` holds the checksums of the folder's documents at the time.
+    and `seen` holds the folder's documents at the time.
     """
 
     document: dict[str, Any]
     arrays: Arrays = field(repr=False)
     logs: dict[str, Log] = field(default_factory=dict, repr=False)
     files: dict[str, LogEntry] = field(default_factory=dict, repr=False)
-    seen: dict[str, str] = field(default_factory=dict, repr=False)
+    seen: dict[str, bytes] = field(default_factory=dict, repr=False)
 
     @property
     def commit(self) -> int:
@@ -350,22 +349,16 @@ class Checkpoints:
         return self._files[name]
 
 
-def documents_in(folder: Path) -> dict[str, str]:
-    """Return checksums of the documents of all generations: they change with every checkpoint."""
-    texts = {name: _text(folder / name / CHECKPOINT.document) for name in GENERATIONS}
-    return {
-        name: hashlib.sha256(text.encode()).hexdigest()
-        for name, text in texts.items()
-        if text
-    }
-
-
-def _text(path: Path) -> str:
-    """Return the text of a document, or the sentence about its damage; empty where there is none."""
-    try:
-        require_real_folder(path.parent)
-        return read_own(path, LONGEST_DOCUMENT).decode(errors="replace")
-    except (OSError, ValueError):
-        return ""
-    except DamagedFile as planted:
-        return str(planted)
+def documents_in(folder: Path) -> dict[str, bytes]:
+    """Return the documents of all generations: they change with every checkpoint."""
+    contents = {}
+    for name in GENERATIONS:
+        try:
+            require_real_folder(folder / name)
+            path = folder / name / CHECKPOINT.document
+            contents[name] = read_own(path, LONGEST_DOCUMENT)
+        except DamagedFile as planted:
+            contents[name] = str(planted).encode()
+        except OSError:
+            continue
+    return contents

@@ -119,7 +119,7 @@ def _read_all(folder: Path) -> tuple[list[Saved], list[str]]:
     return whole, troubles
 
 
-def _read(document: Document, seen: dict[str, str]) -> Saved:
+def _read(document: Document, seen: dict[str, bytes]) -> Saved:
     path = document.folder
     typed = document.typed(CheckpointDocument)
     # All arrays named after `dim` must fit the problem of the manifest.

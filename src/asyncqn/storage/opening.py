@@ -37,20 +37,9 @@ def open_input(path: AnyPath, limit: int | None = None) -> BufferedReader:
     Parameters
     ----------
     path : str or path-like
-        The file; symbolic links are followed.
+        The file, which must be a regular one; symbolic links are followed.
     limit : int, optional
-        Largest size to accept, in bytes; unlimited by default.
-
-    Returns
-    -------
-    binary file
-
-    Raises
-    ------
-    BadInput
-        If `path` is not a regular file, or is larger than `limit`.
-    OSError
-        If it cannot be opened.
+        Largest size to accept, in bytes.
     """
 
     def check(status: os.stat_result) -> None:
@@ -81,23 +70,10 @@ def check_output(path: AnyPath) -> None:
 
 
 def open_own(path: Path, flags: int = os.O_RDONLY, limit: int | None = None) -> int:
-    """Open a file inside a folder of ours, and return its handle.
+    """Open a file inside a folder of ours with flags of `os.open`, and return its handle.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    flags : int
-        Flags of `os.open`.
-    limit : int, optional
-        Largest size to accept, in bytes.
-
-    Raises
-    ------
-    DamagedFile
-        If it is a link, no regular file, too long, or has a second name and is opened for writing.
-    OSError
-        If it cannot be opened.
+    A link, anything but a regular file, and a file of more than `limit` bytes raise `DamagedFile`, as does a
+    file with a second name that is opened for writing.
     """
 
     def check(status: os.stat_result) -> None:

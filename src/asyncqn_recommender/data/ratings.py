@@ -24,7 +24,7 @@ from asyncqn_recommender.data.arrow import (
     time_column,
     usable_rows,
 )
-from asyncqn_recommender.data.columns import RatingColumns, Names, choose
+from asyncqn_recommender.data.columns import Names, RatingColumns, choose
 from asyncqn_recommender.data.duplicates import check_policy, repeated_rows, resolve
 from asyncqn_recommender.data.ids import Ids, Index, encode, lookup
 

@@ -58,7 +58,7 @@ from asyncqn.algorithms.safeguard import (
     aim_from_base,
     standing,
 )
-from asyncqn.algorithms.table.state import Hold, Iterate, Pace, GradientTable, Update
+from asyncqn.algorithms.table.state import GradientTable, Hold, Iterate, Pace, Update
 from asyncqn.algorithms.table.steps import (
     FIRST_RATE,
     aim,

@@ -26,9 +26,6 @@ from asyncqn.sample import sample as draw
 
 if TYPE_CHECKING:
     from asyncqn.draws import Samples
-    from asyncqn.types import Progress
-
-DRAWS = 10_000
 
 
 def sample(
@@ -70,22 +67,14 @@ def sample(
         loaded = load_job(job, overrides, allow_imports=allow_imports)
         chosen = make_engine(loaded, engine)
     out.say(f"{chosen}")
-    arguments = {"draws": DRAWS, "seed": loaded.run.seed, **sampling}
-    # The default warm-up is chosen later; the bar then ends early, which is better than never.
-    total = arguments["draws"] + sampling.get("warm_up", 0)
-    with out.progress("sample", total) as advance, once():
-
-        def report(progress: Progress) -> None:
-            advance(min(progress.commit, total), f"U {progress.metrics['fun']:.6g}")
-
+    with once():
         samples = draw(
             loaded.problem,
             engine=chosen,
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
-            callback=report,
-            progress=False,
-            **arguments,
+            progress=False if out.quiet else None,
+            **{"seed": loaded.run.seed, **sampling},
         )
     if samples is None:
         return  # another MPI rank has the draws
