@@ -195,5 +195,5 @@ def test_no_value_anywhere_raises_anything_but_bad_input(
 def test_a_factorization_without_ratings_says_what_is_missing(
     write: Callable[[str], Path],
 ) -> None:
-    with pytest.raises(aq.BadInput, match="needs ratings"):
+    with pytest.raises(aq.BadInput, match="no stored set"):
         load_job(write("[problem]\nkind = 'profiled-factorization'\nrank = 2\n"))

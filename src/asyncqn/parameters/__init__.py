@@ -21,12 +21,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import inspect
-import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial, wraps
 from pathlib import Path
-from types import NoneType, SimpleNamespace, UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
@@ -187,36 +186,24 @@ def parameters_of(make: Callable[..., Any]) -> dict[str, Parameter]:
     """Return every parameter of a class or a function, by name."""
     function: Any = make.func if isinstance(make, partial) else make
     call = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
-    owners: Iterable[Any] = [inspect.unwrap(call)]
-    if isinstance(function, type) and dataclasses.is_dataclass(function):
-        owners = [*function.__mro__, *owners]
+    hints = _hints(inspect.unwrap(call))
+    if dataclasses.is_dataclass(function):
+        hints |= _hints(function)
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     parameters = {}
     for name, p in inspect.signature(make).parameters.items():
         if p.kind not in several:
-            hint = _hint(owners, name)
+            hint = hints.get(name, Any)
             parameters[name] = Parameter(kind_of(hint), hint, p.default)
     return parameters
 
 
-def _hint(owners: Iterable[Any], name: str) -> Any:
-    """Return the annotation of a parameter; Any if there is none, or if only a type checker can read it."""
-    for owner in owners:
-        own = (
-            vars(owner).get("__annotations__", {})
-            if isinstance(owner, type)
-            else owner.__annotations__
-        )
-        if name in own:
-            # Resolved in the module of the class that declares it: annotations are texts, and a subclass may
-            # live elsewhere.
-            alone = SimpleNamespace(__annotations__={name: own[name]})
-            module = vars(sys.modules[owner.__module__])
-            try:
-                return typing.get_type_hints(alone, module, include_extras=True)[name]
-            except (NameError, TypeError, AttributeError):
-                return Any
-    return Any
+def _hints(owner: Any) -> dict[str, Any]:
+    """Return the annotations of a class or a function; none if only a type checker can read them."""
+    try:
+        return typing.get_type_hints(owner, include_extras=True)
+    except (NameError, TypeError, AttributeError):
+        return {}
 
 
 def kind_of(hint: Any) -> Kind:
