@@ -205,7 +205,11 @@ def minimize(
     ('converged', True)
     """
     # A patience is part of the stopping rule, so that it is saved with the run and replayed.
-    callbacks, patience = sort_callbacks(callback)
+    several = callback if isinstance(callback, Sequence) else [callback]
+    callbacks = [each for each in several if callable(each)]
+    rules = [each for each in several if isinstance(each, Patience)]
+    require(len(rules) < 2, "callback contains two Patience rules: pass only one.")
+    patience = rules[0] if rules else None
     stopping = Stopping(tol, max_passes, max_time, target, metric, patience)
     # Before anything reads a member, so that a wrong object gets its own sentence.
     check_members(problem)
@@ -383,17 +387,6 @@ def commits_of(algorithm: Algorithm, n_data: int, passes: float) -> int:
         fewest = min(fewest, int(np.min(rows)))
         version += stage.commits or 0
     return max(1, math.ceil(passes * n_data / max(fewest, 1)))
-
-
-def sort_callbacks(
-    callback: Callback | Patience | Sequence[Callback | Patience] | None,
-) -> tuple[list[Callback], Patience | None]:
-    """Separate the functions from the patience among the callbacks of a run."""
-    several = callback if isinstance(callback, Sequence) else [callback]
-    functions = [each for each in several if callable(each)]
-    rules = [each for each in several if isinstance(each, Patience)]
-    require(len(rules) < 2, "callback contains two Patience rules: pass only one.")
-    return functions, rules[0] if rules else None
 
 
 @contextmanager

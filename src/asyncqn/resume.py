@@ -158,18 +158,13 @@ def _engine_for(about: Mapping[str, Any], engine: Engine | None) -> Engine:
     """Return the engine that continues a run; one that would change its numbers is refused."""
     entry = about["engine"]
     # A simulated schedule is drawn from its cluster; a real one is recorded as it happens.
-    simulated = entry["kind"] == "simulator"
     chosen = engine if engine is not None else engine_from_json(entry)
     require(
-        simulated == isinstance(chosen, Simulator),
-        "a simulated run can be resumed only on the simulator, and a real run only on a real engine: pass "
-        "such an engine, or none.",
-    )
-    require(
-        not isinstance(chosen, Simulator)
-        or to_json(chosen.cluster) == entry.get("cluster"),
-        "a simulated run can be resumed only on its own cluster, on which its schedule depends: leave engine "
-        "out.",
+        to_json(chosen.cluster) == entry.get("cluster")
+        if isinstance(chosen, Simulator)
+        else entry["kind"] != "simulator",
+        "a simulated run can be resumed only on the simulator and only on its own cluster, and a real run only "
+        "on a real engine: pass such an engine, or none.",
     )
     wire = entry.get("wire") or "exact"
     require(

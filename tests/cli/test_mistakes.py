@@ -80,10 +80,6 @@ def test_a_mistake_is_one_line_on_stderr_with_exit_code_two_and_nothing_written(
             "sections are problem, algorithm, cluster, engine, run.",
         ),
         (
-            "simulate --set cluster.times=[1,2",
-            "--set cluster.times=[1,2 cannot be read: its value is neither TOML nor a word.",
-        ),
-        (
             "run --engine simulator --set engine.wire=exact",
             "the simulator has no section [engine]: set values of the cluster.",
         ),

@@ -60,7 +60,7 @@ def begin(folder: Path, problem: Any = None, algorithm: Any = ALGORITHM) -> aq.R
             {"engine": aq.Simulator(aq.Cluster(5, 2.0, 1.0))},
             "only on its own cluster",
         ),
-        ({"engine": aq.Threads(1)}, "only on the simulator"),
+        ({"engine": aq.Threads(1)}, "only on a real engine"),
     ],
 )
 def test_other_inputs_are_refused_in_a_sentence_that_names_them(

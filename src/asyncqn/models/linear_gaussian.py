@@ -162,7 +162,10 @@ class LinearGaussian(Checked):
                 f"dominant must lie between 0 and dim = {dim}, not {dominant!r}.",
             )
             lambdas = np.concatenate(
-                [np.full(dominant, float(top)), np.geomspace(*bulk, dim - dominant)]
+                [
+                    np.full(dominant, float(top)),
+                    np.geomspace(bulk[0], bulk[1], dim - dominant),
+                ]
             )
         else:
             lambdas = np.asarray(spectrum, np.float64)

@@ -31,7 +31,7 @@ from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.errors import BadInput, is_count, require
+from asyncqn.errors import BadInput, require
 from asyncqn.parameters import kinds
 from asyncqn.parameters.docstrings import descriptions_of
 from asyncqn.parameters.kinds import (
@@ -53,7 +53,6 @@ __all__ = [
     "Workers",
     "array_like",
     "brief",
-    "check_seed",
     "checked",
     "descriptions_of",
     "from_json",
@@ -357,10 +356,3 @@ def _with_infinities(value: Any) -> Any:
     if isinstance(value, str) and value in ("inf", "-inf"):
         return float(value)
     return value
-
-
-def check_seed(seed: int) -> int:
-    """Return the seed as a Python integer; `BadInput` unless it is from 0 to 2^63 - 1, as Philox takes."""
-    fits = is_count(seed, 0) and seed < 2**63
-    require(fits, f"seed must be an integer from 0 to 2**63 - 1, not {seed!r}.")
-    return int(seed)

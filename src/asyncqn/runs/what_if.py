@@ -7,7 +7,7 @@ entry point; `_schedule` decides between the recorded schedule and a simulated o
 from __future__ import annotations
 
 import warnings
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.cluster.cluster import Cluster
@@ -16,7 +16,7 @@ from asyncqn.cluster.virtual_time import simulate
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.stages import AllParts
 from asyncqn.errors import StabilityWarning, require
-from asyncqn.parameters import check_seed
+from asyncqn.parameters import Checked, Seed
 from asyncqn.runs.execution import run_schedule
 from asyncqn.runs.manifest import EngineManifest, request_again, require_inputs
 from asyncqn.runs.run import Run
@@ -24,7 +24,8 @@ from asyncqn.storage.serialise import to_json
 from asyncqn.types import Algorithm
 
 
-class Change(NamedTuple):
+@dataclass(frozen=True)
+class Change(Checked):
     """The requested changes; see `Run.what_if`."""
 
     fresh: bool = False
@@ -32,7 +33,7 @@ class Change(NamedTuple):
     workers: int | None = None
     cluster: Cluster | None = None
     algorithm: Algorithm | None = None
-    seed: int | None = None
+    seed: Seed | None = None
 
 
 def changed(run: Run, change: Change) -> Run:
@@ -44,7 +45,7 @@ def changed(run: Run, change: Change) -> Run:
     )
     # Another algorithm may need members that this problem lacks.
     check_fit(algorithm, problem)
-    seed = manifest["seed"] if change.seed is None else check_seed(change.seed)
+    seed = manifest["seed"] if change.seed is None else change.seed
     schedule, cluster = _schedule(run, algorithm, change, seed)
     if change.without_worker is not None:
         schedule = _without(schedule, algorithm, change.without_worker)
@@ -66,8 +67,8 @@ def _engine(run: Run, change: Change, cluster: Cluster | None) -> EngineManifest
     """Return the manifest's entry for the engine: that of the run, and what was changed."""
     changes = {
         name: value
-        for name, value in change._asdict().items()
-        if value not in (None, False)
+        for name, value in vars(change).items()
+        if value is not None and value is not False
     }
     if change.algorithm is not None:
         changes["algorithm"] = type(change.algorithm).__name__

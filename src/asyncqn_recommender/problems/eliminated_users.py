@@ -26,7 +26,6 @@ import numpy.typing as npt
 
 from asyncqn.errors import require
 from asyncqn.kernels import sum_of_squares
-from asyncqn.parameters import check_seed
 from asyncqn.types import Array, Rows
 from asyncqn_recommender.kernels import als as sides
 from asyncqn_recommender.kernels import profiled
@@ -248,6 +247,6 @@ def _order(n_users: int, seed: int | None) -> npt.NDArray[np.int64]:
         return np.arange(n_users)
     # Neighbours are read together from memory, and there are still at least 512 runs to shuffle.
     run = min(max(n_users // 512, 1), 8)
-    runs = np.random.default_rng(check_seed(seed)).permutation(-(-n_users // run))
+    runs = np.random.default_rng(seed).permutation(-(-n_users // run))
     order = (runs[:, None] * run + np.arange(run)).ravel()
     return order[order < n_users]
