@@ -32,10 +32,7 @@ def test_options_of_a_run_are_described_by_its_docstring(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     text = " ".join(call(capfd, "run", "--help")[1].split())
-    assert (
-        "--commits <int> Largest number of commits of the master. [default: 5000]"
-        in text
-    )
+    assert "--commits <int> Largest number of commits. [default: 5000]" in text
     for name in parameters_of(RunOptions):
         assert f"--{name.replace('_', '-')} " in text
 

@@ -119,12 +119,14 @@ class Generated:
     make: Callable[..., Any]
     names: tuple[str, ...] = ()
     """The parameters that become options; all by default."""
+    described_by: Callable[..., Any] | None = None
+    """Whose docstring describes them; by default that of `make`."""
 
     def options(self) -> Iterator[inspect.Parameter]:
-        """Return the options, described by the docstring of `make`."""
+        """Return the options with their help."""
         from asyncqn.parameters import descriptions_of, parameters_of
 
-        descriptions = descriptions_of(self.make)
+        descriptions = descriptions_of(self.described_by or self.make)
         parameters = parameters_of(self.make)
         for name in self.names or parameters:
             parameter = parameters[name]

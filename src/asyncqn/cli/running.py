@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from asyncqn.types import Engine
 
 SIMULATOR = "simulator"
-RUN = (
-    "commits",
-    "seed",
-    "evaluate",
-    "tol",
-    "max_passes",
-    "max_time",
-    "target",
-    "metric",
-)
-"""The options of the section [run]."""
 Once = Callable[[], AbstractContextManager[None]]
 """Makes a context that merges the errors of all MPI ranks into one sentence."""
 

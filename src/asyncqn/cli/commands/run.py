@@ -6,15 +6,16 @@ from typing import Annotated
 
 import typer
 
+from asyncqn.cli.jobfile import RunOptions
 from asyncqn.cli.options import Generated, JobOptions, Section
 from asyncqn.cli.output import Output
-from asyncqn.cli.running import RUN, run_job
+from asyncqn.cli.running import run_job
 from asyncqn.minimize import minimize
 
 
 def run(
     options: JobOptions,
-    section: Annotated[Section, Generated(minimize, RUN)],
+    section: Annotated[Section, Generated(RunOptions, described_by=minimize)],
     out: Output,
     engine: str | None = None,
     slow: bool = False,
