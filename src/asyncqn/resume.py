@@ -18,7 +18,7 @@ from asyncqn.core.problem import is_ours
 from asyncqn.core.stopping import MaxPasses, MaxTime, Target, Tolerance
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.simulator import Simulator
-from asyncqn.errors import require
+from asyncqn.errors import DamagedFile, require
 from asyncqn.minimize import commits_of, showing
 from asyncqn.parameters import CheckpointEvery, Commits, Folder, checked
 from asyncqn.runs.checkpoint import Checkpoints, Saved, with_prefix
@@ -183,7 +183,7 @@ def _inputs(
     allow_imports: bool,
 ) -> tuple[Problem, Algorithm]:
     """Return the problem and the algorithm, given or rebuilt, after a comparison with the checkpoint."""
-    given = problem
+    given, rebuilt = problem, problem is None and algorithm is None
     about = saved.document["manifest"]
     problem, algorithm = rebuild_inputs(
         folder, about, problem, algorithm, allow_imports
@@ -192,6 +192,11 @@ def _inputs(
         "checkpoint", "resume(folder", about, problem, algorithm
     )
     differences = _differences(saved, problem, algorithm, given)
+    # Where all came from the checkpoint, the user cannot have made the mistake.
+    if rebuilt and differences:
+        raise DamagedFile(
+            f"the checkpoint contradicts itself ({'; '.join(differences)})."
+        )
     require(
         not differences,
         f"the checkpoint belongs to another run ({'; '.join(differences)}): pass its own inputs, or "
