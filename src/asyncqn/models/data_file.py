@@ -140,7 +140,7 @@ def _one_sentence(path: Path, kind: str) -> Iterator[None]:
         raise
     except FileNotFoundError:
         raise BadInput(
-            f"there is no file {str(path)!r}: data names a CSV, Parquet or libsvm file."
+            f"there is no file {str(path)!r}: name a CSV, Parquet or libsvm file."
         ) from None
     except UnicodeDecodeError:
         raise BadInput(

@@ -93,7 +93,7 @@ def _entry(run: Seen, above: npt.NDArray[Any]) -> dict[str, Any]:
         "problem": _problem(run),
         "algorithm": ": ".join([_kind(run), *filter(None, [", ".join(parameters)])]),
         "engine": f"{engine}, {schedule.workers} workers, seed {manifest['seed']}",
-        "commits": f"{schedule.commits:,}, and {schedule.dropped:,} updates dropped",
+        "commits": f"{schedule.commits:,}, and {schedule.dropped:,} updates dropped or under way at the end",
         "objective": f"{run.fun:.6g}",
     }
     if stale.size:

@@ -84,6 +84,7 @@ def lines(
     due = time.monotonic() + (0.0 if first else every)
     latest = ""
     written = None
+    complete = False
 
     def put() -> None:
         nonlocal due, written
@@ -95,10 +96,12 @@ def lines(
                 write(latest)
 
     def advance(step: int, note: str = "") -> None:
-        nonlocal latest
+        nonlocal latest, complete
         count = f"{step:,}" if total is None else f"{step}/{total}"
         latest = f"{label}: {count} {note}".rstrip()
-        if time.monotonic() >= due or step == total:
+        # Work may go on at the last step, as a sampler's late chains do.
+        before, complete = complete, step == total
+        if time.monotonic() >= due or (complete and not before):
             put()
 
     if nothing_compiled_yet():

@@ -131,7 +131,7 @@ def _staleness(run: Seen) -> list[str]:
     if not schedule.worker.size:
         return ["staleness and work per worker: known when the simulated run ends."]
     mean, largest = run.numbers["staleness_mean"], run.numbers["staleness_max"]
-    counts = f"{schedule.commits:,} commits, {schedule.dropped:,} updates dropped"
+    counts = f"{schedule.commits:,} commits, {schedule.dropped:,} updates dropped or under way at the end"
     busiest = sorted(schedule.per_worker(), key=lambda row: -row.delivered)
     shown = busiest[:MAX_WORKERS]
     labels = [f"worker {row.worker}" for row in shown]
