@@ -59,7 +59,7 @@ class Manifest(msgspec.Struct):
     problem: ProblemEntry
     algorithm: AlgorithmEntry
     engine: EngineEntry
-    seed: int
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
     commits: Count
     evaluate: Annotated[int, msgspec.Meta(ge=1, le=2**62)] | None
     versions: dict[str, Any]
