@@ -52,7 +52,7 @@ def test_every_user_row_solves_its_ridge_problem(model: Recommender) -> None:
 @pytest.mark.parametrize("rank", [3, 40])
 def test_the_model_is_the_same_bit_for_bit_on_any_number_of_threads(rank: int) -> None:
     one, *others = (
-        Recommender(rank, workers=W, passes=4).fit(TRAIN) for W in (1, 2, 4, 8)
+        Recommender(rank, workers=W, passes=4).fit(TRAIN) for W in (1, 2, 4)
     )
     for other in others:
         assert other.item_factors_.tobytes() == one.item_factors_.tobytes()

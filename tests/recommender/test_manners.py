@@ -47,10 +47,6 @@ def test_what_is_not_fitted_says_so_in_scikit_learns_words_too() -> None:
 BAD_RATINGS = {
     "none": ([], [], []),
     "nan": ([1, 2], [1, 2], [3.0, np.nan]),
-    "infinite": ([1, 2], [1, 2], [3.0, np.inf]),
-    "lengths": ([1, 2], [1, 2], [3.0]),
-    "repeated": ([1, 1], [2, 2], [3.0, 4.0]),
-    "texts": ([1, 2], [1, 2], ["good", "bad"]),
     "a number": 7,
     "no such file": "no/such/file.csv",
     "no columns": pandas.DataFrame({"a": [1], "b": [2]}),
