@@ -38,7 +38,7 @@ def test_kernels_compile_with_our_changes_and_with_a_numba_that_has_none_of_them
     )
     # Without our changes numba loads scipy.linalg to look for a BLAS.
     blas = str(bool(counted))
-    assert done.stdout.split() == ["13.0", uncounted, blas]
+    assert done.stdout.split() == ["13.0", uncounted, blas], done.stderr
 
 
 GIVEN_BACK = """
