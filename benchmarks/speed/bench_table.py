@@ -115,4 +115,32 @@ def table_commit() -> list[Record]:
     ]
 
 
-BENCHMARKS = (table_commit,)
+def parts_on_threads() -> list[dict[str, Any]]:
+    """U of a network on scikit-learn's digits after 15 passes on two threads, by the number of parts."""
+    import torch
+    from sklearn.datasets import load_digits
+
+    features, labels = load_digits(return_X_y=True)
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(
+        torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10)
+    )
+    inputs = (features / 16).astype(np.float32)
+    loss = torch.nn.CrossEntropyLoss()
+    problem = aq.from_torch(module, loss, inputs, labels, prior=1e-2)
+    records = []
+    for parts in (3, 8, 16, 32):
+        table = aq.TableLBFGS(parts, first=min(parts, 4), stochastic=True)
+        ends = []
+        for seed in range(3):
+            run = aq.minimize(
+                problem, table, engine=aq.Threads(2), max_passes=15, seed=seed
+            )
+            ends.append(run.fun)
+        record = {"name": f"U after 15 passes with {parts} parts (median of 3)"}
+        record |= {"value": median(ends), "unit": "U", "ratio": max(ends) / min(ends)}
+        records.append(record | {"target": None, "met": None})
+    return records
+
+
+BENCHMARKS = (table_commit, parts_on_threads)
