@@ -185,6 +185,16 @@ class OtherDtype(AsyncSGD):
         return iterate._replace(theta=iterate.theta.astype(np.float32))
 
 
+class ReturnsNoUpdate(AsyncSGD):
+    def step(self, view, local, problem, task):
+        super().step(view, local, problem, task)
+
+
+class ReturnsNoIterate(AsyncSGD):
+    def apply(self, iterate, updates, commit):
+        super().apply(iterate, updates, commit)
+
+
 class FractionalCounters(AsyncSGD):
     def counters(self, iterate, locals_):
         return {"pairs": 0.5}
@@ -201,6 +211,8 @@ class FractionalCounters(AsyncSGD):
         (RandomApply, "apply is not a function of its arguments"),
         (KeepsStart, "is a copy of theta0"),
         (OtherDtype, "apply changes the dtype"),
+        (ReturnsNoUpdate, "step must return its update"),
+        (ReturnsNoIterate, "apply must return the new iterate"),
         (FractionalCounters, "names to integers"),
     ],
 )

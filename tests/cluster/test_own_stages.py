@@ -9,7 +9,15 @@ import pytest
 from oracles import one_sentence
 
 import asyncqn as aq
-from asyncqn.core.stages import AllParts, EachUpdate, FreshRound, Growth, Round, Stages
+from asyncqn.core.stages import (
+    AllParts,
+    EachUpdate,
+    FreshRound,
+    Growth,
+    Round,
+    Stage,
+    Stages,
+)
 
 OWN: dict[str, Stages] = {
     "rounds, then each update": (
@@ -98,3 +106,27 @@ def test_stages_without_a_meaning_are_refused(stages: Any, sentence: str) -> Non
     with pytest.raises(aq.BadInput, match=sentence) as caught:
         aq.simulate(aq.Cluster(workers=2), stages, 10, 0)
     assert one_sentence(caught.value)
+
+
+class NoRule(Stage):
+    """A stage that does not say which updates make a commit."""
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (None, "stages must be a tuple"),
+        ((), "stages must be a tuple"),
+        ((NoRule(),), "NoRule has no rule of its own"),
+    ],
+)
+def test_wrong_stages_of_an_algorithm_are_a_sentence_on_every_engine(
+    given: Any, sentence: str
+) -> None:
+    class Wrong(aq.AsyncSGD):
+        stages = given
+
+    problem = aq.LinearGaussian.random(dim=5, n_data=40, seed=0)
+    for engine in (aq.Simulator(aq.Cluster(workers=2)), aq.Threads(2)):
+        with pytest.raises(aq.BadInput, match=sentence):
+            aq.minimize(problem, Wrong(h=1e-3, batch=8), engine=engine, commits=5)

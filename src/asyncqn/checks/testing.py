@@ -241,6 +241,7 @@ def _check_functions(
         iterate,
         f"{name}.step writes to its view.",
     )
+    require(update is not None, f"{name}.step must return its update, not None.")
     require(
         _bits(algorithm.step(iterate, second, problem, task)) == _bits(update),
         f"{name}.step is not a function of its arguments: equal ones gave another update.",
@@ -259,6 +260,10 @@ def _check_functions(
     twin, message = copy.deepcopy((iterate, update))
     commit = Commit(1, [0], problem.value, extra(problem, "inverse_metric_from"))
     after = algorithm.apply(iterate, [update], commit)
+    require(
+        isinstance(after, type(iterate)),
+        f"{name}.apply must return the new iterate, not {after!r}.",
+    )
     require(
         after.theta.dtype == theta0.dtype, f"{name}.apply changes the dtype of theta."
     )

@@ -548,8 +548,11 @@ def check_stages(stages: object, name: str) -> None:
     if not isinstance(stages, tuple) or not stages:
         raise BadInput(f"{wanted}, not {stages!r}.")
     for stage in stages:
-        if not isinstance(stage, Stage) or type(stage) is Stage:
+        if not isinstance(stage, Stage):
             raise BadInput(f"{wanted}; it holds {stage!r}.")
+        kind = type(stage)
+        if kind.rule is Stage.rule:
+            raise BadInput(f"{name}.stages: {kind.__name__} has no rule of its own.")
         stage.check(name)
     # A stage without an end would make all later ones unreachable.
     ends = [stage.commits is not None for stage in stages]

@@ -23,10 +23,10 @@ def precompile(
     problem: Problem, algorithm: Algorithm, theta0: Array, seed: int
 ) -> None:
     """Compute, learn and commit in states that are discarded; all functions are pure, so no trace is left."""
-    stage = algorithm.stages[0]
     problem = extra(problem, "stand_in") or problem
     # A worker will meet the same error and can name its step.
     with suppress(Exception):
+        stage = algorithm.stages[0]
         request = Request(problem, algorithm, theta0, commits=_COMMITS, evaluate=None)
         master = Master(request, workers=1)
         steps = WorkerSteps(algorithm, problem, master.limit)

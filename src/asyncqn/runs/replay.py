@@ -153,8 +153,8 @@ def _cause(recorded: Run, again: Run) -> str:
     if changes:
         return f"since the recording {', '.join(changes)}"
     return (
-        "code, versions and machine are as recorded: the problem's data or code changed, or its gradient is "
-        "not a function of its arguments"
+        "code, versions and machine are as recorded: the problem's data or code changed, or its gradient or "
+        "the algorithm's step is not a function of its arguments"
     )
 
 
