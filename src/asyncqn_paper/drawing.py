@@ -20,11 +20,8 @@ VARIANTS = tuple(
 )
 """Settings of as-L-BFGS, where a figure shows nothing else: shades of its own colour, so that no other
 algorithm's is borrowed."""
-CONTROLS = tuple(
-    {**look, "color": grey}
-    for look, grey in zip(STYLES[3:], ("#a8a8a8", "#777777", "#3d3d3d"), strict=True)
-)
-"""Its controls: greys."""
+CONTROL = {**STYLES[4], "color": "#777777"}
+"""Its control, without pairs: grey."""
 
 
 _STYLE: Any = {

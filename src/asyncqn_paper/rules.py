@@ -222,22 +222,21 @@ def share_of(values: Sequence[float]) -> Estimate:
     return Estimate(float(np.mean(values)), error, count)
 
 
-def decide(found: Estimate, margin: float) -> str:
+def decide(number: Estimate, margin: float) -> str:
     """Return whether the estimate lies above or below the margin by two errors."""
-    if not (math.isfinite(found.value) and math.isfinite(found.error)):
+    if not (math.isfinite(number.value) and math.isfinite(number.error)):
         return UNDECIDED
-    if found.value - ERRORS * found.error > margin:
+    wide = ERRORS * number.error
+    if number.value - wide > margin:
         return HOLDS
-    return FAILS if found.value + ERRORS * found.error < margin else UNDECIDED
+    return FAILS if number.value + wide < margin else UNDECIDED
 
 
-def above(
-    claim: str, choices: Mapping[str, str], found: Estimate | str | None
-) -> Verdict:
+def above(claim: str, choices: Mapping[str, str], value: Estimate | str) -> Verdict:
     """Return the outcome of a claim that an estimate exceeds its margin; a text says why there is none."""
-    if found is None or isinstance(found, str):
-        return Verdict(claim, choices, UNDECIDED, because=found or "not run")
-    return Verdict(claim, choices, decide(found, CLAIMS[claim].margin), *found)
+    if isinstance(value, str):
+        return Verdict(claim, choices, UNDECIDED, because=value)
+    return Verdict(claim, choices, decide(value, CLAIMS[claim].margin), *value)
 
 
 def not_plausible(
@@ -258,10 +257,7 @@ def times_apart(
 
     None stands for a run that does not arrive.  Times below 1 count as 1: the run starts at the target.
     """
-    pairs = [
-        tuple(limit if t is None or t > limit else max(t, 1.0) for t in pair)
-        for pair in zip(slow, quick, strict=True)
-    ]
+    pairs = list(zip(_within(slow, limit), _within(quick, limit), strict=True))
     groups = np.asarray(draws)
     for word, edge in (("neither arrives", limit), ("both start there", 1.0)):
         tied = np.array([pair == (edge, edge) for pair in pairs])
@@ -277,13 +273,14 @@ def curves_apart(
     limit: float,
 ) -> Estimate:
     """Estimate the mean of log(slow / quick) along two curves, one sequence of times per point of the axis."""
-    both = [
-        np.array(
-            [[limit if t is None else max(t, 1.0) for t in line] for line in curve]
-        )
-        for curve in (slow, quick)
-    ]
-    return estimate(np.log(both[0] / both[1]).mean(axis=0), draws)
+    late = np.array([_within(times, limit) for times in slow])
+    early = np.array([_within(times, limit) for times in quick])
+    return estimate(np.log(late / early).mean(axis=0), draws)
+
+
+def _within(times: Sequence[float | None], limit: float) -> list[float]:
+    """Return the times between 1 and the limit, which stands for a run that does not arrive."""
+    return [limit if t is None else min(max(t, 1.0), limit) for t in times]
 
 
 def slopes(x: Sequence[float], y: npt.ArrayLike) -> Numbers:

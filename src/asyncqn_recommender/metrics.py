@@ -32,18 +32,18 @@ def list_sums(
     k = hits.shape[1]
     places = np.arange(1, k + 1)
     gains = 1.0 / np.log2(places + 1.0)
-    found = hits.sum(axis=1)
+    n_hits = hits.sum(axis=1)
     # A list of k items cannot contain more than k relevant ones.
     reachable = np.minimum(relevant, k)
     precisions = np.cumsum(hits, axis=1) / places
     # The gain of a list that has all its relevant items first.
     best = np.cumsum(gains)[reachable - 1]
     return {
-        "precision": float((found / k).sum()),
-        "recall": float((found / relevant).sum()),
+        "precision": float((n_hits / k).sum()),
+        "recall": float((n_hits / relevant).sum()),
         "ndcg": float((hits @ gains / best).sum()),
         "map": float(((precisions * hits).sum(axis=1) / reachable).sum()),
-        "hit_rate": float((found > 0).sum()),
+        "hit_rate": float((n_hits > 0).sum()),
     }
 
 
@@ -91,9 +91,8 @@ def rank_quality(
         # A pair beyond the last relevant one is compared with the last, and does not match it.
         last = max(0, len(relevant) - 1)
         at = np.minimum(np.searchsorted(relevant, pairs), last)
-        hits = np.zeros(
-            (len(places), int(k)), dtype=bool
-        )  # a catalogue may be shorter than k
+        # A catalogue may be shorter than k.
+        hits = np.zeros((len(places), int(k)), dtype=bool)
         if len(relevant):
             hits[:, : pairs.shape[1]] = (places >= 0) & (relevant[at] == pairs)
         for name, value in list_sums(hits, counts[users[part]]).items():
@@ -112,10 +111,11 @@ def _seen(model: FactorModel, test: Ratings) -> npt.NDArray[np.bool_]:
     """Return a mask of the ratings of `test` whose pairs the model was fitted on."""
     users = model.user_index(test.user_ids)[test.users]
     items = model.item_index(test.item_ids)[test.items]
-    asked = np.unique(users[users >= 0])
-    seen = groups_of(model.seen, asked)
+    own_users = np.unique(users[users >= 0])
+    seen = groups_of(model.seen, own_users)
     n_items = len(model.item_ids)
-    # Pairs of the users in question alone: the model may know millions of others.
-    known = np.repeat(asked, np.diff(seen.start)) * n_items + seen.others
-    seen_pairs = np.isin(users * n_items + items, known)
+    # Pairs of the users of `test` alone: the model may know millions of others.
+    owners = np.repeat(own_users, np.diff(seen.start))
+    model_pairs = owners * n_items + seen.others
+    seen_pairs = np.isin(users * n_items + items, model_pairs)
     return (users >= 0) & (items >= 0) & seen_pairs

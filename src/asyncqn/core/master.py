@@ -314,7 +314,7 @@ class Master:
 
     @property
     def _has_row(self) -> bool:
-        """Whether the last row is that of this version."""
+        """True if the last row is that of this version."""
         return bool(self.records) and self.records[-1]["commit"] == self.version
 
     def _row(self, commit: int, time: float, fun: float) -> dict[str, float]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from asyncqn_paper.cells import Cell
-from asyncqn_paper.drawing import CONTROLS, VARIANTS, few_decades, panels
+from asyncqn_paper.drawing import CONTROL, VARIANTS, few_decades, panels
 from asyncqn_paper.experiment import Experiment, Get
 from asyncqn_paper.figures import remarks
 from asyncqn_paper.figures.fig2 import INTEGRATOR
@@ -191,9 +191,8 @@ def mean_square(lines: Any) -> float:
 
 def law_deviation(get: Get, memory: int, W: int, beta: float) -> Estimate | str:
     """Return minus the mean square deviation from the law, extrapolated to h = 0."""
-    deviations = (
-        np.array([law_ratios(get, memory, W, beta, h) for h in LAW_STEPS]) - 1.0
-    )
+    ratios = [law_ratios(get, memory, W, beta, h) for h in LAW_STEPS]
+    deviations = np.array(ratios) - 1.0
     if not np.isfinite(deviations).all():
         return "a run diverged"
     # The intercept of a straight line through three steps is a weighted sum of the three.
@@ -248,7 +247,7 @@ def _small(get: Get) -> list[Verdict]:
     return found
 
 
-LOOKS = {0: CONTROLS[1], 3: VARIANTS[3]}
+LOOKS = {0: CONTROL, 3: VARIANTS[3]}
 
 
 def draw(get: Get) -> dict[str, Any]:

@@ -114,7 +114,12 @@ class Chain(Cell):
         batch = model.n_data if self.exact else 20
         method = ASLBFGS(
             # h' = h^2 and gamma' = h gamma, as below equation (11).
-            *(self.h**2, self.h, self.beta, self.memory, batch, batch // 2),
+            h=self.h**2,
+            gamma=self.h,
+            beta=self.beta,
+            memory=self.memory,
+            batch=batch,
+            overlap=batch // 2,
             sampling="shuffled" if self.exact else "replacement",
         )
         thetas: list[Array] = []
@@ -190,7 +195,14 @@ class Average(Cell):
 
     def run(self, seed: int) -> Array:
         """Return the means over the first n iterates of one run, for every n."""
-        method = ASLBFGS(*(self.h**2, self.h, COLD, self.memory, 20, 10))
+        method = ASLBFGS(
+            h=self.h**2,
+            gamma=self.h,
+            beta=COLD,
+            memory=self.memory,
+            batch=20,
+            overlap=10,
+        )
         excess: list[float] = []
 
         def look(progress: Progress) -> None:
@@ -229,7 +241,12 @@ class MomentumLimit(Cell):
     def measure(self) -> list[Record]:
         # M = 0 and H0 = I; friction 0.3 keeps 0.7 of u, the momentum of the other method.
         method = ASLBFGS(
-            *(1e-3, 0.3, math.inf, 0, 20, 10),
+            h=1e-3,
+            gamma=0.3,
+            beta=math.inf,
+            memory=0,
+            batch=20,
+            overlap=10,
             initial_scale=1.0,
             integrator=self.integrator,  # type: ignore[arg-type]
         )

@@ -129,7 +129,12 @@ class Starts(Cell):
         gamma = 0.5 / self.workers
         h = self.r * gamma * top / self.workers
         return ASLBFGS(
-            *(h, gamma, beta, 3, ROWS - OVERLAP, OVERLAP),
+            h=h,
+            gamma=gamma,
+            beta=beta,
+            memory=3,
+            batch=ROWS - OVERLAP,
+            overlap=OVERLAP,
             initial_scale=1.0 / top,
             cosine_floor=0.5,
             epsilon=0.3 * top,
@@ -171,11 +176,11 @@ def arm_cells(place: Place, arm: str) -> list[Starts]:
 
 def cells() -> list[Cell]:
     """Return the cells of noise and of none."""
-    found: list[Cell] = []
+    starts: list[Cell] = []
     for place in CHOSEN:
         for arm in ARMS:
-            found += arm_cells(place, arm)
-    return found
+            starts += arm_cells(place, arm)
+    return starts
 
 
 def successes(get: Get, place: Place, arm: str) -> list[float]:
@@ -188,17 +193,20 @@ def successes(get: Get, place: Place, arm: str) -> list[float]:
 
 def outcomes(get: Get) -> list[Verdict]:
     """Return the outcomes of constant noise against none, start by start."""
-    found = []
-    for problem, method, workers in CHOSEN:
-        place = (problem, method, workers)
+    results = []
+    for place in CHOSEN:
+        problem, method, workers = place
+        with_noise = successes(get, place, "constant")
+        without = successes(get, place, "none")
         # Both arms have the same starts, so the difference is taken start by start.
-        gain = np.subtract(
-            successes(get, place, "constant"), successes(get, place, "none")
-        )
-        choices = {"problem": problem, "method": METHODS[method]}
-        choices["workers"] = f"W = {workers}"
-        found.append(above("title", choices, share_of(gain.tolist())))
-    return found
+        gain = np.subtract(with_noise, without)
+        choices = {
+            "problem": problem,
+            "method": METHODS[method],
+            "workers": f"W = {workers}",
+        }
+        results.append(above("title", choices, share_of(gain.tolist())))
+    return results
 
 
 def draw(get: Get) -> dict[str, Any]:

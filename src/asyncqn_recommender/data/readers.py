@@ -268,9 +268,9 @@ def _text_rows(data: bytes, layout: FileLayout, label: str) -> Rows:
 
     for place, name in enumerate(table.column_names):
         if name == rating:
-            column = compute.utf8_trim_whitespace(only(name, _NUMBER)).cast(
-                lib.float32(), safe=False
-            )
+            words = compute.utf8_trim_whitespace(only(name, _NUMBER))
+            # `safe=False`: a number with more digits than float32 has is rounded.
+            column = words.cast(lib.float32(), safe=False)
         elif name == time:
             continue
         # Files without a header are MovieLens files, in which an id is a number.
@@ -407,9 +407,8 @@ def _read_titles(source: Source, bad: BadRows) -> dict[int, str]:
     words = dict.fromkeys(names.present, arrow().string())
     rows = _words(text.encode(), layout, words, source.label)
     titles: dict[int, str] = {}
-    for number, (word, title) in zip(
-        rows.numbers.tolist(), zip(*(c.to_pylist() for c in rows.table.columns))
-    ):
+    words_and_titles = (column.to_pylist() for column in rows.table.columns)
+    for number, word, title in zip(rows.numbers.tolist(), *words_and_titles):
         movie = whole_number(word)
         if movie is None or movie < 0:
             rows.faults[number] = f"the movie id {word!r:.40} is not a positive integer"

@@ -280,15 +280,3 @@ def squared_error(ratings, theta, first_user, width):
         )
         squares += float(error) * float(error)
     return squares
-
-
-@reducing_kernel
-def square_norms(theta, rank, weights):
-    """Return the sum over rows of weights[row] * |theta[row]|^2, in float64."""
-    total = 0.0
-    for row in range(len(weights)):
-        square = 0.0
-        for k in range(row * rank, (row + 1) * rank):
-            square += float(theta[k]) * float(theta[k])
-        total += float(weights[row]) * square
-    return total

@@ -125,14 +125,15 @@ class EliminatedUsers(Stored, ABC):
 
     def _prepared(self, theta: Array) -> Prepared:
         # Threads may race here: they compute the same, and one assignment replaces the other.
-        known = self._last
-        if known is None or not np.array_equal(known.theta, theta):
-            check_vectors(self.dim, self.dtype, theta)
-            squares = np.square(theta, dtype=np.float64)
-            prior = float(np.add.reduce(squares * self._weights))
-            known = Prepared(theta.copy(), prior, self._items(theta))
-            self._last = known
-        return known
+        last = self._last
+        if last is not None and np.array_equal(last.theta, theta):
+            return last
+        check_vectors(self.dim, self.dtype, theta)
+        squares = np.square(theta, dtype=np.float64)
+        prior = float(np.add.reduce(squares * self._weights))
+        prepared = Prepared(theta.copy(), prior, self._items(theta))
+        self._last = prepared
+        return prepared
 
     @abstractmethod
     def _items(self, theta: Array) -> Any:

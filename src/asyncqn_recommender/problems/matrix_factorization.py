@@ -118,7 +118,8 @@ class MatrixFactorization(OfRatings):
 
     def _value(self, theta: Array, ratings: Any, scale: float) -> float:
         squares = scale * self._squares(theta, ratings)
-        penalty = kernels.square_norms(theta, self.rank, self.ridges)
+        # In float64, whatever the type of theta; `np.add.reduce` calls no BLAS, whose bits differ by machine.
+        penalty = np.add.reduce(np.square(theta, dtype=np.float64) * self._weights)
         return 0.5 * float(squares + penalty)
 
     def _squares(self, theta: Array, ratings: Any) -> float:
