@@ -6,7 +6,9 @@ from typing import Any
 
 from asyncqn_recommender.data import Ratings, synthetic_ratings
 
-RATINGS = synthetic_ratings(300, 120, 9_000, seed=1)
+# Seed 2: with 1, 4, 5 and 6 an item without training ratings has validation ratings, which factors cannot
+# predict.  Over the seeds 1 to 8 the recommender's RMSE is 0.938 to 0.975 times that of the means, 0.956 here.
+RATINGS = synthetic_ratings(300, 120, 9_000, seed=2)
 TRAIN, TEST = RATINGS.split(0.1, 0)
 
 
