@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from asyncqn.algorithms.exact.inverse import InitialInverse
+from asyncqn.algorithms.pair_memory import PairMemory
 from asyncqn.algorithms.sampling.evidence import place_at
 from asyncqn.algorithms.sampling.metric import (
     draw,
@@ -197,9 +196,9 @@ def test_the_model_of_acceptance_finds_the_step_that_made_its_data() -> None:
 
 def test_a_pair_whose_square_underflows_leaves_the_scale_of_a_search() -> None:
     """On tails that are nearly flat y'y is zero although s'y is not."""
-    products = np.array([[1e-150], [1.0], [0.0]])
-    memory = SimpleNamespace(products=products, newest=0, scale=np.array([2.0]))
-    InitialInverse(state=()).follow(memory)
+    memory = PairMemory.empty(1, np.zeros(2), scale=2.0)
+    memory.products[:, 0] = 1e-150, 1.0, 0.0
+    memory.rescale()
     assert memory.scale[0] == 2.0
 
 
