@@ -61,7 +61,7 @@ def analyse(path: str) -> None:
         print(f"worker {one.worker}: {cycle}, staleness {one.staleness:.1f}")
     # Any algorithm under exactly these delays: here with the straggler, without it, and with fresh reads.
     problem = aq.LinearGaussian.random(dim=20, n_data=800, seed=0)
-    sgd = aq.AsyncSGD(h=1e-3, batch=20)
+    sgd = aq.AsyncSGD(h=3e-4, batch=20)
     engine = aq.Recorded(schedule)
     run = aq.minimize(problem, sgd, engine=engine, commits=schedule.commits)
     print(aq.blame(run, seeds=4, workers=[3]))
