@@ -108,6 +108,10 @@ def test_predictions_need_the_columns_and_a_linear_model(
     code, _, err = call(capfd, "predict", tmp_path / "a", tmp_path / "new.csv")
     assert code == 2
     assert "has no column 'dose'" in err
+    (tmp_path / "new.csv").write_text("age,dose,weight\n")
+    code, _, err = call(capfd, "predict", tmp_path / "a", tmp_path / "new.csv")
+    assert code == 2
+    assert "has no rows" in err
     assert call(capfd, "simulate", "--commits", "9", "--save", tmp_path / "b")[0] == 0
     code, _, err = call(capfd, "predict", tmp_path / "b", tmp_path / "new.csv")
     assert code == 2

@@ -60,3 +60,11 @@ def test_mistakes_get_one_sentence(
     with pytest.raises(BadInput, match=sentence) as caught:
         aq.LogDensity(function, 2, **options)
     assert "\n" not in str(caught.value)
+
+
+def test_in_bounds_a_density_without_a_start_begins_inside_them() -> None:
+    # The density of an exponential scale, whose logarithm is not finite at zero.
+    density = aq.LogDensity(lambda t: (np.log(t[0]) - t[0], 1.0 / t - 1.0), 1)
+    problem = aq.Constrained(density, [aq.Bounded("tau", low=0.0)])
+    samples = aq.sample(problem, draws=2000, engine=aq.Threads(1), seed=0)
+    assert samples["tau"].min() > 0.0

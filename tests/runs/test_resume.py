@@ -128,7 +128,7 @@ def test_a_budget_that_is_used_says_what_it_was_good_for(tmp_path: Path) -> None
     run = aq.minimize(problem, engine=aq.Threads(2), max_passes=3, checkpoint=tmp_path)
     assert not run.success
     assert run.message.startswith("used its budget of 3 passes, after ")
-    ending = "; from its checkpoint, resume(folder, max_passes=9) continues."
+    ending = "; from a checkpoint, resume(folder, max_passes=9) continues."
     assert f" U fell from 277.259 to {run.fun:.6g}{ending}" in run.message
     with pytest.raises(BadInput, match="commits: it cannot end after 1"):
         aq.resume(tmp_path, problem, commits=1)

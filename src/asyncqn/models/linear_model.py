@@ -168,7 +168,7 @@ class LinearModel(NamedCoefficients, FromFile, FromServer, Checked):
         """Return y as numbers; raise `BadInput` unless there is one finite number per row."""
         require(
             y.dtype.kind in "biuf",
-            f"y must hold numbers, not {y.dtype}: map yours to numbers.",
+            f"y must hold numbers, not {'texts' if y.dtype.kind in 'OUS' else y.dtype}: map yours to numbers.",
         )
         require(
             bool(np.isfinite(y).all()),

@@ -77,7 +77,7 @@ def _about_budget(master: Master, fun: float) -> str:
     if budget is None or master.passes < budget or not records:
         return ""
     return (
-        f" U fell from {records[0]['fun']:.6g} to {fun:.6g}; from its checkpoint, "
+        f" U fell from {records[0]['fun']:.6g} to {fun:.6g}; from a checkpoint, "
         f"resume(folder, max_passes={3 * budget:g}) continues."
     )
 

@@ -242,7 +242,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             most = tol * standing.first_grad_norm if limit is None else limit
             if standing.grad_norm > most:
                 return None
-            return f"the gradient is {standing.grad_norm:.1e}."
+            return f"the gradient is {standing.grad_norm:.1e}"
 
         def show(progress: Progress) -> None:
             print(

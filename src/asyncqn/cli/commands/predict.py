@@ -73,6 +73,7 @@ def predictions(run: Run, path: Path) -> Table:
     if names is None:
         raise BadInput("predict needs named columns, which this run's data have not.")
     table = read_table(path)
+    require(table.num_rows > 0, f"{str(path)!r} has no rows.")
     offset = (problem.recipe or {}).get("offset")
     for name in [*names, *([] if offset is None else [offset])]:
         require(

@@ -27,7 +27,7 @@ class LogDensity:
     names : sequence of str, optional
         Name of every parameter in tables and in ArviZ; `beta[0]`, `beta[1]` become one array there.
     start : array-like of shape (dim,), optional
-        The point around which searches begin; without it, zeros.
+        The point around which searches begin; without it, zeros, in `Constrained` the zeros of its real line.
 
     Examples
     --------
@@ -60,10 +60,11 @@ class LogDensity:
         )
         self.dim = dim
         self._function = logp_and_grad
-        self._start = np.zeros(dim) if start is None else np.array(start, np.float64)
+        self._start = None if start is None else np.array(start, np.float64)
+        first = np.zeros(dim) if self._start is None else self._start
         require(
-            self._start.shape == (dim,),
-            f"start must be a vector of dim = {dim} numbers, not of shape {self._start.shape}.",
+            first.shape == (dim,),
+            f"start must be a vector of dim = {dim} numbers, not of shape {first.shape}.",
         )
         if names is not None:
             self.names = list(names)
@@ -71,14 +72,18 @@ class LogDensity:
                 len(self.names) == dim,
                 f"there are {dim} parameters, but {len(self.names)} names: pass one for each.",
             )
-        self._evaluate(self._start)
+        # Zeros may lie on the edge of the support, for example of a standard deviation.
+        with np.errstate(all="ignore"):
+            self._evaluate(first)
 
     def __repr__(self) -> str:
         return one_line(self)
 
-    def initial(self, rng: np.random.Generator) -> Array:
-        """Return the given start, or zeros."""
-        return self._start.copy()
+    @property
+    def initial(self) -> Callable[[np.random.Generator], Array] | None:
+        # None where no start is given: `Constrained` then begins inside its bounds, where zeros may not lie.
+        start = self._start
+        return None if start is None else lambda rng: start.copy()
 
     def value(self, theta: Array) -> float:
         """Return U(theta)."""
