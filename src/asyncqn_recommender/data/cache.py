@@ -21,8 +21,13 @@ from asyncqn_recommender.data.duplicates import check_policy
 from asyncqn_recommender.data.ratings import Ratings
 from asyncqn_recommender.data.readers import Reading, read_ratings
 from asyncqn_recommender.data.served import SCHEME, read_served
-from asyncqn_recommender.data.store import is_store, open_ratings, save_ratings
-from asyncqn_recommender.data.synthetic import PRESETS, synthetic_ratings
+from asyncqn_recommender.data.store import (
+    is_store,
+    open_ratings,
+    read_header,
+    save_ratings,
+)
+from asyncqn_recommender.data.synthetic import GENERATION, PRESETS, synthetic_ratings
 
 URL = "https://files.grouplens.org/datasets/movielens/{}.zip"
 MD5 = {
@@ -127,9 +132,10 @@ def fetch(
         require(
             source is None, f"{name} is generated: choose another name for {source}."
         )
-        if not _is_sound(target):
+        origin = {"generator": name, "seed": 0, "generation": GENERATION}
+        # A set of an older generation has other ratings under the same name.
+        if not (_is_sound(target) and read_header(target).origin == origin):
             say(f"Generating {name}")
-            origin = {"generator": name, "seed": 0}
             save_ratings(synthetic_ratings(*PRESETS[name]), target, origin=origin)
         return target
     # A stored set is kept, unless the user names a file: that may have changed.
