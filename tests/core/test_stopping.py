@@ -204,3 +204,13 @@ def test_convergence_is_judged_by_the_slope_against_U_and_against_the_first_slop
     point = np.zeros(3, dtype)
     standing = Standing(point, value, grad_norm, first, decrease, stalled=False)
     assert converged(standing, 1e-8) == flat
+
+
+def test_metrics_that_are_no_dict_are_named() -> None:
+    class Judged(aq.LeastSquares):
+        def metrics(self, theta: Any) -> Any:
+            return [1.0]
+
+    problem = Judged(np.eye(8), np.arange(8.0))
+    with pytest.raises(aq.BadInput, match="must return a dict of numbers, not list"):
+        aq.minimize(problem, engine=aq.Threads(1))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import sys
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, cast
 
@@ -305,7 +305,12 @@ class Master:
             row = self._row(self.version, time, self.value(theta))
             metrics = extra(self._asked, "metrics")
             if metrics is not None:
-                for name, value in metrics(theta).items():
+                columns = metrics(theta)
+                require(
+                    isinstance(columns, Mapping),
+                    f"problem.metrics must return a dict of numbers, not {type(columns).__name__}.",
+                )
+                for name, value in columns.items():
                     row[name] = float(value)
             if self._standing is not None and "grad_norm" not in row:
                 standing = self.standing()
