@@ -215,6 +215,10 @@ class Trace(Checked):
             and bool((np.isfinite(values) & (values > 0)).all()),
             "Trace: recorded must be a list of at least one time, all positive and finite.",
         )
+
+    def __repr__(self) -> str:
+        # A log has thousands of times, which nobody wants to read.
+        return f"Trace(<{len(self.recorded):,} times>)"
         object.__setattr__(self, "recorded", tuple(values.tolist()))
 
     @property
