@@ -215,11 +215,11 @@ class Trace(Checked):
             and bool((np.isfinite(values) & (values > 0)).all()),
             "Trace: recorded must be a list of at least one time, all positive and finite.",
         )
+        object.__setattr__(self, "recorded", tuple(values.tolist()))
 
     def __repr__(self) -> str:
         # A log has thousands of times, which nobody wants to read.
         return f"Trace(<{len(self.recorded):,} times>)"
-        object.__setattr__(self, "recorded", tuple(values.tolist()))
 
     @property
     def mean(self) -> float:
