@@ -203,8 +203,9 @@ def test_the_demo_shows_figure_two_a_replay_and_a_recommender(
     assert (times["async-sgd"] > 1.2 * times["as-lbfgs"]).all()
     assert times["mb-lbfgs"][-1] > 1.2 * times["as-lbfgs"][-1]
     growth = {name: mean[-1] / mean[0] for name, mean in times.items()}
-    assert growth["mb-lbfgs"] > 1.2
-    assert max(growth["async-sgd"], growth["as-lbfgs"]) < 1.15
+    # 1.29 in the mean of 600 seeds (docs/results/reproduction.md); two draws scatter.
+    assert growth["mb-lbfgs"] > 1.1
+    assert max(growth["async-sgd"], growth["as-lbfgs"]) < 1.1
     # The start predicts the mean, with an RMSE near 1.14.
     last = {name: run.metrics["test_rmse"][-1] for name, run in numbers["runs"].items()}
     assert max(last.values()) < 1.0
