@@ -24,6 +24,7 @@ HOUSES = ("asyncqn_recommender", "asyncqn_paper")
 DOORS = (
     "asyncqn",
     "asyncqn.algorithms",
+    "asyncqn.algorithms.exact.inverse",
     "asyncqn.algorithms.pair_memory",
     "asyncqn.algorithms.safeguard",
     "asyncqn.cli",

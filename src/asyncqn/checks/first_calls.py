@@ -221,13 +221,13 @@ class _Comparison:
         theta, calls = self.theta, self.calls
         both = np.concatenate([A, B])
         gA, gB, gC = (_finite(calls.grad(theta, rows)) for rows in (A, B, both))
-        a, b, c = A.size, B.size, both.size
         self.gradient = gC
         self.gradient_size = max(map(_norm, (gA, gB, gC)))
         # Relative to the terms and not to the difference: large terms may cancel.
-        allowed = self.rows_tolerance * (a * _norm(gA) + b * _norm(gB) + c * _norm(gC))
+        terms = (A.size * gA, B.size * gB, both.size * gC)
+        allowed = self.rows_tolerance * sum(map(_norm, terms))
         # One equation holds exactly if rows are scaled and the prior is counted once.
-        if _norm(a * gA + b * gB - c * gC) <= allowed:
+        if _norm(terms[0] + terms[1] - terms[2]) <= allowed:
             return
         raise BadInput(
             f"{self.name}.grad weights rows wrongly, for two samples disagree with both together: multiply "

@@ -37,6 +37,8 @@ from asyncqn.algorithms.pair_memory import PairMemory, PairRule
 from asyncqn.kernels.vectors import dot
 from asyncqn.types import Array, Commit
 
+__all__ = ["InverseHessian"]
+
 RULE = PairRule(epsilon=0.0, cosine=1e-5)
 """Pairs of any scale are admitted, because epsilon is a curvature, of which no value would suit every problem;
 but s and y must not be orthogonal within five digits."""
