@@ -154,3 +154,25 @@ def test_blame_on_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[
             main(["blame", str(tmp_path / "run"), *wrong])
         assert end.value.code == 2
         assert words in capfd.readouterr().err
+
+
+def test_blame_is_the_mean_difference_of_runs_with_equal_seeds():
+    run = simulated(commits=40)
+    (effect,) = aq.blame(run, seeds=3, workers=[]).effects
+    seed = run.manifest["seed"]
+    differences = [
+        run.what_if(seed=s, fresh=True).fun - run.what_if(seed=s).fun
+        for s in range(seed, seed + 3)
+    ]
+    assert effect.what == "staleness"
+    assert effect.difference == pytest.approx(np.mean(differences))
+    assert effect.low < effect.difference < effect.high
+
+
+def test_blame_of_a_run_that_diverged_is_refused():
+    wild = aq.AsyncSGD(h=10.0, batch=6)
+    engine = aq.Simulator(CLUSTER)
+    run = aq.minimize(PROBLEM, wild, engine=engine, commits=200, check=False)
+    assert run.status == "diverged"
+    with pytest.raises(BadInput, match="the run diverged"):
+        aq.blame(run, seeds=2)

@@ -76,8 +76,8 @@ def _column(table: Any, name: str) -> npt.NDArray[Any]:
     # Structured arrays and frames of other libraries raise errors of their own.
     except Exception:
         raise BadInput(
-            f"the log has no column {name!r}: name its columns, as in "
-            "from_table(table, worker='node', start='begin', end='finish')."
+            f"the log has no column {name!r}: name its columns by worker=, start= and end=, in a "
+            "terminal by --worker, --start and --end."
         ) from None
     if hasattr(column, "to_numpy"):
         column = column.to_numpy()

@@ -13,6 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from asyncqn.cluster.cluster import Worker
+from asyncqn.core.outcome import Outcome
 from asyncqn.core.stages import AllParts
 from asyncqn.errors import BadInput
 from asyncqn.parameters import checked, parameter
@@ -101,6 +102,10 @@ def blame(
     if metric not in run.metrics:
         raise BadInput(
             f"the run has no metric '{metric}': it has {', '.join(run.metrics)}."
+        )
+    if run.status == Outcome.DIVERGED:
+        raise BadInput(
+            "the run diverged, so where it ended says nothing of its workers: explain another run."
         )
     changes: dict[str, dict[str, Any]] = {"staleness": {"fresh": True}}
     for worker in _removable(run) if workers is None else workers:

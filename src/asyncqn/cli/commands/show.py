@@ -105,6 +105,7 @@ def _entry(name: str, values: Section | None, text: str = "") -> list[str]:
         if value is not None and value not in ({}, [])
     )
     indent = " " * 11
+    text = text.removesuffix(": ")
     return wrap(text, WIDTH, initial_indent=f"{name:<11}", subsequent_indent=indent)
 
 
